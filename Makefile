@@ -1,0 +1,46 @@
+# `make demo` and `make test` need nothing but Python 3.11 or newer and make: each sets up what it uses.
+SHELL := /bin/bash
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+
+.PHONY: demo test check bench chaos format clean
+
+demo: $(VENV)/.package
+	$(VENV)/bin/headrace demo
+
+test: $(VENV)/.tools redis
+	$(PYTHON) -m pytest
+
+check: $(VENV)/.tools
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/.tools redis
+	$(VENV)/bin/headrace bench --json bench/results.json
+
+# Longer fault tests than `make test` has time for; minutes, not hours.
+chaos: $(VENV)/.tools redis
+	HEADRACE_CHAOS=1 $(PYTHON) -m pytest tests/chaos
+
+format: $(VENV)/.tools
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+$(VENV)/bin/python:
+	tools/setup venv $(VENV)
+
+$(VENV)/.package: pyproject.toml | $(VENV)/bin/python
+	tools/setup package $(VENV)
+	touch $@
+
+$(VENV)/.tools: pyproject.toml | $(VENV)/bin/python
+	tools/setup tools $(VENV)
+	touch $@ $(VENV)/.package
+
+.PHONY: redis
+redis:
+	tools/setup redis
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build

@@ -1,0 +1,51 @@
+"""Python values as MessagePack and back, by type annotation.
+
+msgspec carries dataclasses, structs, datetimes, UUIDs, Decimals, enums, sets and bytes by itself.
+The hooks add pydantic models (recognised by their methods, so that pydantic is not imported) and
+paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+# What encoding raises for a value that cannot travel, and decoding for bytes that do not fit.
+ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
+DECODE_ERRORS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
+
+
+def _to_plain(value: Any) -> Any:
+    if hasattr(type(value), "model_validate") and hasattr(value, "model_dump"):
+        return value.model_dump()
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a type that Headrace can send")
+
+
+def _from_plain(kind: type, plain: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(plain)
+    if issubclass(kind, PurePath):
+        return kind(plain)
+    raise TypeError(f"{kind!r} is not a type that Headrace can receive")
+
+
+encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
+
+
+def decoder(kind: Any) -> Callable[[bytes], Any]:
+    """A function that reads values of type `kind`; raises TypeError if no bytes could be one."""
+    return msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
+
+
+def convert(plain: Any, kind: Any) -> Any:
+    """A decoded plain value as a `kind`."""
+    return msgspec.convert(plain, kind, dec_hook=_from_plain, builtin_types=_BUILTINS)
+
+
+# What MessagePack has a form of its own for, so `convert` must not expect text in its place.
+_BUILTINS = (bytes,)

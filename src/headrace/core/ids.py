@@ -1,0 +1,64 @@
+"""Job ids: text for people, short bytes ("keys") for stores and the wire.
+
+An id that Headrace makes is a UUIDv7, which sorts by time; as a key it takes 16 bytes, not 36.
+An id that a caller gives can be any short text; its key is the text behind a `=`, a byte with which
+no UUIDv7 of the next three thousand years begins.
+"""
+
+from __future__ import annotations
+
+import time
+from random import getrandbits
+from uuid import UUID
+
+from headrace.errors import ConfigError
+
+JobKey = bytes
+
+MAX_ID_BYTES = 256
+_TEXT = 0x3D
+_VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
+
+
+def new_key() -> JobKey:
+    """A fresh UUIDv7: 48 bits of milliseconds, 12 bits of their fraction, 62 random bits."""
+    ms, ns = divmod(time.time_ns(), 1_000_000)
+    fraction = ns * 4096 // 1_000_000
+    number = (ms << 80) | (fraction << 64) | _VERSION_AND_VARIANT | getrandbits(62)
+    return number.to_bytes(16, "big")
+
+
+def to_text(key: JobKey) -> str:
+    """The id that people see."""
+    if key and key[0] == _TEXT:
+        return key[1:].decode("utf-8", "replace")
+    text = key.hex()
+    if len(key) != 16:
+        return text
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def to_key(text: str) -> JobKey:
+    """The key of an id, whoever made it. Refuses what cannot be an id."""
+    if len(text) == 36 and (packed := _packed_uuid7(text)):
+        return packed
+    raw = text.encode("utf-8", "surrogatepass")
+    if not text or len(raw) > MAX_ID_BYTES or not text.isprintable():
+        raise ConfigError(
+            f"a job id is 1 to {MAX_ID_BYTES} bytes of printable text, not {text[:80]!r}"
+        )
+    return b"=" + raw
+
+
+def created_ms(key: JobKey) -> int | None:
+    """When the id was made, if Headrace made it."""
+    return int.from_bytes(key[:6], "big") if len(key) == 16 and key[0] != _TEXT else None
+
+
+def _packed_uuid7(text: str) -> bytes | None:
+    try:
+        uuid = UUID(text)
+    except ValueError:
+        return None
+    canonical = uuid.version == 7 and str(uuid) == text and uuid.bytes[0] != _TEXT
+    return uuid.bytes if canonical else None

@@ -1,0 +1,235 @@
+"""What a job is: its states, its envelope on the wire, and what has happened to it so far.
+
+The envelope is written once, by the sender, and never again: whatever moves the job passes the same
+bytes on, so fields that a newer sender added survive older workers. What changes from run to run is
+kept beside it, in the `Past`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from headrace.core.ids import JobKey
+from headrace.core.retry import Backoff, Retry, full_name
+from headrace.errors import HeadraceError
+
+FORMAT = 1
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in (State.DONE, State.DEAD, State.CANCELLED)
+
+
+class Reason(StrEnum):
+    """Why a job is dead."""
+
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    NOT_RETRYABLE = "not_retryable"
+    REJECTED = "rejected"
+    CRASH_LOOP = "crash_loop"
+    EXPIRED = "expired"
+    MALFORMED = "malformed"
+    NEWER_FORMAT = "newer_format"
+    OVERSIZE = "oversize"
+    UNKNOWN_TASK = "unknown_task"
+    BAD_ARGUMENTS = "bad_arguments"
+    BAD_RESULT = "bad_result"
+
+
+class WireRetry(msgspec.Struct, array_like=True, frozen=True):
+    """A `Retry` in the envelope: exception classes go by name."""
+
+    max_attempts: int
+    backoff: Backoff | tuple[float, ...]
+    base: float
+    cap: float
+    jitter: bool
+    on: tuple[str, ...]
+    never: tuple[str, ...]
+
+    @classmethod
+    def of(cls, retry: Retry) -> WireRetry:
+        on, never = (
+            tuple(kind if isinstance(kind, str) else full_name(kind) for kind in kinds)
+            for kinds in (retry.on, retry.never)
+        )
+        return cls(
+            retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, on, never
+        )
+
+    def policy(self) -> Retry:
+        return Retry(
+            self.max_attempts,
+            backoff=self.backoff,
+            base=self.base,
+            cap=self.cap,
+            jitter=self.jitter,
+            on=self.on,
+            never=self.never,
+        )
+
+
+class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
+    "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
+}):  # fmt: skip
+    """What one call sets differently from its task; left out of the envelopes of most jobs."""
+
+    headers: dict[str, str] = {}
+    timeout: float | None = None
+    """Seconds; 0 for no limit; None for the task's own."""
+    retry: WireRetry | None = None
+    expires_ms: int | None = None
+    sent_ms: int | None = None
+    """Only where the id does not tell."""
+
+
+NO_OVERRIDES = Overrides()
+
+
+class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A job on the wire. New fields go to the end, with a default."""
+
+    format: int
+    key: JobKey
+    task: str
+    payload: bytes
+    overrides: Overrides = NO_OVERRIDES
+
+
+class NewerFormat(HeadraceError):
+    """The envelope was written by a newer Headrace, in a format that this one cannot read."""
+
+
+class Malformed(HeadraceError):
+    """The bytes are not an envelope."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Envelope).decode
+
+
+def encode_envelope(
+    key: JobKey, task: str, payload: bytes, overrides: Overrides = NO_OVERRIDES
+) -> bytes:
+    if overrides is NO_OVERRIDES:
+        return _encode((FORMAT, key, task, payload))
+    return _encode(Envelope(FORMAT, key, task, payload, overrides))
+
+
+def decode_envelope(data: bytes) -> Envelope:
+    """The envelope in `data`, or `NewerFormat` or `Malformed`."""
+    try:
+        envelope = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if (newer := _format_of(data)) and newer > FORMAT:
+            raise NewerFormat(_newer_text(newer)) from None
+        raise Malformed(f"not a job envelope: {error}") from None
+    if envelope.format != FORMAT:
+        if envelope.format > FORMAT:
+            raise NewerFormat(_newer_text(envelope.format))
+        raise Malformed(f"envelope format {envelope.format} does not exist")
+    return envelope
+
+
+def peek_key(data: bytes) -> JobKey:
+    """The job's key in an envelope that cannot be decoded otherwise, for example one of a newer
+    format; empty if there is none. Format and key stay the first two fields for ever."""
+    try:
+        fields = msgspec.msgpack.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return b""
+    is_envelope = isinstance(fields, list) and len(fields) > 1 and isinstance(fields[1], bytes)
+    return fields[1] if is_envelope else b""
+
+
+def _format_of(data: bytes) -> int | None:
+    """The format version of an envelope whose other fields cannot be read."""
+    is_short_array = len(data) >= 2 and 0x90 <= data[0] <= 0x9F
+    return data[1] if is_short_array and data[1] < 0x80 else None
+
+
+def _newer_text(version: int) -> str:
+    return f"written in format {version}, this worker reads up to {FORMAT}: upgrade the worker"
+
+
+class Attempt(msgspec.Struct, array_like=True, frozen=True):
+    """One run of a job that did not end in success."""
+
+    number: int
+    started_ms: int
+    ended_ms: int
+    worker: str
+    error_type: str
+    error_text: str
+    traceback: str
+
+
+class Past(msgspec.Struct, array_like=True, frozen=True):
+    """What has happened to a job before the delivery at hand."""
+
+    attempts: tuple[Attempt, ...] = ()
+    deliveries: int = 0
+    """Deliveries before the job's present place; `Delivery.count` counts those at it."""
+    crashes: int = 0
+    """Of those deliveries, the ones that ended without an outcome."""
+
+
+NO_PAST = Past()
+_decode_past = msgspec.msgpack.Decoder(Past).decode
+
+
+def encode_past(past: Past) -> bytes:
+    return _encode(past)
+
+
+def decode_past(data: bytes) -> Past:
+    """The past in `data`; empty if there is none or it cannot be read, for a job must not be lost
+    over its history."""
+    if not data:
+        return NO_PAST
+    try:
+        return _decode_past(data)
+    except msgspec.MsgspecError:
+        return NO_PAST
+
+
+class Verdict(msgspec.Struct, array_like=True, frozen=True):
+    """How a job ended, as kept for `result_ttl`: what waiters read."""
+
+    state: State
+    value: bytes = b""
+    reason: str = ""
+    error_type: str = ""
+    error_text: str = ""
+    traceback: str = ""
+
+
+_decode_verdict = msgspec.msgpack.Decoder(Verdict).decode
+_DONE_PREFIX = b"\x92" + _encode(State.DONE)
+
+
+def encode_verdict(verdict: Verdict) -> bytes:
+    return _encode(verdict)
+
+
+def done_verdict(value: bytes) -> bytes:
+    """`encode_verdict(Verdict(State.DONE, value))`, without the fields that are empty."""
+    return _DONE_PREFIX + _encode(value)
+
+
+def decode_verdict(data: bytes) -> Verdict:
+    return _decode_verdict(data)

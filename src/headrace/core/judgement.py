@@ -1,0 +1,125 @@
+"""What a failed run means for its job. Pure: the same error gives the same outcome."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.core.job import (
+    Attempt,
+    Past,
+    Reason,
+    State,
+    Verdict,
+    encode_past,
+    encode_verdict,
+)
+from headrace.core.limits import MAX_ERROR_TEXT, MAX_TRACEBACK
+from headrace.core.outcome import Again, Dead, Outcome
+from headrace.core.retry import RemoteError, Retry, full_name
+from headrace.errors import Defer, Reject, RetryLater
+
+
+class Unfit(Exception):
+    """The job cannot be run, now or ever: it is dead for this reason."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """All that bears on the judgement of a run that did not succeed."""
+
+    error: BaseException
+    past: Past
+    delivered: int
+    """Deliveries at the job's present place, this one included."""
+    started_ms: int
+    ended_ms: int
+    worker: str
+    retry: Retry
+    result_ttl_ms: int
+
+
+def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
+    """Again or dead, and when."""
+    error = run.error
+    if isinstance(error, Defer):
+        return Again(_ms(error.delay), encode_past(_moved_on(run)))
+    if isinstance(error, Unfit):
+        return _dead(run, error.reason)
+    if isinstance(error, Reject):
+        return _dead(run, Reason.REJECTED)
+    number = len(run.past.attempts) + 1
+    if not isinstance(error, RetryLater) and not run.retry.retries(error):
+        return _dead(run, Reason.NOT_RETRYABLE)
+    if number >= run.retry.max_attempts:
+        return _dead(run, Reason.RETRIES_EXHAUSTED)
+    asked = error.delay if isinstance(error, RetryLater) else None
+    delay = run.retry.delay(number, rng) if asked is None else asked
+    return Again(_ms(delay), encode_past(_failed(run)))
+
+
+def describe(error: BaseException) -> tuple[str, str, str]:
+    """An error as text: type, message, traceback; each short enough to be stored."""
+    if isinstance(error, RemoteError):
+        kind, trace = error.names[0], error.traceback
+    else:
+        kind = full_name(type(error))
+        trace = "".join(traceback.format_exception(error))
+    return kind, _cut(_text(error), MAX_ERROR_TEXT), _cut_middle(trace, MAX_TRACEBACK)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<its text cannot be had: {type(broken).__name__}>"
+
+
+def _dead(run: FailedRun, reason: Reason) -> Dead:
+    past = _failed(run)
+    last = past.attempts[-1]
+    verdict = b""
+    if run.result_ttl_ms:
+        verdict = encode_verdict(
+            Verdict(State.DEAD, b"", reason, last.error_type, last.error_text, last.traceback)
+        )
+    return Dead(reason, encode_past(past), verdict, run.result_ttl_ms)
+
+
+def _failed(run: FailedRun) -> Past:
+    """The past with this run as one more attempt."""
+    number = len(run.past.attempts) + 1
+    attempt = Attempt(number, run.started_ms, run.ended_ms, run.worker, *describe(run.error))
+    moved = _moved_on(run)
+    return msgspec.structs.replace(moved, attempts=(*run.past.attempts, attempt))
+
+
+def _moved_on(run: FailedRun) -> Past:
+    """The past of a job that leaves its place: all deliveries here but the last had no outcome."""
+    return Past(
+        run.past.attempts,
+        run.past.deliveries + run.delivered,
+        run.past.crashes + run.delivered - 1,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _cut_middle(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n… {len(text) - most:,} characters left out …\n{text[-half:]}"

@@ -1,0 +1,53 @@
+"""Numbers that bound things, and the checks of names."""
+
+from __future__ import annotations
+
+from headrace.errors import ConfigError
+
+LEASE = 30.0
+CRASH_LIMIT = 3
+TIMEOUT = 300.0
+RESULT_TTL = 600.0
+MAX_PAYLOAD = 4 * 1024 * 1024
+CONCURRENCY = 100
+DRAIN = 25.0
+DEAD_KEPT_DAYS = 30
+DEAD_KEPT_COUNT = 100_000
+DEFAULT_QUEUE = "default"
+
+# The text of errors is stored for weeks: what is longer is cut.
+MAX_ERROR_TEXT = 2_000
+MAX_TRACEBACK = 20_000
+
+MAX_NAME = 200
+
+
+def check_name(what: str, name: object) -> str:
+    """`name` if it can be the name of a queue, task or namespace."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{what} must be a non-empty text, not {name!r}")
+    if len(name) > MAX_NAME:
+        raise ConfigError(f"{what} has {len(name)} characters, at most {MAX_NAME} are allowed")
+    bad = {c for c in name if not c.isprintable() or c.isspace() or c in "{}"}
+    if bad:
+        raise ConfigError(
+            f"{what} {name!r} contains {sorted(bad)!r}: spaces, braces and control characters "
+            "are not allowed"
+        )
+    return name
+
+
+def check_seconds(what: str, value: object, *, least: float = 0.0) -> float:
+    """`value` as seconds if it is a finite number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{what} must be a number of seconds, not {value!r}")
+    if not least <= value < float("inf"):
+        raise ConfigError(f"{what} must be at least {least:g} seconds, not {value!r}")
+    return float(value)
+
+
+def check_count(what: str, value: object, *, least: int = 1) -> int:
+    """`value` if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{what} must be a whole number of at least {least}, not {value!r}")
+    return value

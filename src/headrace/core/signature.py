@@ -1,0 +1,185 @@
+"""The parameters of a task's function: arguments in, bytes out, and back.
+
+Arguments travel as one array in the order of the parameters, without trailing defaults. Functions
+with `*args` or `**kwargs` send `[args, kwargs]` instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core import codec
+from headrace.errors import ArgumentError, ConfigError
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_EMPTY = inspect.Parameter.empty
+
+
+class Misfit(Exception):
+    """Arguments arrived that do not fit the function (any more)."""
+
+
+class Signature:
+    """How one function's arguments travel. A parameter annotated with `injected` does not: its
+    position is `injected_at`, its name `injected_as`."""
+
+    def __init__(self, function: Callable[..., Any], task: str, injected: type) -> None:
+        self.task = task
+        hints = _type_hints(function, task)
+        parameters = list(inspect.signature(function).parameters.values())
+        self.injected_as, self.injected_at = _find_injected(parameters, hints, injected)
+        self._parameters = [p for p in parameters if p.name != self.injected_as]
+        self._python = inspect.Signature(self._parameters)
+        self._variadic = any(p.kind in _VARIADIC for p in self._parameters)
+        self._hints = hints
+        keyword_only = [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
+        self._positional = len(self._parameters) - len(keyword_only)
+        self._keyword_names = [p.name for p in keyword_only]
+        self._most, self._least = self._plain_arity(keyword_only)
+        self._decode = self._build_decoder()
+        self.returns = hints.get("return", Any)
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The arguments as bytes, or an `ArgumentError` that names the one that is wrong."""
+        if kwargs or not self._least <= len(args) <= self._most:
+            args = self._in_order(args, kwargs)
+        try:
+            return codec.encode(args)
+        except codec.ENCODE_ERRORS as error:
+            raise self._blame(args, error) from error
+
+    def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, converted by the annotations, or `Misfit`."""
+        try:
+            values = self._decode(payload)
+            if self._variadic:
+                return self._converted_variadic(*values)
+        except codec.DECODE_ERRORS as error:
+            raise Misfit(self._misfit_text(error)) from None
+        fields = msgspec.structs.astuple(values)
+        if not self._keyword_names:
+            return fields, {}
+        split = self._positional
+        return fields[:split], dict(zip(self._keyword_names, fields[split:], strict=True))
+
+    def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The name of the argument that takes the most bytes."""
+        bound = self._python.bind(*args, **kwargs).arguments
+        return max(bound, key=lambda name: len(codec.encode(bound[name])), default=None)
+
+    def _plain_arity(self, keyword_only: list[inspect.Parameter]) -> tuple[int, int]:
+        """How many positional arguments need no binding: (most, least); most < least if any do."""
+        if self._variadic or any(p.default is _EMPTY for p in keyword_only):
+            return -1, 0
+        required = sum(p.default is _EMPTY for p in self._parameters)
+        return self._positional, required
+
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        try:
+            bound = self._python.bind(*args, **kwargs)
+        except TypeError as error:
+            expected = f"{self.task}{self._python}"
+            raise ArgumentError(self.task, f"{error}; it takes {expected}") from None
+        if self._variadic:
+            return [bound.args, bound.kwargs]
+        names = [p.name for p in self._parameters]
+        sent = max((names.index(name) + 1 for name in bound.arguments), default=0)
+        bound.apply_defaults()
+        return [bound.arguments[name] for name in names[:sent]]
+
+    def _blame(self, values: Sequence[Any], error: Exception) -> ArgumentError:
+        if self._variadic:
+            positional, keywords = values
+            named = [*((str(i), value) for i, value in enumerate(positional)), *keywords.items()]
+        else:
+            named = list(zip((p.name for p in self._parameters), values, strict=False))
+        for name, value in named:
+            try:
+                codec.encode(value)
+            except codec.ENCODE_ERRORS as cause:
+                problem = f"argument {name!r} cannot travel: {cause}"
+                return ArgumentError(self.task, problem, name)
+        return ArgumentError(self.task, f"the arguments cannot travel: {error}")
+
+    def _build_decoder(self) -> Callable[[bytes], Any]:
+        if self._variadic:
+            return codec.decoder(tuple[list[Any], dict[str, Any]])
+        fields: list[Any] = []
+        for parameter in self._parameters:
+            kind = self._hints.get(parameter.name, Any)
+            if parameter.default is _EMPTY:
+                fields.append((parameter.name, kind))
+            else:
+                fields.append((parameter.name, kind, _as_default(parameter.default)))
+        # Keyword-only parameters without a default may follow some with one.
+        first_default = next((i for i, f in enumerate(fields) if len(f) == 3), len(fields))
+        for i in range(first_default, len(fields)):
+            if len(fields[i]) == 2:
+                fields[i] = (*fields[i], _as_default(_EMPTY))
+        try:
+            arguments = msgspec.defstruct(
+                "Arguments", fields, array_like=True, forbid_unknown_fields=True
+            )
+            return codec.decoder(arguments)
+        except TypeError as error:
+            raise ConfigError(
+                f"task {self.task!r}: its annotations cannot travel: {error}"
+            ) from None
+
+    def _converted_variadic(
+        self, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            bound = self._python.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Misfit(str(error)) from None
+        for parameter in self._parameters:
+            if parameter.name not in bound.arguments:
+                continue
+            kind, value = self._hints.get(parameter.name, Any), bound.arguments[parameter.name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                value = tuple(codec.convert(item, kind) for item in value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                value = {name: codec.convert(item, kind) for name, item in value.items()}
+            else:
+                value = codec.convert(value, kind)
+            bound.arguments[parameter.name] = value
+        return bound.args, bound.kwargs
+
+    def _misfit_text(self, error: Exception) -> str:
+        """msgspec says `$[1]`; people look for the parameter's name."""
+        text = str(error)
+        place = re.search(r"`\$\[(\d+)\]", text)
+        if place and int(place[1]) < len(self._parameters):
+            return f"argument {self._parameters[int(place[1])].name!r}: {text}"
+        return text
+
+
+def _type_hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigError(
+            f"task {task!r}: an annotation cannot be resolved ({error}); its types must be "
+            "importable where the task is defined, not only under TYPE_CHECKING"
+        ) from None
+
+
+def _find_injected(
+    parameters: list[inspect.Parameter], hints: dict[str, Any], injected: type
+) -> tuple[str | None, int]:
+    for position, parameter in enumerate(parameters):
+        if hints.get(parameter.name) is injected:
+            return parameter.name, position
+    return None, -1
+
+
+def _as_default(value: Any) -> Any:
+    # A factory, because msgspec refuses mutable defaults that Python allows.
+    return msgspec.field(default_factory=lambda: value)

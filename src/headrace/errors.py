@@ -1,0 +1,202 @@
+"""What can go wrong, as one tree.
+
+HeadraceError
+├── ConfigError             wrong use: an option, a URL, a name; nothing was done
+├── SendError
+│   ├── ArgumentError       the call's arguments do not fit the task or cannot travel
+│   ├── PayloadTooLarge     the encoded arguments are over the limit
+│   └── EnqueueUnknown      the store's answer was lost: the jobs may or may not be stored
+├── StoreError
+│   ├── StoreUnavailable    unreachable, starting, read-only for now: try again
+│   ├── StoreFull           out of memory or disk: try again once there is room
+│   └── StoreMismatch       a foreign or newer file, a key of the wrong type: a person must look
+├── LeaseLost               another worker has the job now; what this one did is not recorded
+└── JobError
+    ├── JobNotFound         the store does not know the id (any more)
+    ├── JobFailed           the job is dead; carries the remote error
+    ├── JobCancelled
+    ├── ResultTimeout       not finished within the time that the caller wanted to wait
+    └── ResultExpired       finished, but its result is no longer kept (or never was)
+
+`RetryLater`, `Reject` and `Defer` are not errors but task control: they stand outside the tree, so
+that a task's own `except HeadraceError` does not swallow them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HeadraceError(Exception):
+    """Base of all errors that Headrace raises."""
+
+    retryable = False
+
+
+class ConfigError(HeadraceError, ValueError):
+    """Headrace is used in a way that cannot work; the text says what to change."""
+
+
+class SendError(HeadraceError):
+    """A job could not be sent."""
+
+
+class ArgumentError(SendError, TypeError):
+    """The arguments of a call do not fit its task, or one of them cannot travel."""
+
+    def __init__(self, task: str, problem: str, argument: str | None = None) -> None:
+        super().__init__(f"task {task!r}: {problem}")
+        self.task = task
+        self.argument = argument
+
+
+class PayloadTooLarge(SendError):
+    """The encoded arguments are larger than the app's `max_payload`."""
+
+    def __init__(self, task: str, size: int, limit: int, argument: str | None = None) -> None:
+        largest = f" (largest argument: {argument!r})" if argument else ""
+        super().__init__(
+            f"task {task!r}: the arguments take {size:,} bytes, the limit is {limit:,}{largest}; "
+            "send a reference to the data instead, or raise max_payload"
+        )
+        self.task, self.size, self.limit, self.argument = task, size, limit, argument
+
+
+class EnqueueUnknown(SendError):
+    """The store's answer was lost. The jobs may be stored: sending them again with the same ids is
+    safe."""
+
+    retryable = True
+
+    def __init__(self, job_ids: Sequence[str], cause: str) -> None:
+        count = len(job_ids)
+        what = f"job {job_ids[0]}" if count == 1 else f"{count} jobs"
+        super().__init__(f"it is unknown whether {what} reached the store: {cause}")
+        self.job_id = job_ids[0]
+        self.job_ids = tuple(job_ids)
+
+
+class StoreError(HeadraceError):
+    """The store could not do what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or is not ready; what was asked was not done, or is unknown."""
+
+    retryable = True
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        # True if the request left for the store, so that it may have been carried out.
+        self.sent = sent
+
+
+class StoreFull(StoreError):
+    """The store has no room for more; nothing was stored."""
+
+    retryable = True
+
+
+class StoreMismatch(StoreError):
+    """What is in the store is not what Headrace put there, or a newer Headrace did."""
+
+
+class LeaseLost(HeadraceError):
+    """The delivery was given to another worker; this one's outcome was not recorded."""
+
+
+class JobError(HeadraceError):
+    """Asking for a job or its result did not give one."""
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class JobNotFound(JobError):
+    """The store does not know this job: it never did, or it has forgotten it."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id} is not in the store: it never was, or it ended longer ago than its "
+            "result is kept",
+            job_id,
+        )
+
+
+class JobFailed(JobError):
+    """The job is dead. `error_type`, `error_text` and `remote_traceback` tell what happened to it,
+    `reason` why it was given up."""
+
+    def __init__(
+        self, job_id: str, reason: str, error_type: str, error_text: str, traceback: str
+    ) -> None:
+        what = f"{error_type}: {error_text}" if error_type else error_text
+        super().__init__(f"job {job_id} is dead ({reason}): {what}", job_id)
+        self.reason = reason
+        self.error_type = error_type
+        self.error_text = error_text
+        self.remote_traceback = traceback
+
+
+class JobCancelled(JobError):
+    """The job was cancelled before it ended by itself."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} was cancelled", job_id)
+
+
+class ResultTimeout(JobError, TimeoutError):
+    """The job has not ended yet; it goes on."""
+
+    def __init__(self, job_id: str, waited: float) -> None:
+        super().__init__(f"job {job_id} has not ended within {waited:g} s", job_id)
+
+
+class ResultExpired(JobError):
+    """The job ended, but its result is not kept: see the task's `result_ttl`."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"the result of job {job_id} is not in the store: its result_ttl has passed or is 0",
+            job_id,
+        )
+
+
+class TaskControl(Exception):
+    """Raised by a task to say how its run is to be judged."""
+
+
+class RetryLater(TaskControl):
+    """Run the job again after `delay` (default: as its retry policy says); uses an attempt."""
+
+    def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
+        super().__init__(reason or "the task asked to be retried")
+        self.delay = _seconds(delay)
+
+
+class Reject(TaskControl):
+    """Give the job up now: it is dead, with this reason, whatever its retry policy says."""
+
+    def __init__(self, reason: str = "the task rejected the job") -> None:
+        super().__init__(reason)
+
+
+class Defer(TaskControl):
+    """Run the job again after `delay`, as if this run had not happened: uses no attempt."""
+
+    def __init__(self, delay: float | timedelta) -> None:
+        super().__init__("the task deferred the job")
+        self.delay = _seconds(delay) or 0.0
+
+
+def _seconds(delay: float | timedelta | None) -> float | None:
+    if isinstance(delay, timedelta):
+        delay = delay.total_seconds()
+    if delay is not None and not 0 <= delay < float("inf"):
+        raise ConfigError(f"a delay must be zero or more seconds, not {delay!r}")
+    return delay
