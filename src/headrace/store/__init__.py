@@ -1,0 +1,1 @@
+"""Where jobs are kept: the contract, and the stores that fulfil it beside each other."""

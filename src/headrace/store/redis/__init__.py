@@ -1,0 +1,1 @@
+"""Jobs on Redis or Valkey Streams."""

@@ -1,0 +1,109 @@
+"""Signals over publish/subscribe: best effort, never needed for anything but speed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.ids import JobKey
+from headrace.errors import StoreError
+from headrace.store.contract import Hear
+from headrace.store.redis.link import Connect, Link
+
+log = logging.getLogger("headrace.store")
+
+_decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
+_RECONNECT = 1.0
+
+
+def encode_keys(keys: Sequence[JobKey]) -> bytes:
+    return msgspec.msgpack.encode(keys)
+
+
+class Ear:
+    """One subscribed connection for all that one event loop listens to; there only while someone
+    does."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._hearers: dict[str, set[Hear]] = {}
+        self._link: Link | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def add(self, channel: str, hear: Hear) -> Subscribed:
+        new = channel not in self._hearers
+        self._hearers.setdefault(channel, set()).add(hear)
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen(), name="headrace-ear")
+        elif new and self._link is not None:
+            await self._subscribe_again()
+        return Subscribed(self, channel, hear)
+
+    async def remove(self, channel: str, hear: Hear) -> None:
+        hearers = self._hearers.get(channel, set())
+        hearers.discard(hear)
+        if not hearers:
+            self._hearers.pop(channel, None)
+        if not self._hearers:
+            await self.close()
+
+    async def close(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
+
+    async def _listen(self) -> None:
+        while True:
+            link = Link(self._connect)
+            try:
+                await link.call("SUBSCRIBE", *self._hearers)
+                for _ in range(len(self._hearers) - 1):
+                    await link.listen()
+                self._link = link
+                # What was said before we listened is lost: let everyone look.
+                self._tell_all()
+                while True:
+                    self._dispatch(await link.listen())
+            except StoreError as error:
+                log.debug("signals are cut off: %s", error)
+            finally:
+                self._link = None
+                await link.drop()
+            await asyncio.sleep(_RECONNECT)
+
+    async def _subscribe_again(self) -> None:
+        """A new channel: begin anew, since a listening link cannot be written to from here."""
+        await self.close()
+        self._listening = asyncio.create_task(self._listen(), name="headrace-ear")
+
+    def _dispatch(self, message: list[bytes]) -> None:
+        kind, channel, data = message
+        if kind != b"message":
+            return
+        keys: list[bytes] | None = None
+        if data:
+            with contextlib.suppress(msgspec.MsgspecError):
+                keys = _decode_keys(data)
+        for hear in tuple(self._hearers.get(channel.decode(), ())):
+            hear(keys)
+
+    def _tell_all(self) -> None:
+        for hearers in tuple(self._hearers.values()):
+            for hear in tuple(hearers):
+                hear(None)
+
+
+class Subscribed:
+    """One hearer of one channel."""
+
+    def __init__(self, ear: Ear, channel: str, hear: Hear) -> None:
+        self._ear, self._channel, self._hear = ear, channel, hear
+
+    async def close(self) -> None:
+        await self._ear.remove(self._channel, self._hear)

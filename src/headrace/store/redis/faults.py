@@ -1,0 +1,65 @@
+"""What the driver's errors mean for Headrace."""
+
+from __future__ import annotations
+
+import redis.exceptions as driver
+
+from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+
+
+class NoGroup(StoreError):
+    """The stream or its consumer group is gone: FLUSHALL, or someone deleted it."""
+
+
+class NoScript(StoreError):
+    """The server has forgotten its scripts: SCRIPT FLUSH, a restart or a failover."""
+
+
+# Codes at the start of an error reply, sent before anything was done, that pass by themselves.
+_PASSING = {
+    "BUSY": "the server is busy with a script",
+    "CLUSTERDOWN": "the cluster is not complete",
+    "LOADING": "the server is loading its data",
+    "MASTERDOWN": "the server has lost its master",
+    "MISCONF": "the server cannot persist and refuses writes: look at its disk and log",
+    "NOREPLICAS": "the server has too few replicas to accept writes",
+    "READONLY": "the server is a replica now",
+    "TRYAGAIN": "the cluster is moving a slot",
+    "UNKILLABLE": "the server is busy with a script",
+}
+
+
+def translated(error: Exception, *, sent: bool) -> StoreError:
+    """The error in Headrace's words. `sent` says that the request had left for the server, so that
+    after a broken connection it may have been carried out."""
+    if isinstance(error, driver.OutOfMemoryError):
+        return StoreFull("Redis is at its maxmemory: free some or raise it")
+    if isinstance(error, driver.BusyLoadingError):
+        return StoreUnavailable(f"Redis: {_PASSING['LOADING']}")
+    if isinstance(error, driver.ReadOnlyError):
+        return StoreUnavailable(f"Redis: {_PASSING['READONLY']}")
+    if isinstance(error, driver.NoScriptError):
+        return NoScript(str(error))
+    if isinstance(error, (driver.AuthenticationError, driver.NoPermissionError)):
+        return StoreUnavailable(f"Redis refuses the user or password: {error}")
+    if isinstance(error, driver.ResponseError):
+        return _from_reply(str(error), getattr(error, "status_code", None) or "")
+    return StoreUnavailable(f"Redis cannot be reached: {error}", sent=sent)
+
+
+def _from_reply(text: str, status: str) -> StoreError:
+    code = status or text.split(" ", 1)[0]
+    if code in _PASSING:
+        return StoreUnavailable(f"Redis: {_PASSING[code]}")
+    if code == "OOM":
+        return StoreFull("Redis is at its maxmemory: free some or raise it")
+    if code in ("NOGROUP", "UNBLOCKED"):
+        return NoGroup(text)
+    if code == "NOSCRIPT":
+        return NoScript(text)
+    if code == "WRONGTYPE":
+        return StoreMismatch(
+            "a Redis key that Headrace uses holds something else; delete it or use another "
+            f"namespace ({text})"
+        )
+    return StoreError(f"Redis: {text}")

@@ -1,0 +1,122 @@
+"""One connection to the server.
+
+Headrace talks to Redis below the driver's client: batches are packed by hiredis in one go, replies
+are taken as they come, and nothing is ever sent twice behind our back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+import redis.exceptions as driver
+
+from headrace.errors import StoreUnavailable
+from headrace.store.redis.faults import NoScript, translated
+
+if TYPE_CHECKING:
+    from redis.asyncio.connection import AbstractConnection
+
+    from headrace.store.redis.scripts import Script
+
+Argument = str | bytes | int | float
+Connect = Callable[[], "AbstractConnection"]
+
+CALL_TIMEOUT = 10.0
+
+
+class Link:
+    """A connection with one request under way at a time; made when first used, and again after an
+    error."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._connection: AbstractConnection | None = None
+        self._lock = asyncio.Lock()
+        self.client_id: int | None = None
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        """Run a script; one that the server does not know is sent along."""
+        try:
+            return await self.call("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        except NoScript:
+            return await self.call("EVAL", script.body, len(keys), *keys, *arguments)
+
+    async def call(self, *command: Argument, timeout: float = CALL_TIMEOUT) -> Any:
+        """The server's reply, or a `StoreError`. If cancelled, the connection is dropped with the
+        reply that nobody waits for."""
+        async with self._lock:
+            return await self._exchange(command, timeout)
+
+    async def identify(self) -> None:
+        """Learn `client_id`, by which another link can end this one's blocking call."""
+        if self._connection is None or not self._connection.is_connected:
+            self.client_id = None
+        if self.client_id is None:
+            self.client_id = await self.call("CLIENT", "ID")
+
+    async def listen(self, timeout: float | None = None) -> Any:
+        """The next message on a link that subscribed."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._connected().read_response(timeout=float("inf"))
+        except TimeoutError:
+            raise StoreUnavailable("Redis is silent") from None
+        except (driver.RedisError, OSError) as error:
+            await self.drop()
+            raise translated(error, sent=True) from error
+
+    async def drop(self) -> None:
+        """Close the connection; the next call makes a new one."""
+        connection, self._connection, self.client_id = self._connection, None, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+
+    async def _exchange(self, command: Sequence[Argument], timeout: float) -> Any:
+        sent = False
+        try:
+            async with asyncio.timeout(timeout):
+                connection = self._connection
+                if connection is None or not connection.is_connected:
+                    connection = await self._open()
+                sent = True
+                await connection.send_packed_command(
+                    hiredis.pack_command(tuple(command)),  # type: ignore[arg-type]
+                    check_health=False,
+                )
+                return await connection.read_response(timeout=float("inf"))
+        except TimeoutError:
+            await self.drop()
+            raise StoreUnavailable(
+                f"Redis did not answer within {timeout:g} s", sent=sent
+            ) from None
+        except driver.ResponseError as error:
+            fault = translated(error, sent=sent)
+            if isinstance(fault, StoreUnavailable):
+                # READONLY and its kind: the next connection may find the right server.
+                await self.drop()
+            raise fault from error
+        except (driver.RedisError, OSError) as error:
+            await self.drop()
+            raise translated(error, sent=sent) from error
+        except BaseException:
+            await self.drop()
+            raise
+
+    async def _open(self) -> AbstractConnection:
+        await self.drop()
+        connection = self._connect()
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        self._connection = connection
+        return connection
+
+    def _connected(self) -> AbstractConnection:
+        if self._connection is None:
+            raise StoreUnavailable("Redis: the connection was closed")
+        return self._connection

@@ -1,0 +1,31 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from headrace.core.clock import Clock
+from headrace.errors import ConfigError
+from headrace.store.contract import Store
+
+DEFAULT_URL = "sqlite:///headrace.db"
+_REDIS = ("redis", "rediss", "unix")
+
+
+def open_store(
+    url: str, *, namespace: str, crash_limit: int, require_durable: bool, clock: Clock
+) -> Store:
+    """The store that `url` names, not yet connected. Drivers are imported only when used."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("sqlite", "memory"):
+        from headrace.store.sqlite.store import SqliteStore
+
+        return SqliteStore(url, namespace=namespace, crash_limit=crash_limit, clock=clock)
+    if scheme in _REDIS:
+        from headrace.store.redis.store import RedisStore
+
+        return RedisStore(
+            url, namespace=namespace, crash_limit=crash_limit, require_durable=require_durable
+        )
+    known = "sqlite:///file.db, memory://, redis://host:port/db, rediss://…"
+    raise ConfigError(f"unknown store URL {url!r}: use one of {known}")
