@@ -1,0 +1,124 @@
+"""What people and waiting callers ask: reads, and the forgetting of dead jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.job import State, decode_verdict
+from headrace.store.contract import Counts, DeadJob, DeadPage, Sighting
+from headrace.store.sqlite.rows import queue_id
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from headrace.core.ids import JobKey
+
+_JOB = """
+    SELECT state, time_ms, owner, count, reason, {bodies} FROM jobs WHERE queue = ? AND key = ?"""
+_WITH_BODIES = _JOB.format(bodies="envelope, past")
+_WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
+_RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
+_DEAD = """
+    SELECT id, key, time_ms, reason, envelope, past FROM jobs
+    WHERE queue = ? AND state = 'dead' AND (time_ms, id) < (?, ?)
+    ORDER BY time_ms DESC, id DESC LIMIT ?"""
+# A query for each state: each has an index that holds nothing else.
+_COUNT = "SELECT count(*) FROM jobs WHERE queue = ? AND state = '{state}'"
+_COUNTS = {
+    state: _COUNT.format(state=state) for state in ("waiting", "running", "scheduled", "dead")
+}
+_AFTER_ALL = 2**63 - 1
+
+
+def look(
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    queue: str,
+    keys: Sequence[JobKey],
+    bodies: bool,
+    now_ms: int,
+) -> list[Sighting | None]:
+    number = queue_id(connection, namespace, queue)
+    if number is None:
+        return [None] * len(keys)
+    return [_sighting(connection, number, key, bodies, now_ms) for key in keys]
+
+
+def _sighting(
+    connection: sqlite3.Connection, queue: int, key: JobKey, bodies: bool, now_ms: int
+) -> Sighting | None:
+    sql = _WITH_BODIES if bodies else _WITHOUT_BODIES
+    job = connection.execute(sql, (queue, key)).fetchone()
+    if job and job[0] != State.DEAD:
+        # A verdict would be of an earlier job with this id.
+        return _of_job(job, b"")
+    kept = connection.execute(_RESULT, (queue, key, now_ms)).fetchone()
+    verdict: bytes = kept[0] if kept else b""
+    if job:
+        return _of_job(job, verdict)
+    return Sighting(decode_verdict(verdict).state, verdict) if verdict else None
+
+
+def _of_job(job: tuple[str, int, str, int, str, bytes, bytes], verdict: bytes) -> Sighting:
+    state, time_ms, owner, count, reason, envelope, past = job
+    return Sighting(
+        State(state),
+        verdict,
+        due_ms=time_ms if state == State.SCHEDULED else None,
+        worker=owner,
+        deliveries=count,
+        reason=reason,
+        envelope=envelope,
+        past=past,
+    )
+
+
+def queues(connection: sqlite3.Connection, *, namespace: str) -> list[str]:
+    found = connection.execute("SELECT name FROM queues WHERE namespace = ?", (namespace,))
+    return sorted(name for (name,) in found)
+
+
+def count(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Counts:
+    number = queue_id(connection, namespace, queue)
+    return Counts(
+        **{
+            state: connection.execute(sql, (number,)).fetchone()[0]
+            for state, sql in _COUNTS.items()
+        }
+    )
+
+
+def dead(
+    connection: sqlite3.Connection, *, namespace: str, queue: str, cursor: str, limit: int
+) -> DeadPage:
+    number = queue_id(connection, namespace, queue)
+    before = _position(cursor)
+    rows = connection.execute(_DEAD, (number, *before, limit)).fetchall()
+    jobs = [DeadJob(*row[1:]) for row in rows]
+    is_last = len(rows) < limit
+    return DeadPage(jobs, "" if is_last else f"{rows[-1][2]}-{rows[-1][0]}")
+
+
+def _position(cursor: str) -> tuple[int, int]:
+    if not cursor:
+        return _AFTER_ALL, _AFTER_ALL
+    died_ms, _, id = cursor.partition("-")
+    return int(died_ms), int(id)
+
+
+def purge(
+    connection: sqlite3.Connection, *, namespace: str, queue: str, keys: Sequence[JobKey]
+) -> list[bool]:
+    """For each key, whether it was of a dead job, of which nothing is left."""
+    number = queue_id(connection, namespace, queue)
+    purged = []
+    for key in keys:
+        gone = connection.execute(
+            "DELETE FROM jobs WHERE queue = ? AND key = ? AND state = 'dead'", (number, key)
+        ).rowcount
+        if gone:
+            connection.execute("DELETE FROM results WHERE queue = ? AND key = ?", (number, key))
+        purged.append(gone > 0)
+    return purged

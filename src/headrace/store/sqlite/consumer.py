@@ -1,0 +1,160 @@
+"""One worker's side of the store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headrace.store.sqlite import placing, settling
+
+if TYPE_CHECKING:
+    import sqlite3
+    from asyncio import AbstractEventLoop
+    from collections.abc import Collection, Sequence
+
+    from headrace.core.delivery import Delivery
+    from headrace.core.ids import JobKey
+    from headrace.store.contract import Hear, Promotion, Settlement, Subscription
+    from headrace.store.sqlite.claiming import Claims
+    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.signals import Kind, News
+
+
+class SqliteConsumer:
+    """Fulfils `headrace.store.contract.Consumer`."""
+
+    def __init__(self, database: Database, claims: Claims, queues: Sequence[str]) -> None:
+        self.name = claims.owner
+        self._database = database
+        self._claims = claims
+        self._queues = list(queues)
+        self._turn = 0
+        self._waits: set[_Wait] = set()
+
+    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+        if limit <= 0:
+            return []
+        waiting = _Wait(asyncio.get_running_loop(), wait)
+        self._waits.add(waiting)
+        try:
+            found = await self._claim(limit)
+            if found or wait <= 0:
+                return found
+            return await self._claim_when_told(limit, waiting)
+        finally:
+            self._waits.discard(waiting)
+
+    async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
+        return await self._database.read(
+            lambda connection: self._claims.held_beyond(connection, self._queues, held)
+        )
+
+    async def interrupt(self) -> None:
+        for waiting in list(self._waits):
+            waiting.end()
+
+    async def settle(
+        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+    ) -> list[Delivery]:
+        if not settlements:
+            return []
+        # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
+        return await self._database.write(
+            lambda connection, news: settling.settle(
+                connection,
+                news,
+                owner=self.name,
+                queue=queue,
+                settlements=settlements,
+                now_ms=self._claims.clock.now_ms(),
+            )
+        )
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        if not deliveries:
+            return []
+        return await self._database.write(
+            lambda connection, _: self._claims.extend(connection, deliveries)
+        )
+
+    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
+        if limit <= 0:
+            return []
+        return await self._database.write(
+            lambda connection, _: self._claims.take_over(
+                connection, queue, limit, last_chance=last_chance
+            ),
+            unless=lambda connection: self._claims.not_yet(connection, queue),
+        )
+
+    async def promote(self, queue: str) -> Promotion:
+        namespace, clock = self._claims.namespace, self._claims.clock
+        return await self._database.write(
+            lambda connection, news: placing.promote(
+                connection, news, namespace=namespace, queue=queue, now_ms=clock.now_ms()
+            ),
+            unless=lambda connection: placing.nothing_due(
+                connection, namespace=namespace, queue=queue, now_ms=clock.now_ms()
+            ),
+        )
+
+    async def hear_due(self, queue: str, hear: Hear) -> Subscription:
+        return await self._database.listen([("due", queue)], hear)
+
+    async def close(self) -> None:
+        await self.interrupt()
+        await self._database.write(self._hand_back_all)
+
+    async def _claim(self, limit: int) -> list[Delivery]:
+        # Another queue comes first each time, so a queue that is never empty starves no other.
+        turn = self._turn = (self._turn + 1) % len(self._queues)
+        queues = self._queues[turn:] + self._queues[:turn]
+        return await self._database.write(
+            lambda connection, _: self._claims.take(connection, queues, limit),
+            unless=lambda connection: self._claims.nothing_waits(connection, queues),
+        )
+
+    async def _claim_when_told(self, limit: int, waiting: _Wait) -> list[Delivery]:
+        topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
+        listening = await self._database.listen(topics, waiting.tell)
+        try:
+            # First without waiting: a job may have come before anyone listened for it.
+            while not (found := await self._claim(limit)) and await waiting.told():
+                pass
+            return found
+        finally:
+            listening.stop()
+
+    def _hand_back_all(self, connection: sqlite3.Connection, news: list[News]) -> None:
+        for queue in self._queues:
+            settling.hand_back_all(
+                connection, news, owner=self.name, namespace=self._claims.namespace, queue=queue
+            )
+
+
+class _Wait:
+    """The waiting of one `fetch`, on its loop."""
+
+    def __init__(self, loop: AbstractEventLoop, seconds: float) -> None:
+        self._loop = loop
+        self._until = loop.time() + seconds
+        self._bell = asyncio.Event()
+        self._over = False
+
+    def tell(self, _: Sequence[JobKey] | None) -> None:
+        self._bell.set()
+
+    def end(self) -> None:
+        """To be called from any thread."""
+        self._over = True
+        self._loop.call_soon_threadsafe(self._bell.set)
+
+    async def told(self) -> bool:
+        """Whether there is something to look for, as opposed to no time left to wait."""
+        try:
+            async with asyncio.timeout_at(self._until):
+                await self._bell.wait()
+        except TimeoutError:
+            return False
+        self._bell.clear()
+        return not self._over

@@ -1,0 +1,164 @@
+"""The way to the thread that owns the connection, from any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.errors import StoreUnavailable
+from headrace.store.sqlite import schema
+from headrace.store.sqlite.signals import Post, Signals
+from headrace.store.sqlite.thread import DatabaseThread, Request
+
+if TYPE_CHECKING:
+    import sqlite3
+    from asyncio import AbstractEventLoop, Future
+    from collections.abc import Callable, Sequence
+
+    from headrace.store.contract import Hear
+    from headrace.store.sqlite.signals import Kind, Listening, News
+    from headrace.store.sqlite.thread import Inbox, Read, Write
+
+T = TypeVar("T")
+
+
+class Database:
+    """One SQLite database, open while at least one event loop has it open. A database in memory
+    keeps its content for as long as this object lives."""
+
+    def __init__(self, path: str) -> None:
+        self.signals = Signals()
+        self._path = path
+        self._lock = threading.Lock()
+        self._loops: set[AbstractEventLoop] = set()
+        self._inbox: Inbox | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._memory: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        """Make sure that the database is there and usable; raises `StoreError` if it is not."""
+        request = _request(_nothing, None)
+        with self._lock:
+            self._forget_if_forked()
+            self._loops.add(asyncio.get_running_loop())
+            if self._inbox is None:
+                self._start()
+            # In one go: a thread that cannot open the file is gone as soon as it has said so.
+            self._put(request)
+        await request.future
+
+    async def close(self) -> None:
+        """Let go for this event loop; the last one ends the thread, after what it still has to
+        do."""
+        with self._lock:
+            self._forget_if_forked()
+            self._loops.discard(asyncio.get_running_loop())
+            self._loops = {loop for loop in self._loops if not loop.is_closed()}
+            if self._loops or self._inbox is None:
+                return
+            inbox, thread = self._inbox, self._thread
+            self._inbox = self._thread = None
+            inbox.put(None)
+        assert thread is not None
+        await asyncio.to_thread(thread.join)
+
+    async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """What `read` returns, on one consistent state of the database."""
+        result: T = await self._ask(read, None)
+        return result
+
+    def write(
+        self,
+        write: Callable[[sqlite3.Connection, list[News]], T],
+        *,
+        unless: Callable[[sqlite3.Connection], T | None] | None = None,
+    ) -> Future[T]:
+        """What `write` returns, once what it did is safe on disk; raises if none of it was done.
+        `unless` may answer instead, from reading alone, so that nothing is locked: by anything but
+        None."""
+        return self._ask(unless, write)
+
+    async def listen(self, topics: Sequence[tuple[Kind, str]], hear: Hear) -> Listening:
+        """Have `hear` called, on this loop, for everything that is made known from now on."""
+        listening = self.signals.listen(topics, asyncio.get_running_loop(), hear)
+        try:
+            # The thread may be asleep until it is asked for something; awake, it sees the listener
+            # and begins to watch what other processes do.
+            await self.read(_nothing)
+        except BaseException:
+            listening.stop()
+            raise
+        return listening
+
+    def _ask(self, read: Read | None, write: Write | None) -> Future[Any]:
+        request = _request(read, write)
+        # Under the lock, so that nothing is put behind the word to stop and never answered.
+        with self._lock:
+            self._put(request)
+        return request.future
+
+    def _put(self, request: Request) -> None:
+        if self._inbox is None or self._pid != os.getpid():
+            raise StoreUnavailable(f"{self._path} is not open in this process: open() it first")
+        self._inbox.put(request)
+
+    def _start(self) -> None:
+        self._inbox = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._inbox,), name="headrace-sqlite", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, inbox: Inbox) -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:
+            self._refuse_all(inbox, error)
+            return
+        DatabaseThread(connection, inbox, self.signals, self._path).run()
+        if connection is not self._memory:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._path != schema.MEMORY:
+            return schema.connect(self._path)
+        if self._memory is None:
+            self._memory = schema.connect(schema.MEMORY)
+            weakref.finalize(self, self._memory.close)
+        return self._memory
+
+    def _refuse_all(self, inbox: Inbox, error: Exception) -> None:
+        """Answer what was asked of a database that cannot be opened; `open` may try again."""
+        with self._lock:
+            if self._inbox is inbox:
+                self._inbox = self._thread = None
+                self._loops.clear()
+        post = Post()
+        while not inbox.empty():
+            request = inbox.get()
+            if request is not None:
+                request.error = error
+                request.answer(post)
+        post.send()
+
+    def _forget_if_forked(self) -> None:
+        # A child process has the parent's memory but not its thread, and SQLite forbids it the
+        # parent's connection.
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._inbox = self._thread = None
+            self._loops.clear()
+
+
+def _request(read: Read | None, write: Write | None) -> Request:
+    loop = asyncio.get_running_loop()
+    return Request(read, write, loop.create_future(), loop)
+
+
+def _nothing(connection: sqlite3.Connection) -> None:
+    """Asked for its answer alone: it comes once the connection is there."""

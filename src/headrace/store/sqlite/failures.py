@@ -1,0 +1,45 @@
+"""What SQLite's errors mean to a caller of the store."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+
+_TEXT = {
+    sqlite3.SQLITE_FULL: "{where}: no room left ({error}); free disk space and try again",
+    sqlite3.SQLITE_BUSY: "{where}: another process keeps it locked ({error}); try again",
+    sqlite3.SQLITE_LOCKED: "{where}: another process keeps it locked ({error}); try again",
+    sqlite3.SQLITE_IOERR: "{where}: the disk does not answer as it should ({error})",
+    sqlite3.SQLITE_NOTADB: "{where} is not an SQLite file: name another file, or remove this one",
+    sqlite3.SQLITE_CORRUPT: "{where} is damaged ({error}): restore it from a copy, or remove it",
+    sqlite3.SQLITE_READONLY: "{where} cannot be written: give this user the right to write it",
+    sqlite3.SQLITE_PERM: "{where} cannot be opened: give this user the right to read and write it",
+    sqlite3.SQLITE_CANTOPEN: "{where} cannot be opened: its directory must exist and be writable, "
+    "and it must be a file",
+}
+_MISMATCHES = (
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_CANTOPEN,
+)
+_PRIMARY_CODE = 0xFF
+
+
+def translated(error: Exception, where: str) -> Exception:
+    """SQLite's errors as Headrace's, with `where` as the name of the file; others as they are."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    # The driver's own complaints, such as a closed connection, carry no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
+    text = _TEXT.get(code, "{where}: {error}").format(where=where, error=error)
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(text)
+    if code in _MISMATCHES:
+        return StoreMismatch(text)
+    if code in _TEXT:
+        # A disk that failed while it was written to may yet show what it was given.
+        return StoreUnavailable(text, sent=code == sqlite3.SQLITE_IOERR)
+    return StoreError(text)

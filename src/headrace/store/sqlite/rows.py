@@ -1,0 +1,72 @@
+"""What all operations write with: many rows at once, and numbers that are never given twice."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+_ROWS_TOGETHER = 256
+# SQLite's largest number, less room to add to it.
+_NEVER_MS = 2**62
+
+
+def run_rows(
+    connection: sqlite3.Connection, sql: str, rows: Sequence[tuple[Any, ...]], *more: Any
+) -> int:
+    """Run `sql` over all `rows`, which stand for its `{rows}`, and say how many it changed.
+
+    A few statements with many rows each, because the driver gives up the interpreter's lock for
+    each statement, and on a busy process gets it back milliseconds later.
+    """
+    changed = at = 0
+    while at < len(rows):
+        size = min(1 << (len(rows) - at).bit_length() - 1, _ROWS_TOGETHER)
+        values = [*chain.from_iterable(rows[at : at + size]), *more]
+        changed += connection.execute(_with_rows(sql, size, len(rows[0])), values).rowcount
+        at += size
+    return changed
+
+
+@lru_cache(maxsize=256)
+def _with_rows(sql: str, size: int, width: int) -> str:
+    row = f"({','.join('?' * width)})"
+    return sql.format(rows=",".join([row] * size))
+
+
+def bounded_ms(moment_ms: int) -> int:
+    """A moment as SQLite can store it; nothing happens as late as the last one."""
+    return min(moment_ms, _NEVER_MS)
+
+
+def new_numbers(connection: sqlite3.Connection, count: int) -> int:
+    """The first of `count` numbers that were never given before: for row ids and positions."""
+    [(last,)] = connection.execute(
+        "UPDATE numbers SET last = last + ? RETURNING last", (count,)
+    ).fetchall()
+    first: int = last - count + 1
+    return first
+
+
+def queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int | None:
+    """The queue's number; None if nothing was ever sent to it."""
+    row = connection.execute(
+        "SELECT id FROM queues WHERE namespace = ? AND name = ?", (namespace, queue)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def made_queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int:
+    """The queue's number, given now if it had none."""
+    known = queue_id(connection, namespace, queue)
+    if known is not None:
+        return known
+    [(made,)] = connection.execute(
+        "INSERT INTO queues (namespace, name) VALUES (?, ?) RETURNING id", (namespace, queue)
+    ).fetchall()
+    number: int = made
+    return number

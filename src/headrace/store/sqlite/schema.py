@@ -1,0 +1,155 @@
+"""What a Headrace file looks like, and how one is opened."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+
+from headrace.errors import StoreMismatch
+from headrace.store.sqlite.failures import translated
+
+MEMORY = ":memory:"
+APPLICATION_ID = 0x48656164  # "Head"; makes `file` and other programs tell the file apart.
+BUSY_SECONDS = 5.0
+
+# A row id is given to a job anew each time it takes a new place, and none is given twice, so that
+# (id, count) names one delivery for ever. `time_ms` is what the state makes of it: when a scheduled
+# job is due, until when a running one is leased, when a dead one died.
+_FIRST = (
+    "CREATE TABLE queues (id INTEGER PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,"
+    " UNIQUE (namespace, name))",
+    # When abandoned jobs were last looked for; also in queues that nothing was sent to yet.
+    "CREATE TABLE looks (namespace TEXT NOT NULL, queue TEXT NOT NULL, looked_ms INTEGER NOT NULL,"
+    " hold_until_ms INTEGER NOT NULL, PRIMARY KEY (namespace, queue)) WITHOUT ROWID",
+    "CREATE TABLE numbers (last INTEGER NOT NULL)",
+    "INSERT INTO numbers VALUES (0)",
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
+    " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
+    " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
+    " reason TEXT NOT NULL DEFAULT '', past BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
+    "CREATE UNIQUE INDEX jobs_by_key ON jobs (queue, key)",
+    "CREATE INDEX jobs_waiting ON jobs (queue, position) WHERE state = 'waiting'",
+    "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
+    "CREATE INDEX jobs_running ON jobs (queue, time_ms) WHERE state = 'running'",
+    "CREATE INDEX jobs_dead ON jobs (queue, time_ms) WHERE state = 'dead'",
+    "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
+    " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, key))",
+    "CREATE INDEX results_by_expiry ON results (expires_ms)",
+)
+_UPGRADES = (_FIRST,)
+"""What brings a file of version n to version n + 1."""
+VERSION = len(_UPGRADES)
+
+_IDENTITY = """
+    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+    FROM pragma_application_id, pragma_user_version"""
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",
+    # A log that once grew long is cut back, else it is written over in place.
+    "PRAGMA journal_size_limit = 33554432",
+    "PRAGMA wal_autocheckpoint = 2000",
+    "PRAGMA cache_size = -32768",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection to the Headrace file at `path`, which is made if it does not exist; `MEMORY` is
+    a new database in memory. Raises `StoreError` that says what to do about it if it won't do."""
+    if path != MEMORY:
+        _make_private(path)
+    try:
+        connection = sqlite3.connect(
+            path,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+    except sqlite3.Error as error:
+        raise translated(error, path) from error
+    try:
+        _prepare(connection, path)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, path) from error
+        raise
+    return connection
+
+
+def _make_private(path: str) -> None:
+    # Arguments of jobs can be secrets. SQLite gives its -wal and -shm files the mode of this one.
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreMismatch(
+            f"{path} cannot be made ({error.strerror}): its directory must exist and be writable"
+        ) from error
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    # Before anything is written: a file that is not ours must stay as it is.
+    _checked_version(connection, path)
+    if path != MEMORY:
+        _use_wal(connection, path)
+    for pragma in _PRAGMAS:
+        connection.execute(pragma)
+    _upgrade(connection, path)
+
+
+def _checked_version(connection: sqlite3.Connection, path: str) -> int:
+    """The file's schema version, 0 for an empty file; refuses what this Headrace cannot use."""
+    # One statement sees one state of the file, even while another process makes its tables.
+    application, version, tables = connection.execute(_IDENTITY).fetchone()
+    if application != APPLICATION_ID and (application or version or tables):
+        raise StoreMismatch(
+            f"{path} is an SQLite file of another program: name another file for Headrace"
+        )
+    if version > VERSION:
+        raise StoreMismatch(
+            f"{path} was written by a newer Headrace (schema {version}, this one knows up to "
+            f"{VERSION}): upgrade headrace"
+        )
+    found: int = version
+    return found
+
+
+def _use_wal(connection: sqlite3.Connection, path: str) -> None:
+    # SQLite does not wait for a lock here, so two processes that make the file at the same moment
+    # would get in each other's way.
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            break
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > give_up:
+                raise
+            time.sleep(0.005)
+    if mode != "wal":
+        raise StoreMismatch(
+            f"{path}: SQLite cannot keep a write-ahead log there; use a file on a local disk"
+        )
+
+
+def _upgrade(connection: sqlite3.Connection, path: str) -> None:
+    # Taken even when there is nothing to do: a file that cannot be written is found out now.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _checked_version(connection, path)
+        for statements in _UPGRADES[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        if version < VERSION:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

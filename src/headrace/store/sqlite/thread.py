@@ -1,0 +1,205 @@
+"""The thread that owns a store's connection: everything that is asked for at the same moment shares
+one transaction, and so one wait for the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.store.sqlite.failures import translated
+from headrace.store.sqlite.signals import News, Post
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
+    from headrace.store.sqlite.signals import Signals
+
+Read = Callable[[sqlite3.Connection], Any]
+Write = Callable[[sqlite3.Connection, list[News]], Any]
+
+# What other processes did is known to the waiting within this and a moment.
+_POLL_SECONDS = 0.015
+# Bounds the time that one transaction keeps other processes from writing.
+_MOST_TOGETHER = 500
+
+
+class Request:
+    """One thing to do, and the future of `loop` that waits for the answer."""
+
+    __slots__ = ("_loop", "error", "future", "read", "result", "write")
+
+    def __init__(
+        self,
+        read: Read | None,
+        write: Write | None,
+        future: Future[Any],
+        loop: AbstractEventLoop,
+    ) -> None:
+        self.read = read
+        self.write = write
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.future = future
+        self._loop = loop
+
+    def answer(self, post: Post) -> None:
+        post.add(self._loop, self._fulfil)
+
+    def _fulfil(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+Inbox = queue.SimpleQueue[Request | None]
+"""What is asked for; None asks the thread to stop."""
+
+
+class DatabaseThread:
+    """Serves requests from `inbox` on `connection` until told to stop."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, inbox: Inbox, signals: Signals, where: str
+    ) -> None:
+        self._connection = connection
+        self._inbox = inbox
+        self._signals = signals
+        self._where = where
+        self._seen = self._data_version()
+        self._look_at = 0.0
+
+    def run(self) -> None:
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        """Wait for something to do and do it; False after the word to stop."""
+        batch, going = self._gather()
+        post = Post()
+        if batch:
+            self._serve(batch, post)
+        self._notice_others(post)
+        post.send()
+        return going
+
+    def _gather(self) -> tuple[list[Request], bool]:
+        """What has been asked for so far, and whether to go on after it."""
+        batch: list[Request] = []
+        try:
+            request = self._inbox.get(timeout=self._patience())
+            while request is not None:
+                batch.append(request)
+                if len(batch) >= _MOST_TOGETHER:
+                    return batch, True
+                request = self._inbox.get_nowait()
+        except queue.Empty:
+            return batch, True
+        return batch, False
+
+    def _patience(self) -> float | None:
+        if not self._signals:
+            return None
+        return max(0.0, self._look_at - time.monotonic())
+
+    def _serve(self, batch: list[Request], post: Post) -> None:
+        news = self._write([request for request in batch if request.write])
+        self._read([request for request in batch if not request.write])
+        for request in batch:
+            request.answer(post)
+        self._signals.publish(news, post)
+
+    def _write(self, requests: list[Request]) -> list[News]:
+        # Whoever only wants to write if there is something to do, looks first: a worker that finds
+        # nothing must not take the lock that others need.
+        if all(request.read for request in requests):
+            requests = [request for request in requests if not self._answered(request)]
+        return self._transact(requests) if requests else []
+
+    def _answered(self, request: Request) -> bool:
+        """Whether reading alone could answer, which it did if it did not give None."""
+        self._attempt_read(request)
+        return request.error is not None or request.result is not None
+
+    def _transact(self, requests: list[Request]) -> list[News]:
+        """Do all of them in one transaction; one that fails is undone without the others."""
+        news: list[News] = []
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for request in requests:
+                news += self._attempt_write(request, alone=len(requests) == 1)
+            self._connection.execute("COMMIT")
+        except Exception as error:
+            self._undo(requests, error)
+            return []
+        return news
+
+    def _attempt_write(self, request: Request, *, alone: bool) -> list[News]:
+        news: list[News] = []
+        assert request.write is not None
+        if alone:
+            request.result = request.write(self._connection, news)
+            return news
+        self._connection.execute("SAVEPOINT request")
+        try:
+            request.result = request.write(self._connection, news)
+        except Exception as error:
+            # On a full disk SQLite may give up the whole transaction, not only the statement.
+            if not self._connection.in_transaction:
+                raise
+            self._connection.execute("ROLLBACK TO request")
+            request.error = translated(error, self._where)
+            news = []
+        self._connection.execute("RELEASE request")
+        return news
+
+    def _undo(self, requests: list[Request], error: Exception) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        for request in requests:
+            request.error = request.error or translated(error, self._where)
+
+    def _read(self, requests: list[Request]) -> None:
+        """Do all of them on one state of the database, without keeping anyone from writing."""
+        if not requests:
+            return
+        try:
+            self._connection.execute("BEGIN")
+            for request in requests:
+                self._attempt_read(request)
+            self._connection.execute("COMMIT")
+        except Exception as error:
+            self._undo(requests, error)
+
+    def _attempt_read(self, request: Request) -> None:
+        assert request.read is not None
+        try:
+            request.result = request.read(self._connection)
+        except Exception as error:
+            request.error = translated(error, self._where)
+
+    def _notice_others(self, post: Post) -> None:
+        """Tell the waiting if another connection has written since the last look."""
+        now = time.monotonic()
+        if not self._signals or now < self._look_at:
+            return
+        self._look_at = now + _POLL_SECONDS
+        version = self._data_version()
+        if version != self._seen:
+            self._seen = version
+            self._signals.publish_unknown(post)
+
+    def _data_version(self) -> int | None:
+        try:
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error:
+            # Those who wait ask again and get the error themselves.
+            return None
+        return version
