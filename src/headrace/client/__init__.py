@@ -1,0 +1,1 @@
+"""What user code holds: tasks, jobs, contexts, and what carries them to the store."""

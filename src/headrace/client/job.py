@@ -1,0 +1,188 @@
+"""The handle of a job that was sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.core import codec, ids
+from headrace.core.ids import JobKey
+from headrace.core.job import Attempt, State, Verdict, decode_envelope, decode_past, decode_verdict
+from headrace.errors import (
+    HeadraceError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultExpired,
+    ResultTimeout,
+)
+from headrace.store.contract import Sighting
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """One run that did not end in success."""
+
+    number: int
+    started: datetime
+    ended: datetime
+    worker: str
+    error_type: str
+    error_text: str
+    traceback: str
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> AttemptInfo:
+        return cls(
+            attempt.number,
+            to_datetime(attempt.started_ms),
+            to_datetime(attempt.ended_ms),
+            attempt.worker,
+            attempt.error_type,
+            attempt.error_text,
+            attempt.traceback,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """What is known of a job now. Of one that is done, only its state is."""
+
+    id: str
+    state: State
+    queue: str
+    task: str | None
+    sent: datetime | None
+    due: datetime | None
+    worker: str | None
+    reason: str | None
+    attempt: int
+    attempts: tuple[AttemptInfo, ...]
+
+
+class Job(Generic[R]):
+    """A job on its way. The handle holds no state of the job: each question goes to the store."""
+
+    __slots__ = ("_app", "_queue", "_returns", "key")
+
+    def __init__(self, app: Headrace, key: JobKey, queue: str | None, returns: Any = Any) -> None:
+        self._app = app
+        self._queue = queue
+        self._returns = returns
+        self.key = key
+
+    @property
+    def id(self) -> str:
+        return ids.to_text(self.key)
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
+        after `timeout` seconds, or `ResultExpired` if the result is not kept (any more)."""
+        session = await self._app.session()
+        try:
+            sighting = await session.waiter.wait(await self._found_queue(), self.key, timeout)
+        except TimeoutError:
+            raise ResultTimeout(self.id, timeout or 0.0) from None
+        if sighting is None:
+            raise ResultExpired(self.id)
+        return self._unpacked(sighting)
+
+    def result_sync(self, timeout: float | None = None) -> R:
+        """`result` for code without an event loop."""
+        return self._app.portal.run(self.result(timeout))
+
+    async def status(self) -> State:
+        """Where the job is in its life; `JobNotFound` if the store does not know it."""
+        return (await self._sighting(bodies=False)).state
+
+    async def info(self) -> JobInfo:
+        """All that the store knows of the job."""
+        return _info(self.id, await self._found_queue(), await self._sighting(bodies=True))
+
+    async def _sighting(self, *, bodies: bool) -> Sighting:
+        session = await self._app.session()
+        queue = await self._found_queue()
+        (sighting,) = await session.store.look(queue, [self.key], bodies=bodies)
+        if sighting is None:
+            raise JobNotFound(self.id)
+        return sighting
+
+    async def _found_queue(self) -> str:
+        """The queue, which a handle made from an id alone has to look for."""
+        if self._queue is None:
+            self._queue = await self._app.find_queue(self.key)
+            if self._queue is None:
+                raise JobNotFound(self.id)
+        return self._queue
+
+    def _unpacked(self, sighting: Sighting) -> R:
+        verdict = decode_verdict(sighting.verdict) if sighting.verdict else None
+        if sighting.state is State.CANCELLED:
+            raise JobCancelled(self.id)
+        if sighting.state is State.DEAD:
+            raise _failure(self.id, sighting, verdict)
+        if verdict is None:
+            raise ResultExpired(self.id)
+        value: R = codec.decoder(self._returns)(verdict.value)
+        return value
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def to_datetime(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _failure(job_id: str, sighting: Sighting, verdict: Verdict | None) -> JobFailed:
+    if verdict is None:
+        return JobFailed(job_id, sighting.reason, "", "the job was given up", "")
+    return JobFailed(
+        job_id, verdict.reason, verdict.error_type, verdict.error_text, verdict.traceback
+    )
+
+
+def _info(job_id: str, queue: str, sighting: Sighting) -> JobInfo:
+    past = decode_past(sighting.past)
+    attempts = tuple(AttemptInfo.of(attempt) for attempt in past.attempts)
+    return JobInfo(
+        id=job_id,
+        state=sighting.state,
+        queue=queue,
+        task=_task_name(sighting.envelope),
+        sent=_sent(job_id, sighting.envelope),
+        due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
+        worker=sighting.worker or None,
+        reason=sighting.reason or None,
+        attempt=len(attempts) + (0 if sighting.state.final else 1),
+        attempts=attempts,
+    )
+
+
+def _task_name(envelope: bytes) -> str | None:
+    try:
+        return decode_envelope(envelope).task
+    except HeadraceError:
+        return None
+
+
+def _sent(job_id: str, envelope: bytes) -> datetime | None:
+    made = ids.created_ms(ids.to_key(job_id))
+    if made is None:
+        try:
+            made = decode_envelope(envelope).overrides.sent_ms
+        except HeadraceError:
+            return None
+    return to_datetime(made) if made else None

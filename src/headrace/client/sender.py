@@ -1,0 +1,129 @@
+"""Puts jobs into the store. Sends made at the same moment share one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.core import ids
+from headrace.core.call import Parcel
+from headrace.errors import EnqueueUnknown, HeadraceError, SendError, StoreUnavailable
+from headrace.store.contract import Store
+
+BATCH = 500
+# A store that restarts is back within seconds; who sends should not have to know.
+_TRIES = 6
+_FIRST_PAUSE = 0.05
+
+
+class Sender:
+    """One event loop's way to append. A lone send goes out at once; those that come while one is
+    under way go together in the next."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lanes: dict[str, _Lane] = {}
+
+    async def send(self, queue: str, parcels: Sequence[Parcel], *, named: bool = False) -> None:
+        """Return when the jobs are stored. `named` says that a caller chose some of the ids, so
+        that jobs which already ended under them are looked for."""
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = _Lane(self._store, queue)
+        await lane.send(parcels, named)
+
+
+class _Lane:
+    """The sends to one queue, in order."""
+
+    def __init__(self, store: Store, queue: str) -> None:
+        self._store = store
+        self._queue = queue
+        self._busy = False
+        self._gathered = _Gathered()
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def send(self, parcels: Sequence[Parcel], named: bool) -> None:
+        if self._busy:
+            await self._gathered.join(parcels, named)
+            return
+        self._busy = True
+        try:
+            await self._append(parcels, named)
+        finally:
+            if self._gathered.parcels:
+                self._flushing = asyncio.create_task(self._flush())
+            else:
+                self._busy = False
+
+    async def _flush(self) -> None:
+        try:
+            while self._gathered.parcels:
+                gathered, self._gathered = self._gathered, _Gathered()
+                await self._send_gathered(gathered)
+        finally:
+            self._busy = False
+
+    async def _send_gathered(self, gathered: _Gathered) -> None:
+        try:
+            for start in range(0, len(gathered.parcels), BATCH):
+                await self._append(gathered.parcels[start : start + BATCH], gathered.named)
+        except HeadraceError as error:
+            gathered.failed(error)
+        except BaseException:
+            gathered.failed(SendError("the event loop ended before the job was sent"))
+            raise
+        else:
+            gathered.sent()
+
+    async def _append(self, parcels: Sequence[Parcel], named: bool) -> None:
+        """Append, and again after a lost answer: the store tells what it has already."""
+        unsure, pause = False, _FIRST_PAUSE
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                await self._store.append(self._queue, parcels, repeat=named or unsure)
+            except StoreUnavailable as error:
+                unsure |= error.sent
+                if not left:
+                    if unsure:
+                        raise EnqueueUnknown(_texts(parcels), str(error)) from error
+                    raise
+                await asyncio.sleep(pause)
+                pause *= 2
+            else:
+                return
+
+
+class _Gathered:
+    """Sends that wait for the one under way."""
+
+    def __init__(self) -> None:
+        self.parcels: list[Parcel] = []
+        self.named = False
+        self._waiters: list[tuple[asyncio.Future[None], Sequence[Parcel]]] = []
+
+    async def join(self, parcels: Sequence[Parcel], named: bool) -> None:
+        self.parcels += parcels
+        self.named |= named
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append((waiter, parcels))
+        await waiter
+
+    def sent(self) -> None:
+        for waiter, _ in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def failed(self, error: HeadraceError) -> None:
+        """Each sender is told of its own jobs."""
+        for waiter, parcels in self._waiters:
+            if waiter.done():
+                continue
+            if isinstance(error, EnqueueUnknown):
+                waiter.set_exception(EnqueueUnknown(_texts(parcels), str(error.__cause__)))
+            else:
+                waiter.set_exception(error)
+
+
+def _texts(parcels: Sequence[Parcel]) -> list[str]:
+    return [ids.to_text(parcel.key) for parcel in parcels]

@@ -1,0 +1,18 @@
+"""What one event loop holds of the store."""
+
+from __future__ import annotations
+
+from headrace.client.sender import Sender
+from headrace.client.waiter import Waiter
+from headrace.store.contract import Store
+
+
+class Session:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.sender = Sender(store)
+        self.waiter = Waiter(store)
+
+    async def close(self) -> None:
+        await self.waiter.close()
+        await self.store.close()

@@ -1,0 +1,153 @@
+"""A function that can be called here, or sent to be run elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from headrace.client.context import Context, current
+from headrace.client.job import Job
+from headrace.core.call import Call
+from headrace.core.options import PLAIN, UNSET, Duration, SendOptions, TaskOptions, Unset
+from headrace.core.retry import Retry
+from headrace.core.signature import Signature
+from headrace.errors import ConfigError, PayloadTooLarge
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from headrace.app import Headrace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[P, R]):
+    """What `@app.task` makes of a function; `R` is what the function gives in the end, awaited if
+    it is async."""
+
+    def __init__(self, app: Headrace, function: Callable[..., Any], declared: TaskOptions) -> None:
+        self.app = app
+        self.function = function
+        self.declared = declared
+        self.name = declared.name
+        self.signature = Signature(function, declared.name, Context)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._sending = PLAIN
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", declared.name)
+        self.__module__ = function.__module__
+        self.__qualname__ = getattr(function, "__qualname__", declared.name)
+        self.__wrapped__ = function
+        _check_run_in(self)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Send a job; when this returns, the store has it."""
+        return await self.app.enqueue(self.call(*args, **kwargs))
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """`enqueue` for code without an event loop."""
+        return self.app.portal.run(self.app.enqueue(self.call(*args, **kwargs)))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The task with its arguments, to be sent later. The arguments are checked now."""
+        payload = self.signature.encode(args, kwargs)
+        if len(payload) > self.app.max_payload:
+            largest = self.signature.largest(args, kwargs)
+            raise PayloadTooLarge(self.name, len(payload), self.app.max_payload, largest)
+        return Call(self.name, self.declared.queue, payload, self.signature.returns, self._sending)
+
+    def options(
+        self,
+        *,
+        delay: Duration | Unset = UNSET,
+        at: datetime | Unset = UNSET,
+        id: str | Unset = UNSET,
+        queue: str | Unset = UNSET,
+        retry: Retry | Unset = UNSET,
+        timeout: Duration | Unset | None = UNSET,
+        expires: Duration | datetime | Unset = UNSET,
+        headers: Mapping[str, str] | Unset = UNSET,
+    ) -> Self:
+        """The same task with other options for what is sent through it. `delay` and `at` say when
+        it may start, `expires` after what time it is not worth starting any more."""
+        other = copy.copy(self)
+        other._sending = self._sending.changed(
+            delay=delay,
+            at=at,
+            id=id,
+            queue=queue,
+            retry=retry,
+            timeout=timeout,
+            expires=expires,
+            headers=headers,
+        )
+        return other
+
+    @property
+    def sending(self) -> SendOptions:
+        return self._sending
+
+    def with_context(
+        self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with the context where the function wants it."""
+        name, position = self.signature.injected_as, self.signature.injected_at
+        if name is None:
+            return args, kwargs
+        if position <= len(args) and name not in kwargs and self._is_positional(name):
+            return (*args[:position], context, *args[position:]), kwargs
+        return args, {**kwargs, name: context}
+
+    def _is_positional(self, name: str) -> bool:
+        kind = inspect.signature(self.function).parameters[name].kind
+        return kind is not inspect.Parameter.KEYWORD_ONLY
+
+    def _local_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        name = self.signature.injected_as
+        if name is None or name in kwargs or any(isinstance(arg, Context) for arg in args):
+            return args, kwargs
+        return self.with_context(current(), args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r} on {self.declared.queue!r}>"
+
+
+class AsyncTask(Task[P, R]):
+    """A task whose function is async."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        here, named = self._local_arguments(args, kwargs)
+        work: Coroutine[Any, Any, R] = self.function(*here, **named)
+        return work
+
+
+class SyncTask(Task[P, R]):
+    """A task whose function is not async."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        here, named = self._local_arguments(args, kwargs)
+        value: R = self.function(*here, **named)
+        return value
+
+
+def _check_run_in(task: Task[..., Any]) -> None:
+    run_in, where = task.declared.run_in, f"task {task.name!r}: "
+    if run_in == "loop" and not task.is_async:
+        raise ConfigError(
+            f"{where}run_in='loop' needs an async function; use 'thread' or 'process'"
+        )
+    if run_in == "thread" and task.is_async:
+        raise ConfigError(f"{where}an async function runs in the loop; leave run_in out")
+    if run_in == "process" and task.is_async:
+        raise ConfigError(f"{where}run_in='process' needs a plain function, not an async one")
+    if run_in == "process" and "<locals>" in task.__qualname__:
+        raise ConfigError(
+            f"{where}run_in='process' needs a function at the top level of a module, so that "
+            "another process can import it"
+        )
