@@ -1,0 +1,104 @@
+"""Keeps leases alive from a thread of its own, and tells when the event loop is blocked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Collection
+
+from headrace.core.delivery import Delivery
+from headrace.errors import StoreError
+from headrace.store.contract import Consumer, Store, renew_every
+
+log = logging.getLogger("headrace.worker")
+
+_BEAT = 1.0
+_BLOCKED_AFTER = 2.0
+
+
+class Heartbeat:
+    """A thread with a small event loop. A handler that blocks the worker's loop does not block this
+    one, so its job stays its own."""
+
+    def __init__(
+        self, store: Store, consumer: Consumer, held: Collection[Delivery], lease: float
+    ) -> None:
+        self._store = store
+        self._consumer = consumer
+        self._held = held
+        self._renew_after = renew_every(lease)
+        self._beat = min(_BEAT, lease / 6)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
+        self._watched = asyncio.get_running_loop()
+        self._watched_thread = threading.get_ident()
+        self._answered_at = time.monotonic()
+        self._warned = False
+        self._trouble = ""
+        self.lost_leases = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def step(self) -> None:
+        """Renew the leases that are older than a third of their length."""
+        oldest = time.monotonic() - self._renew_after
+        # Copied in one go: the worker's thread changes the set meanwhile.
+        due = [delivery for delivery in tuple(self._held) if delivery.leased_at <= oldest]
+        if not due:
+            return
+        now = time.monotonic()
+        lost = await self._consumer.renew(due)
+        for delivery in due:
+            delivery.leased_at = now
+        self.lost_leases += len(lost)
+        for delivery in lost:
+            # The settlement will say so too; a loss is worth knowing while the job still runs.
+            delivery.leased_at = float("inf")
+            log.warning("lease lost while job %s was running here", delivery.key_text)
+
+    def watch(self) -> None:
+        """Warn, once per blockage, with the stack of what blocks the event loop."""
+        blocked = time.monotonic() - self._answered_at
+        if blocked < max(_BLOCKED_AFTER, 3 * self._beat):
+            self._warned = False
+        elif not self._warned:
+            self._warned = True
+            frame = sys._current_frames().get(self._watched_thread)
+            stack = "".join(traceback.format_stack(frame)) if frame else "(unknown)"
+            log.warning(
+                "the event loop has been blocked for %.1f s; a handler should await or be a "
+                "sync task, which runs in a thread. It is at:\n%s",
+                blocked,
+                stack,
+            )
+        self._watched.call_soon_threadsafe(self._answer)
+
+    def _answer(self) -> None:
+        self._answered_at = time.monotonic()
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            while not self._stopping.wait(self._beat):
+                runner.run(self._tick())
+                self.watch()
+            runner.run(self._store.close())
+
+    async def _tick(self) -> None:
+        try:
+            await self.step()
+            self._trouble = ""
+        except StoreError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.warning("leases cannot be renewed: %s", error)
+        except Exception:
+            log.exception("the heartbeat crashed; it goes on")

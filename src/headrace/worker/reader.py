@@ -1,0 +1,91 @@
+"""Brings jobs from the store to the executor."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from headrace.core.delivery import Delivery
+from headrace.core.outcome import RELEASED
+from headrace.store.contract import Consumer
+from headrace.worker.reclaimer import Reclaimer
+from headrace.worker.service import Service
+from headrace.worker.settler import Settler
+from headrace.worker.slots import Slots
+
+_WAIT = 5.0
+_UNBLOCK_EVERY = 0.05
+
+
+class Reader(Service):
+    """Asks for as many jobs as there are free slots: first for abandoned ones, then for new ones.
+    What a read brings after the worker was told to stop is handed back, not dropped."""
+
+    name = "reader"
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        reclaimer: Reclaimer,
+        settler: Settler,
+        slots: Slots,
+        held: set[Delivery],
+        start: Callable[[Delivery], None],
+    ) -> None:
+        super().__init__()
+        self._consumer = consumer
+        self._reclaimer = reclaimer
+        self._settler = settler
+        self._slots = slots
+        self._held = held
+        self._start = start
+
+    async def step(self) -> float:
+        await self._slots.wait()
+        if self._settler.backlog > 2 * self._slots.total + 1000:
+            # Outcomes cannot be written: more jobs would only be run to be run again.
+            return 0.1
+        if self._slots.free and not self.stopping:
+            self._hand_over(await self._reclaimer.step(self._slots.free))
+        if self._slots.free and not self.stopping:
+            wait = min(_WAIT, self._reclaimer.due_in)
+            self._hand_over(await self._consumer.fetch(self._slots.free, wait))
+        return 0.0
+
+    async def recover(self) -> None:
+        self._hand_over(await self._consumer.recover(self._held))
+
+    async def interrupt(self, running: asyncio.Task[None]) -> None:
+        """Stop, ending a read that waits. The read itself is never cancelled: what the store handed
+        out with it would be stranded."""
+        self.stop()
+        self._slots.poke()
+        while not running.done():
+            try:
+                async with asyncio.timeout(_UNBLOCK_EVERY):
+                    await asyncio.shield(running)
+            except TimeoutError:
+                await self._unblock()
+
+    async def _unblock(self) -> None:
+        try:
+            await self._consumer.interrupt()
+        except Exception:
+            # The store is away; the read will fail by itself.
+            await asyncio.sleep(_UNBLOCK_EVERY)
+
+    def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            return
+        now = time.monotonic()
+        for delivery in deliveries:
+            delivery.leased_at = now
+        self._held.update(deliveries)
+        if self.stopping:
+            for delivery in deliveries:
+                self._settler.put(delivery, RELEASED)
+            return
+        self._slots.take(len(deliveries))
+        for delivery in deliveries:
+            self._start(delivery)

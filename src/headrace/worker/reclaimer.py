@@ -1,0 +1,59 @@
+"""Takes over jobs whose worker is gone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+
+from headrace.core.delivery import Delivery
+from headrace.store.contract import Consumer, reclaim_every
+
+log = logging.getLogger("headrace.worker")
+
+
+class Reclaimer:
+    """The reader lets it look, now and then, before it asks for new jobs."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        queues: Sequence[str],
+        held: Collection[Delivery],
+        lease: float,
+        crash_limit: int,
+    ) -> None:
+        self._consumer = consumer
+        self._queues = queues
+        self._held = held
+        self._every = reclaim_every(lease)
+        self._crash_limit = crash_limit
+        self._next_at = 0.0
+        self.reclaimed = 0
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until it wants to look again."""
+        return max(self._next_at - time.monotonic(), 0.001)
+
+    async def step(self, room: int) -> list[Delivery]:
+        """Up to `room` jobs, if it is time to look."""
+        if time.monotonic() < self._next_at:
+            return []
+        found: list[Delivery] = []
+        for queue in self._queues:
+            if len(found) < room:
+                found += await self._consumer.reclaim(
+                    queue, room - len(found), last_chance=not self._holds_last_chance(found)
+                )
+        self._next_at = time.monotonic() + self._every
+        again = sum(delivery.count > 1 for delivery in found)
+        if again:
+            self.reclaimed += again
+            log.warning("took over %d job(s) whose worker is gone", again)
+        return found
+
+    def _holds_last_chance(self, found: Sequence[Delivery]) -> bool:
+        return any(
+            delivery.count >= self._crash_limit for held in (self._held, found) for delivery in held
+        )

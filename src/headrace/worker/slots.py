@@ -1,0 +1,39 @@
+"""How many jobs a worker may hold."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Slots:
+    """A count of free places. A read asks for no more jobs than there are, so a worker never
+    holds more than it can run."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.free = total
+        self._freed = asyncio.Event()
+        self._awaited = False
+
+    async def wait(self) -> None:
+        """Return when there is a free slot, or when `poke` is called."""
+        if not self.free:
+            self._freed.clear()
+            self._awaited = True
+            await self._freed.wait()
+            self._awaited = False
+
+    def take(self, count: int) -> None:
+        self.free -= count
+
+    def give(self) -> None:
+        self.free += 1
+        if self._awaited:
+            self._freed.set()
+
+    def poke(self) -> None:
+        self._freed.set()
+
+    @property
+    def taken(self) -> int:
+        return self.total - self.free

@@ -1,0 +1,249 @@
+"""A worker: wires its parts together, and stops them in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from headrace.core import ids, limits
+from headrace.core.delivery import Delivery
+from headrace.errors import ConfigError
+from headrace.store.contract import Consumer
+from headrace.worker.executor import Executor
+from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.promoter import Promoter
+from headrace.worker.reader import Reader
+from headrace.worker.reclaimer import Reclaimer
+from headrace.worker.runners import Runners
+from headrace.worker.settler import Settler
+from headrace.worker.slots import Slots
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.worker")
+
+_CANCEL_GRACE = 2.0
+_FLUSH_GRACE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOutcome:
+    """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
+    errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
+    second signal; `lost_leases` counts outcomes that came too late. Failed jobs are none of them.
+    """
+
+    errors: int = 0
+    crashes: int = 0
+    timed_out: bool = False
+    lost_leases: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        if self.timed_out:
+            return 3
+        if self.crashes:
+            return 2
+        return 1 if self.errors else 0
+
+
+class Worker:
+    """Runs the jobs of some queues. `await worker.run()` works until `stop()`; `async with worker:`
+    runs one beside other code."""
+
+    def __init__(
+        self,
+        app: Headrace,
+        *,
+        queues: Sequence[str] | None,
+        concurrency: int,
+        threads: int | None,
+        processes: int | None,
+        drain: float,
+    ) -> None:
+        cpus = os.cpu_count() or 1
+        self.app = app
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{ids.new_key()[-4:].hex()}"
+        self.queues = _checked_queues(app, queues)
+        self.concurrency = limits.check_count("concurrency", concurrency)
+        self.threads = limits.check_count("threads", threads or cpus * 4)
+        self.processes = limits.check_count("processes", processes or cpus)
+        self.drain = limits.check_seconds("drain", drain)
+        self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
+        self._running: asyncio.Task[WorkerOutcome] | None = None
+        self._ready = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no more jobs and let the running ones end; the second call cancels those."""
+        if self._stopping.is_set():
+            self._hurrying.set()
+        self._stopping.set()
+
+    async def run(self) -> WorkerOutcome:
+        """Work until stopped."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.app)
+            session = await self.app.session()
+            offset = await session.store.time_ms() - self.app.clock.now_ms()
+            state = await stack.enter_async_context(self._lifespan())
+            consumer = session.store.consumer(self.name, self.queues, self.app.lease)
+            parts = _Parts(self, consumer, state, offset)
+            await parts.start()
+            log.info("worker %s runs %s", self.name, ", ".join(self.queues))
+            self._ready.set()
+            try:
+                await self._stopping.wait()
+            finally:
+                outcome = await parts.stop(self.drain, self._hurrying)
+            log.info("worker %s ended: %s", self.name, outcome)
+            return outcome
+
+    async def __aenter__(self) -> Worker:
+        self._running = asyncio.create_task(self.run(), name="headrace-worker")
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._running.done():
+            self._running.result()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self._running is not None:
+            await self._running
+
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[Any]:
+        function = self.app.lifespan_function
+        if function is None:
+            yield None
+            return
+        takes_app = bool(inspect.signature(function).parameters)
+        async with asynccontextmanager(function)(*([self.app] if takes_app else [])) as state:
+            yield state
+
+
+class _Parts:
+    """The parts of a running worker."""
+
+    def __init__(self, worker: Worker, consumer: Consumer, state: Any, offset_ms: int) -> None:
+        app = worker.app
+        held: set[Delivery] = set()
+        clock = app.clock
+        self._consumer = consumer
+        self._slots = Slots(worker.concurrency)
+        self._settler = Settler(consumer, held)
+        self._runners = Runners(threads=worker.threads, processes=worker.processes)
+        self._executor = Executor(
+            app.tasks,
+            self._runners,
+            self._settler.put,
+            self._slots.give,
+            worker=worker.name,
+            state=state,
+            crash_limit=app.crash_limit,
+            max_payload=app.max_payload,
+            # The store's time, not ours: a worker with a fast clock must not let jobs expire.
+            now_ms=lambda: clock.now_ms() + offset_ms,
+        )
+        reclaimer = Reclaimer(consumer, worker.queues, held, app.lease, app.crash_limit)
+        self._reader = Reader(
+            consumer, reclaimer, self._settler, self._slots, held, self._executor.start
+        )
+        self._promoter = Promoter(consumer, worker.queues)
+        self._heartbeat = Heartbeat(app.store, consumer, held, app.lease)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        await self._promoter.listen()
+        self._heartbeat.start()
+        for service in (self._settler, self._reader, self._promoter):
+            task = asyncio.create_task(service.run(), name=f"headrace-{service.name}")
+            self._tasks[service.name] = task
+
+    async def stop(self, drain: float, hurrying: asyncio.Event) -> WorkerOutcome:
+        """Take nothing new, let run what runs, hand back the rest, write all outcomes, leave."""
+        await self._reader.interrupt(self._tasks["reader"])
+        self._executor.send_away(only_waiting=True)
+        in_time = await self._runs_end(drain, hurrying)
+        if not in_time:
+            await self._cut_short()
+        errors = await self._flush()
+        await self._end("promoter", self._promoter.stop)
+        await self._end("settler", self._settler.stop)
+        await self._leave()
+        services = (self._reader, self._promoter, self._settler)
+        return WorkerOutcome(
+            errors=errors,
+            crashes=sum(service.crashes for service in services),
+            timed_out=not in_time,
+            lost_leases=self._settler.lost_leases,
+        )
+
+    async def _runs_end(self, within: float, hurrying: asyncio.Event) -> bool:
+        ends_at = time.monotonic() + within
+        while self._executor.runs:
+            if hurrying.is_set() or time.monotonic() >= ends_at:
+                return False
+            futures = [run.future for run in self._executor.runs]
+            await asyncio.wait(futures, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+        return True
+
+    async def _cut_short(self) -> None:
+        self._executor.send_away(only_waiting=False)
+        await self._runs_end(_CANCEL_GRACE, asyncio.Event())
+        self._executor.abandon_all()
+
+    async def _flush(self) -> int:
+        """Wait until all outcomes are written; the number of those that could not be."""
+        ends_at = time.monotonic() + _FLUSH_GRACE
+        while self._settler.backlog and time.monotonic() < ends_at:
+            self._settler.wake()
+            await asyncio.sleep(0.01)
+        if self._settler.backlog:
+            log.error("%d outcomes could not be written", self._settler.backlog)
+        return self._settler.backlog
+
+    async def _end(self, name: str, stop: Any) -> None:
+        stop()
+        task = self._tasks[name]
+        try:
+            async with asyncio.timeout(_FLUSH_GRACE):
+                await asyncio.shield(task)
+        except TimeoutError:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _leave(self) -> None:
+        await self._promoter.close()
+        await self._runners.close()
+        await self._heartbeat.stop()
+        with contextlib.suppress(Exception):
+            await self._consumer.close()
+
+
+def _checked_queues(app: Headrace, queues: Sequence[str] | None) -> list[str]:
+    if isinstance(queues, str):
+        raise ConfigError(f"queues must be a list of names, not the text {queues!r}")
+    names = list(dict.fromkeys(app.queues if queues is None else queues))
+    if not names:
+        raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
+    return [limits.check_name("queue", name) for name in names]
