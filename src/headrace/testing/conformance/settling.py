@@ -1,0 +1,172 @@
+"""Outcomes: applied once, by whoever holds the lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.core.ids import JobKey
+from headrace.core.job import Reason, State, Verdict, decode_verdict, encode_verdict
+from headrace.core.outcome import DONE, RELEASED, Again, Dead, Outcome
+from headrace.store.contract import Counts, Settlement, Store
+from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of
+
+DEAD = Dead(Reason.REJECTED, PAST, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000)
+AGAIN = Again(60_000, PAST)
+OUTCOMES: list[Outcome] = [DONE, kept(), AGAIN, Again(0, PAST), DEAD, RELEASED]
+
+
+class SettlingConformance(Ground):
+    async def test_done_without_a_result_leaves_nothing(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        assert await self.settle(worker, await self.take(worker), DONE) == []
+        assert await store.look(QUEUE, [key]) == [None]
+        assert await store.count(QUEUE) == Counts()
+
+    async def test_a_result_is_kept_for_its_time(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), kept(b"\x07", seconds=0.5))
+        (sighting,) = await store.look(QUEUE, [key])
+        assert sighting is not None
+        assert sighting.state is State.DONE
+        assert decode_verdict(sighting.verdict).value == b"\x07"
+        await self.pass_time(0.6)
+        assert await store.look(QUEUE, [key]) == [None]
+
+    async def test_again_schedules_the_job_with_its_past(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        before = await store.time_ms()
+        await self.settle(worker, await self.take(worker), AGAIN)
+        (sighting,) = await store.look(QUEUE, [key], bodies=True)
+        assert sighting is not None
+        assert sighting.state is State.SCHEDULED
+        assert sighting.due_ms is not None
+        assert sighting.due_ms >= before + AGAIN.delay_ms
+        assert sighting.past == PAST
+        assert await store.count(QUEUE) == Counts(scheduled=1)
+
+    async def test_again_at_once_is_a_new_delivery(self, store: Store) -> None:
+        await self.send(store)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), Again(0, PAST))
+        (delivery,) = await self.take(worker)
+        assert (delivery.past, delivery.count) == (PAST, 1)
+
+    async def test_a_dead_job_is_kept_whole(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        (delivery,) = await self.take(worker)
+        await self.settle(worker, [delivery], DEAD)
+        (sighting,) = await store.look(QUEUE, [key], bodies=True)
+        assert sighting is not None
+        assert (sighting.state, sighting.reason) == (State.DEAD, "rejected")
+        assert (sighting.envelope, sighting.past) == (delivery.envelope, PAST)
+        (dead,) = (await store.dead(QUEUE)).jobs
+        assert (dead.key, dead.reason, dead.envelope) == (key, "rejected", delivery.envelope)
+        assert await store.count(QUEUE) == Counts(dead=1)
+
+    async def test_a_released_job_is_taken_over_at_once_and_nothing_is_counted(
+        self, store: Store
+    ) -> None:
+        (key,) = await self.send(store)
+        first, second = self.worker(store), self.worker(store)
+        await self.settle(first, await self.take(first), RELEASED)
+        (sighting,) = await store.look(QUEUE, [key])
+        assert sighting is not None
+        assert sighting.state is State.WAITING
+        taken = await second.reclaim(QUEUE, 10, last_chance=False)
+        taken = taken or await second.fetch(10, 0)
+        assert [delivery.count for delivery in taken] == [1]
+
+    async def test_a_released_job_goes_before_the_others(self, store: Store) -> None:
+        (first, *_) = await self.send(store, 3)
+        worker, other = self.worker(store), self.worker(store)
+        await self.settle(worker, await self.take(worker), RELEASED)
+        taken = await other.reclaim(QUEUE, 1, last_chance=False) or await other.fetch(1, 0)
+        (sighting,) = await store.look(QUEUE, [first])
+        assert len(taken) == 1
+        assert sighting is not None
+        assert sighting.state is State.RUNNING
+
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda o: type(o).__name__)
+    async def test_settling_twice_is_settling_once(self, store: Store, outcome: Outcome) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        await self.settle(worker, taken, outcome)
+        after = await store.count(QUEUE), await store.look(QUEUE, [key])
+        repeated = [Settlement(taken[0], outcome)]
+        assert await worker.settle(QUEUE, repeated, repeat=True) == taken
+        assert (await store.count(QUEUE), await store.look(QUEUE, [key])) == after
+
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda o: type(o).__name__)
+    async def test_settle_after_reclaim_is_stale(self, store: Store, outcome: Outcome) -> None:
+        (key,) = await self.send(store)
+        late, second = self.worker(store), self.worker(store, "second")
+        taken = await self.take(late)
+        again = await self.reclaim(second, 1)
+        assert await self.settle(late, taken, outcome) == taken
+        (sighting,) = await store.look(QUEUE, [key])
+        assert sighting is not None
+        assert (sighting.state, sighting.worker) == (State.RUNNING, "second")
+        assert await self.settle(second, again, kept(b"\x02")) == []
+        (sighting,) = await store.look(QUEUE, [key])
+        assert sighting is not None
+        assert decode_verdict(sighting.verdict).value == b"\x02"
+
+    async def test_a_worker_that_lost_its_job_to_itself_settles_it_once(self, store: Store) -> None:
+        await self.send(store)
+        worker = self.worker(store)
+        first = await self.take(worker)
+        second = await self.reclaim(worker, 1)
+        assert await self.settle(worker, first, DONE) == first
+        assert await self.settle(worker, second, DONE) == []
+        assert await store.count(QUEUE) == Counts()
+
+    async def test_a_batch_is_settled_but_for_what_was_lost(self, store: Store) -> None:
+        await self.send(store, 4)
+        late, second = self.worker(store), self.worker(store)
+        lost = await self.take(late, 2)
+        await self.reclaim(second, 2)
+        mine = await self.take(late, 2)
+        assert await self.settle(late, [*lost, *mine], kept()) == lost
+        sightings = await store.look(QUEUE, keys_of(mine))
+        assert [sighting and sighting.state for sighting in sightings] == [State.DONE] * 2
+
+    async def test_all_kinds_of_outcome_in_one_batch(self, store: Store) -> None:
+        await self.send(store, 6)
+        worker = self.worker(store)
+        taken = await self.take(worker, 6)
+        pairs = zip(taken, OUTCOMES, strict=True)
+        batch = [Settlement(delivery, outcome) for delivery, outcome in pairs]
+        assert await worker.settle(QUEUE, batch) == []
+        assert await store.count(QUEUE) == Counts(waiting=2, scheduled=1, dead=1)
+
+    async def test_a_large_batch_is_settled(self, store: Store) -> None:
+        await self.send(store, 1500)
+        worker = self.worker(store)
+        taken = await self.take(worker, 1500)
+        assert await self.settle(worker, taken, kept()) == []
+        assert await store.count(QUEUE) == Counts()
+
+    async def test_who_waits_hears_that_jobs_have_ended(self, store: Store) -> None:
+        heard = asyncio.Event()
+
+        def hear(keys: Sequence[JobKey] | None) -> None:
+            if keys is None or key in keys:
+                heard.set()
+
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        subscription = await store.hear_finished(QUEUE, hear)
+        await asyncio.sleep(0.05)
+        heard.clear()
+        await self.settle(worker, taken, kept())
+        await asyncio.wait_for(heard.wait(), 10)
+        await subscription.close()

@@ -1,0 +1,152 @@
+"""Leases, abandoned jobs, scheduled jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.core.ids import JobKey
+from headrace.core.outcome import DONE, Again
+from headrace.store.contract import Counts, Store, reclaim_every
+from headrace.testing.conformance.ground import (
+    LEASE,
+    PAST,
+    QUEUE,
+    Ground,
+    keys_of,
+    known,
+    parcel,
+)
+
+
+class UpkeepConformance(Ground):
+    async def test_a_job_whose_lease_ran_out_goes_to_another_worker(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        await self.take(self.worker(store))
+        (delivery,) = await self.reclaim(self.worker(store), 1)
+        assert (delivery.key, delivery.count) == (key, 2)
+
+    async def test_a_job_under_lease_is_left_alone(self, store: Store) -> None:
+        other = self.worker(store)
+        await self.look_regularly(other, LEASE)
+        await self.send(store)
+        await self.take(self.worker(store))
+        assert await self.look_regularly(other, LEASE / 3) == []
+
+    async def test_a_renewed_lease_is_kept(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        holder, other = self.worker(store), self.worker(store)
+        held = await self.take(holder)
+        for _ in range(8):
+            assert await holder.renew(held) == []
+            assert await self.look_regularly(other, LEASE / 4) == []
+        assert await self.settle(holder, held, DONE) == []
+        assert await store.look(QUEUE, [key]) == [None]
+
+    async def test_a_lost_lease_cannot_be_renewed(self, store: Store) -> None:
+        await self.send(store)
+        late, second = self.worker(store), self.worker(store)
+        lost = await self.take(late)
+        (again,) = await self.reclaim(second, 1)
+        assert await late.renew(lost) == lost
+        assert await second.renew([again]) == []
+
+    async def test_a_job_on_its_last_chance_is_taken_alone(self, store: Store) -> None:
+        await self.send(store, 3)
+        await self.take(self.worker(store), 3)
+        await self.reclaim(self.worker(store), 3)
+        third = self.worker(store)
+        assert len(await self.reclaim(third, 1)) == 1
+        assert await self.look_regularly(third, LEASE * 1.5, last_chance=False) == []
+
+    async def test_after_a_pause_of_the_store_holders_get_time_to_renew(self, store: Store) -> None:
+        holder, other = self.worker(store), self.worker(store)
+        await self.look_regularly(other, LEASE)
+        await self.send(store)
+        held = await self.take(holder)
+        # Nobody could look or renew for longer than a lease: the store or the machine slept.
+        await self.pass_time(LEASE * 2)
+        assert await other.reclaim(QUEUE, 10, last_chance=True) == []
+        assert await holder.renew(held) == []
+        await self.pass_time(reclaim_every(LEASE) * 1.1)
+        assert await other.reclaim(QUEUE, 10, last_chance=True) == []
+        assert await self.settle(holder, held, DONE) == []
+
+    async def test_the_whole_fleet_looks_about_once_per_interval(self, store: Store) -> None:
+        first, second = self.worker(store), self.worker(store)
+        await self.send(store, 2)
+        await self.take(self.worker(store), 2)
+        for _ in range(60):
+            taken = await first.reclaim(QUEUE, 1, last_chance=True)
+            if taken:
+                break
+            await self.pass_time(reclaim_every(LEASE) * 1.1)
+        assert len(taken) == 1
+        # The other job is as overdue as the first, but it is not yet time to look again.
+        assert await second.reclaim(QUEUE, 1, last_chance=True) == []
+
+    async def test_a_scheduled_job_is_never_early(self, store: Store) -> None:
+        await store.append(QUEUE, [parcel(delay_ms=400)])
+        worker = self.worker(store)
+        promotion = await worker.promote(QUEUE)
+        assert promotion.moved == 0
+        assert promotion.next_in is not None
+        assert 0 < promotion.next_in <= 0.402
+        await self.nothing_left(worker)
+        await self.pass_time(0.41)
+        assert (await worker.promote(QUEUE)).moved == 1
+        await self.take(worker)
+
+    async def test_due_jobs_come_in_the_order_of_their_times(self, store: Store) -> None:
+        now = await store.time_ms()
+        late, early = parcel(at_ms=now + 200), parcel(at_ms=now + 100)
+        await store.append(QUEUE, [late, early])
+        await self.pass_time(0.25)
+        worker = self.worker(store)
+        await worker.promote(QUEUE)
+        assert keys_of(await self.take(worker, 2)) == [early.key, late.key]
+
+    async def test_a_retried_job_keeps_its_past_through_the_schedule(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), Again(50, PAST))
+        await self.pass_time(0.1)
+        await worker.promote(QUEUE)
+        (delivery,) = await self.take(worker)
+        assert (delivery.key, delivery.past, delivery.count) == (key, PAST, 1)
+
+    async def test_many_due_jobs_are_promoted_in_steps(self, store: Store) -> None:
+        now = await store.time_ms()
+        await store.append(QUEUE, [parcel(at_ms=now + 50) for _ in range(1000)])
+        await store.append(QUEUE, [parcel(at_ms=now + 50) for _ in range(1000)])
+        await self.pass_time(0.1)
+        worker = self.worker(store)
+        moved = 0
+        while (promotion := await worker.promote(QUEUE)).moved:
+            moved += promotion.moved
+        assert moved == 2000
+        assert await store.count(QUEUE) == Counts(waiting=2000)
+
+    async def test_with_nothing_scheduled_there_is_nothing_to_wait_for(self, store: Store) -> None:
+        assert (await self.worker(store).promote(QUEUE)).next_in is None
+
+    async def test_an_earlier_due_time_is_signalled(self, store: Store) -> None:
+        heard = asyncio.Event()
+
+        def hear(_: Sequence[JobKey] | None) -> None:
+            heard.set()
+
+        subscription = await self.worker(store).hear_due(QUEUE, hear)
+        await asyncio.sleep(0.05)
+        heard.clear()
+        await store.append(QUEUE, [parcel(delay_ms=60_000)])
+        await asyncio.wait_for(heard.wait(), 10)
+        await subscription.close()
+
+    async def test_a_worker_that_leaves_hands_back_what_it_holds(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        leaving, staying = self.worker(store), self.worker(store)
+        await self.take(leaving)
+        await leaving.close()
+        taken = await staying.reclaim(QUEUE, 10, last_chance=False) or await staying.fetch(10, 0)
+        assert [(d.key, d.count) for d in known(taken)] == [(key, 1)]

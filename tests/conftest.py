@@ -1,0 +1,53 @@
+"""Servers for the tests: real ones, started here and stopped here."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace
+from tests.servers import RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Redis that all tests share; each uses a namespace of its own."""
+    given = os.environ.get("HEADRACE_TEST_REDIS_URL")
+    if given:
+        yield given
+        return
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis of one's own, to be stopped, filled and broken."""
+    with RedisServer(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Every kind of store in turn."""
+    if request.param == "redis":
+        url: str = request.getfixturevalue("redis_url")
+        return url
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+async def app(store_url: str, namespace: str) -> AsyncIterator[Headrace]:
+    """An app on every kind of store, with a lease short enough to wait for."""
+    app = Headrace(store_url, namespace=namespace, lease=0.6)
+    async with app:
+        yield app
