@@ -29,6 +29,7 @@ from headrace.errors import (
     StoreMismatch,
     StoreUnavailable,
 )
+from headrace.worker.worker import Worker, WorkerOutcome
 
 __all__ = [
     "ArgumentError",
@@ -61,5 +62,7 @@ __all__ = [
     "StoreMismatch",
     "StoreUnavailable",
     "Task",
+    "Worker",
+    "WorkerOutcome",
     "current",
 ]

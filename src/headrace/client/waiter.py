@@ -11,6 +11,8 @@ from headrace.store.contract import Sighting, Store, Subscription
 
 _POLL_FIRST = 0.25
 _POLL_MOST = 5.0
+# After the last wait we listen on for a while: the next one is often not far.
+_LINGER = 5.0
 
 
 class Waiter:
@@ -42,6 +44,8 @@ class _QueueWaiter:
         self._waiting: dict[JobKey, list[asyncio.Event]] = {}
         self._subscription: Subscription | None = None
         self._subscribing = asyncio.Lock()
+        self._lingering: asyncio.TimerHandle | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     async def wait(self, key: JobKey) -> Sighting | None:
         event = asyncio.Event()
@@ -54,10 +58,15 @@ class _QueueWaiter:
             events.remove(event)
             if not events:
                 del self._waiting[key]
+            if not self._waiting:
+                self._listen_no_longer_than(_LINGER)
 
     async def close(self) -> None:
-        if self._subscription is not None:
-            await self._subscription.close()
+        if self._lingering is not None:
+            self._lingering.cancel()
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await subscription.close()
 
     async def _until_final(self, key: JobKey, event: asyncio.Event) -> Sighting | None:
         pause = _POLL_FIRST
@@ -80,6 +89,15 @@ class _QueueWaiter:
         async with self._subscribing:
             if self._subscription is None:
                 self._subscription = await self._store.hear_finished(self._queue, self._hear)
+
+    def _listen_no_longer_than(self, seconds: float) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+        self._lingering = asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
+
+    def _stop_if_idle(self) -> None:
+        if not self._waiting:
+            self._stopping = asyncio.get_running_loop().create_task(self.close())
 
     def _hear(self, keys: Sequence[JobKey] | None) -> None:
         for key in self._waiting if keys is None else keys:

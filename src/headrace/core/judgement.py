@@ -72,7 +72,8 @@ def describe(error: BaseException) -> tuple[str, str, str]:
     else:
         kind = full_name(type(error))
         trace = "".join(traceback.format_exception(error))
-    return kind, _cut(_text(error), MAX_ERROR_TEXT), _cut_middle(trace, MAX_TRACEBACK)
+    text = _cut(_text(error), MAX_ERROR_TEXT)
+    return _storable(kind), _storable(text), _storable(_cut_middle(trace, MAX_TRACEBACK))
 
 
 def _text(error: BaseException) -> str:
@@ -80,6 +81,11 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception as broken:
         return f"<its text cannot be had: {type(broken).__name__}>"
+
+
+def _storable(text: str) -> str:
+    """Without lone surrogates, which cannot be encoded: a job must not be lost over them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _dead(run: FailedRun, reason: Reason) -> Dead:

@@ -176,9 +176,9 @@ class Consumer(Protocol):
     async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
         """Take over up to `limit` jobs whose lease ran out or that were released. Among them, at
         most one on its last chance (one more crash and it is dead), and none unless `last_chance`:
-        the one job that kills its workers must not take the innocent along. For the whole fleet
-        this looks about once per `reclaim_every`. Takes nothing for one lease after a pause of the
-        store, for then every job looks abandoned."""
+        the one job that kills its workers must not take the innocent along. The whole fleet
+        looks about once per `reclaim_every`, and again at once if a look left something behind.
+        Takes nothing for one lease after a pause of the store: every job looks abandoned then."""
         ...
 
     async def promote(self, queue: str) -> Promotion:

@@ -20,6 +20,8 @@ def open_store(
     if scheme in ("sqlite", "memory"):
         from headrace.store.sqlite.store import SqliteStore
 
+        if scheme == "memory" and require_durable:
+            raise ConfigError("require_durable: memory:// keeps nothing; use sqlite:///file.db")
         return SqliteStore(url, namespace=namespace, crash_limit=crash_limit, clock=clock)
     if scheme in _REDIS:
         from headrace.store.redis.store import RedisStore

@@ -25,7 +25,7 @@ from headrace.core.outcome import DONE, RELEASED, Done, Outcome
 from headrace.core.retry import Retry
 from headrace.core.signature import Misfit
 from headrace.worker.run import Host, Run
-from headrace.worker.runners import Encoded, Runners, forked_here
+from headrace.worker.runners import Encoded, Runners, forks
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -63,10 +63,11 @@ class Executor:
         self._free = free
         self._host = Host(worker, state)
         self._crash_limit = crash_limit
-        self._max_bytes = max_payload + _ENVELOPE_ROOM
+        self._max_payload = max_payload
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._sweeping = False
+        self._forks = forks()
         self.runs: set[Run] = set()
 
     def start(self, delivery: Delivery) -> None:
@@ -88,7 +89,7 @@ class Executor:
 
     async def _work(self, run: Run) -> None:
         outcome = await self.execute(run)
-        if forked_here():
+        if forks() != self._forks:
             # The handler forked and its child came back here: the job belongs to the parent.
             os._exit(0)
         self.runs.discard(run)
@@ -98,7 +99,7 @@ class Executor:
 
     def _decode(self, run: Run) -> None:
         delivery = run.delivery
-        if len(delivery.envelope) > self._max_bytes:
+        if len(delivery.envelope) > self._max_payload + _ENVELOPE_ROOM:
             delivery.key = peek_key(delivery.envelope)
             raise Unfit(Reason.OVERSIZE, f"the job has {len(delivery.envelope):,} bytes")
         try:
@@ -153,6 +154,12 @@ class Executor:
         if not ttl:
             return DONE
         data = value.data if isinstance(value, Encoded) else encoded_result(run.task, value)
+        if len(data) > self._max_payload:
+            raise Unfit(
+                Reason.BAD_RESULT,
+                f"the result takes {len(data):,} bytes, the limit is {self._max_payload:,}; "
+                "return a reference to the data instead, or raise max_payload",
+            )
         return Done(done_verdict(data), int(ttl * 1000))
 
     def _judge(self, run: Run, error: BaseException) -> Outcome:

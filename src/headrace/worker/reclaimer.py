@@ -46,12 +46,18 @@ class Reclaimer:
                 found += await self._consumer.reclaim(
                     queue, room - len(found), last_chance=not self._holds_last_chance(found)
                 )
-        self._next_at = time.monotonic() + self._every
+        self._next_at = time.monotonic() + self._rest(found, room)
         again = sum(delivery.count > 1 for delivery in found)
         if again:
             self.reclaimed += again
             log.warning("took over %d job(s) whose worker is gone", again)
         return found
+
+    def _rest(self, found: Sequence[Delivery], room: int) -> float:
+        """Seconds until the next look: short while there is likely more to take over."""
+        if len(found) >= room:
+            return 0.0
+        return self._every / 10 if self._holds_last_chance(found) else self._every
 
     def _holds_last_chance(self, found: Sequence[Delivery]) -> bool:
         return any(

@@ -14,19 +14,21 @@ from headrace.client.context import running
 from headrace.worker.process import ProcessPool
 from headrace.worker.run import Run
 
-
-def _mark_fork() -> None:
-    global _forked
-    _forked = True
+_forks = 0
 
 
-_forked = False
-os.register_at_fork(after_in_child=_mark_fork)
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
 
 
-def forked_here() -> bool:
-    """Whether this process is a fork of the worker, made by a handler."""
-    return _forked
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def forks() -> int:
+    """How many forks this process is away from the one that started: when it changes under a
+    worker, this is no longer the worker but a child that a handler forked."""
+    return _forks
 
 
 class Encoded:
@@ -45,6 +47,7 @@ class Runners:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
         self._free_threads = asyncio.Semaphore(threads)
         self._processes = ProcessPool(processes)
+        self._forks = forks()
 
     def start(self, run: Run) -> Awaitable[Any]:
         """The function's result, to be awaited. Not itself a coroutine: for a task on the loop this
@@ -75,8 +78,18 @@ class Runners:
             # Made here, so that a cancellation reaches the context that the thread looks at.
             args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
             work = partial(copy_context().run, run.task.function, *args, **kwargs)
-            future = asyncio.get_running_loop().run_in_executor(self._threads, _guarded, work)
+            future = asyncio.get_running_loop().run_in_executor(self._threads, self._guarded, work)
             return _unguarded(await _to_the_end(future, run))
+
+    def _guarded(self, work: partial[Any]) -> tuple[Any, BaseException | None]:
+        """Called in the thread. StopIteration and its kind cannot pass through a future."""
+        try:
+            answer: tuple[Any, BaseException | None] = work(), None
+        except BaseException as error:
+            answer = None, error
+        if forks() != self._forks:
+            os._exit(0)
+        return answer
 
     async def _in_process(self, run: Run) -> Encoded:
         return Encoded(await self._processes.run(run))
@@ -91,16 +104,6 @@ async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:
         except asyncio.CancelledError:
             if future.cancelled() or run.sent_away:
                 raise
-
-
-def _guarded(work: partial[Any]) -> tuple[Any, BaseException | None]:
-    """Run in the thread. StopIteration and its kind cannot pass through a future."""
-    try:
-        return work(), None
-    except BaseException as error:
-        if forked_here():
-            os._exit(1)
-        return None, error
 
 
 def _unguarded(answer: tuple[Any, BaseException | None]) -> Any:

@@ -40,7 +40,7 @@ class Ear:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen(), name="headrace-ear")
         elif new and self._link is not None:
-            await self._subscribe_again()
+            await self._link.send("SUBSCRIBE", channel)
         return Subscribed(self, channel, hear)
 
     async def remove(self, channel: str, hear: Hear) -> None:
@@ -62,14 +62,10 @@ class Ear:
         while True:
             link = Link(self._connect)
             try:
-                await link.call("SUBSCRIBE", *self._hearers)
-                for _ in range(len(self._hearers) - 1):
-                    await link.listen()
+                await link.send("SUBSCRIBE", *self._hearers)
                 self._link = link
-                # What was said before we listened is lost: let everyone look.
-                self._tell_all()
                 while True:
-                    self._dispatch(await link.listen())
+                    self._dispatch(await link.receive())
             except StoreError as error:
                 log.debug("signals are cut off: %s", error)
             finally:
@@ -77,26 +73,24 @@ class Ear:
                 await link.drop()
             await asyncio.sleep(_RECONNECT)
 
-    async def _subscribe_again(self) -> None:
-        """A new channel: begin anew, since a listening link cannot be written to from here."""
-        await self.close()
-        self._listening = asyncio.create_task(self._listen(), name="headrace-ear")
-
     def _dispatch(self, message: list[bytes]) -> None:
         kind, channel, data = message
-        if kind != b"message":
-            return
-        keys: list[bytes] | None = None
-        if data:
-            with contextlib.suppress(msgspec.MsgspecError):
-                keys = _decode_keys(data)
+        if kind == b"message":
+            self._tell(channel, _keys(data))
+        elif kind == b"subscribe":
+            # What was said before we listened is lost: let everyone look.
+            self._tell(channel, None)
+
+    def _tell(self, channel: bytes, keys: Sequence[JobKey] | None) -> None:
         for hear in tuple(self._hearers.get(channel.decode(), ())):
             hear(keys)
 
-    def _tell_all(self) -> None:
-        for hearers in tuple(self._hearers.values()):
-            for hear in tuple(hearers):
-                hear(None)
+
+def _keys(data: bytes) -> list[JobKey] | None:
+    try:
+        return _decode_keys(data) if data else None
+    except msgspec.MsgspecError:
+        return None
 
 
 class Subscribed:

@@ -25,6 +25,8 @@ Argument = str | bytes | int | float
 Connect = Callable[[], "AbstractConnection"]
 
 CALL_TIMEOUT = 10.0
+# For the driver; the time limits here are our own.
+_FOREVER = float("inf")
 
 
 class Link:
@@ -57,13 +59,24 @@ class Link:
         if self.client_id is None:
             self.client_id = await self.call("CLIENT", "ID")
 
-    async def listen(self, timeout: float | None = None) -> Any:
-        """The next message on a link that subscribed."""
+    async def send(self, *command: Argument) -> None:
+        """Send a command whose answer comes as a message: see `receive`."""
         try:
-            async with asyncio.timeout(timeout):
-                return await self._connected().read_response(timeout=float("inf"))
-        except TimeoutError:
-            raise StoreUnavailable("Redis is silent") from None
+            async with asyncio.timeout(CALL_TIMEOUT):
+                connection = self._connection
+                if connection is None or not connection.is_connected:
+                    connection = await self._open()
+                await _write(connection, command)
+        except (driver.RedisError, OSError) as error:
+            await self.drop()
+            raise translated(error, sent=True) from error
+
+    async def receive(self) -> Any:
+        """The next message on a link that subscribed, however long it takes."""
+        if self._connection is None:
+            raise StoreUnavailable("Redis: the connection was closed")
+        try:
+            return await self._connection.read_response(timeout=_FOREVER)
         except (driver.RedisError, OSError) as error:
             await self.drop()
             raise translated(error, sent=True) from error
@@ -82,11 +95,8 @@ class Link:
                 if connection is None or not connection.is_connected:
                     connection = await self._open()
                 sent = True
-                await connection.send_packed_command(
-                    hiredis.pack_command(tuple(command)),  # type: ignore[arg-type]
-                    check_health=False,
-                )
-                return await connection.read_response(timeout=float("inf"))
+                await _write(connection, command)
+                return await connection.read_response(timeout=_FOREVER)
         except TimeoutError:
             await self.drop()
             raise StoreUnavailable(
@@ -116,7 +126,7 @@ class Link:
         self._connection = connection
         return connection
 
-    def _connected(self) -> AbstractConnection:
-        if self._connection is None:
-            raise StoreUnavailable("Redis: the connection was closed")
-        return self._connection
+
+async def _write(connection: AbstractConnection, command: Sequence[Argument]) -> None:
+    packed = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
+    await connection.send_packed_command(packed, check_health=False)

@@ -22,17 +22,25 @@ class Script:
     """A Lua file, and what its header says."""
 
     def __init__(self, name: str) -> None:
-        self.body = files("headrace.store.redis").joinpath(f"lua/{name}.lua").read_text()
+        source = _source(name)
+        self.keys = tuple(_header(source, "KEYS").split())
+        self.arguments = tuple(_header(source, "ARGV").split(", then ")[0].split())
+        # The first line says to the server what the script may do, so the prelude comes second.
+        flags, _, rest = source.partition("\n")
+        self.body = f"{flags}\n{_source('prelude')}\n{rest}"
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
-        self.keys = tuple(self._header("KEYS").split())
-        self.arguments = tuple(self._header("ARGV").split(", then ")[0].split())
-
-    def _header(self, name: str) -> str:
-        found = re.search(rf"^-- {name}: (.+)$", self.body, re.MULTILINE)
-        return found[1] if found else ""
 
     async def __call__(self, link: Link, keys: QueueKeys, arguments: Sequence[Argument]) -> Any:
         return await link.run(self, [getattr(keys, name) for name in self.keys], arguments)
+
+
+def _source(name: str) -> str:
+    return files("headrace.store.redis").joinpath(f"lua/{name}.lua").read_text()
+
+
+def _header(source: str, name: str) -> str:
+    found = re.search(rf"^-- {name}: (.+)$", source, re.MULTILINE)
+    return found[1] if found else ""
 
 
 _append = Script("append")

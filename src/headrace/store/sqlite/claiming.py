@@ -36,6 +36,7 @@ _TAKE_OVER = """
         WHERE queue = ? AND state = 'running' AND time_ms <= ? AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
     RETURNING id, envelope, past, count, position"""
+_LEFT_BEHIND = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'running' AND time_ms <= ?"
 _EXTEND = "UPDATE jobs SET time_ms = ? WHERE id IN (SELECT value FROM json_each(?))"
 _LAST_LOOK = "SELECT looked_ms, hold_until_ms FROM looks WHERE namespace = ? AND queue = ?"
 _LOOKED = "INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?)"
@@ -120,7 +121,12 @@ class Claims(msgspec.Struct, frozen=True):
         sweeping.sweep(connection, number, now_ms)
         if now_ms < hold_until_ms:
             return []
-        return self._take_expired(connection, number, queue, limit, now_ms, last_chance)
+        taken = self._take_expired(connection, number, queue, limit, now_ms, last_chance)
+        if connection.execute(_LEFT_BEHIND, (number, now_ms)).fetchone():
+            # For the next to look, at once.
+            looked_ms = now_ms - self._look_every_ms
+            connection.execute(_LOOKED, (self.namespace, queue, looked_ms, hold_until_ms))
+        return taken
 
     @property
     def _look_every_ms(self) -> int:

@@ -9,20 +9,17 @@ local check, result, due_channel = ARGV[1] == '1', ARGV[2], ARGV[3]
 local HEAD, EACH = 3, 3
 local count = (#ARGV - HEAD) / EACH
 
--- A key of another type would stop us half way.
-for i, kind in ipairs({'stream', 'hash', 'zset', 'hash'}) do
-  local found = redis.call('TYPE', KEYS[i]).ok
-  if found ~= kind and found ~= 'none' then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. found .. ', not a ' .. kind)
-  end
+local wrong = wrong_type({
+  [KEYS[1]] = 'stream', [KEYS[2]] = 'hash', [KEYS[3]] = 'zset', [KEYS[4]] = 'hash',
+})
+if wrong then
+  return wrong
 end
 
 local now, earliest
 local function schedule(key, when, envelope)
   if not now then
-    local time = redis.call('TIME')
-    now = time[1] * 1000 + math.floor(time[2] / 1000)
-    earliest = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
+    now, earliest = now_ms(), first_due(KEYS[3])
   end
   local due = tonumber(string.sub(when, 2))
   if string.sub(when, 1, 1) == '+' then
@@ -63,10 +60,7 @@ end
 if #index > 0 then
   redis.call('HSET', KEYS[2], unpack(index))
 end
-if now then
-  local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-  if first and first ~= earliest then
-    redis.call('PUBLISH', due_channel, '')
-  end
+if now and first_due(KEYS[3]) ~= earliest then
+  redis.call('PUBLISH', due_channel, '')
 end
 return known

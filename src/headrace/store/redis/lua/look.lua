@@ -24,9 +24,7 @@ local function scheduled(key)
   local sight = {'scheduled', redis.call('ZSCORE', KEYS[3], key) or '0', '', 0, '', '', ''}
   local body = bodies and redis.call('HGET', KEYS[4], key)
   if body then
-    local colon = string.find(body, ':', 1, true)
-    local split = colon + tonumber(string.sub(body, 1, colon - 1))
-    sight[6], sight[7] = string.sub(body, split + 1), string.sub(body, colon + 1, split)
+    sight[7], sight[6] = unparked(body)
   end
   return sight
 end

@@ -9,19 +9,20 @@ if holder and holder ~= ARGV[1] then
   return {0, math.max(redis.call('PTTL', KEYS[5]), 1)}
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local limit = tonumber(ARGV[2])
 local due = redis.call('ZRANGE', KEYS[3], '-inf', string.format('%d', now), 'BYSCORE', 'LIMIT', 0, limit)
 if #due > 0 then
+  local wrong = wrong_type({[KEYS[1]] = 'stream', [KEYS[2]] = 'hash'})
+  if wrong then
+    return wrong
+  end
   local bodies = redis.call('HMGET', KEYS[4], unpack(due))
   local index = {}
   for i, key in ipairs(due) do
     local body = bodies[i]
     if body then
-      local colon = string.find(body, ':', 1, true)
-      local split = colon + tonumber(string.sub(body, 1, colon - 1))
-      local past, envelope = string.sub(body, colon + 1, split), string.sub(body, split + 1)
+      local past, envelope = unparked(body)
       local place
       if past == '' then
         place = redis.call('XADD', KEYS[1], '*', 'j', envelope)
@@ -39,7 +40,7 @@ if #due > 0 then
   redis.call('HDEL', KEYS[4], unpack(due))
 end
 
-local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
+local first = first_due(KEYS[3])
 if not first then
   return {#due, -1}
 end

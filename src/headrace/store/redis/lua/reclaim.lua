@@ -9,7 +9,7 @@ local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'
 local lease, interval, crash_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local PAGE = 1000
 
-local ids, counts, foreign = {}, {}, false
+local ids, counts, foreign, left_behind = {}, {}, false, false
 
 -- One more crash and the job is dead: of such jobs a worker gets one at a time, so that the one
 -- which kills its workers does not take the others with it.
@@ -19,6 +19,7 @@ local function wanted(delivered)
   end
   local free = last_chance
   last_chance = false
+  left_behind = left_behind or not free
   return free
 end
 
@@ -33,8 +34,7 @@ for _, pending in ipairs(redis.call('XPENDING', KEYS[1], group, '-', '+', limit,
   end
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local last, hold, cursor = string.match(redis.call('GET', KEYS[5]) or '', '^(%d+) (%d+) (%S+)$')
 last, hold, cursor = tonumber(last), tonumber(hold) or 0, cursor or '-'
 
@@ -48,6 +48,7 @@ if not last or now < last or now - last >= interval then
     local page = redis.call('XPENDING', KEYS[1], group, cursor, '+', PAGE)
     for _, pending in ipairs(page) do
       if #ids >= limit then
+        left_behind = true
         break
       end
       if pending[2] ~= returned and pending[3] >= lease and wanted(pending[4]) then
@@ -65,7 +66,9 @@ if not last or now < last or now - last >= interval then
       redis.call('HDEL', KEYS[2], entry[2][2])
     end
   end
-  redis.call('SET', KEYS[5], string.format('%d %d %s', now, hold, cursor), 'EX', 86400)
+  -- What was left behind is for the next to look, at once.
+  local looked = left_behind and now - interval or now
+  redis.call('SET', KEYS[5], string.format('%d %d %s', looked, hold, cursor), 'EX', 86400)
 end
 
 if #ids == 0 then

@@ -16,6 +16,16 @@ if not checked and epoch ~= ARGV[4] then
   return {'epoch', epoch}
 end
 
+local moving = tonumber(ARGV[14]) + tonumber(ARGV[15]) > 0
+if moving then
+  local wrong = wrong_type({
+    [KEYS[2]] = 'hash', [KEYS[3]] = 'zset', [KEYS[4]] = 'hash', [KEYS[5]] = 'stream',
+  })
+  if wrong then
+    return wrong
+  end
+end
+
 local lost = {'lost'}
 local function held(id, count)
   local pending = redis.call('XPENDING', KEYS[1], group, id, id, 1)[1]
@@ -110,21 +120,13 @@ if #kept[1] > 0 then
   end
 end
 
-local now, earliest
-local function clock()
-  if not now then
-    local time = redis.call('TIME')
-    now = time[1] * 1000 + math.floor(time[2] / 1000)
-    earliest = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-  end
-  return now
-end
-
+local now = moving and now_ms()
+local earliest = moving and first_due(KEYS[3])
 for _ = 1, tonumber(ARGV[14]) do
   local id, key, count, delay, past, envelope = unpack(take(6))
   if taken_out(id, count) then
     if tonumber(delay) > 0 then
-      redis.call('ZADD', KEYS[3], string.format('%d', clock() + tonumber(delay) + 1), key)
+      redis.call('ZADD', KEYS[3], string.format('%d', now + tonumber(delay) + 1), key)
       redis.call('HSET', KEYS[4], key, #past .. ':' .. past .. envelope)
       redis.call('HSET', KEYS[2], key, 's')
     else
@@ -133,17 +135,14 @@ for _ = 1, tonumber(ARGV[14]) do
     end
   end
 end
-if now then
-  local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-  if first and first ~= earliest then
-    redis.call('PUBLISH', due_channel, '')
-  end
+if moving and first_due(KEYS[3]) ~= earliest then
+  redis.call('PUBLISH', due_channel, '')
 end
 
 -- Each new dead job makes room for itself, a few at a time, so that no step is long.
 local function bury_oldest()
   local over = redis.call('XLEN', KEYS[5]) - tonumber(ARGV[10])
-  local keep_from = clock() - tonumber(ARGV[11])
+  local keep_from = now - tonumber(ARGV[11])
   for i, entry in ipairs(redis.call('XRANGE', KEYS[5], '-', '+', 'COUNT', 10)) do
     if i <= over or tonumber(string.match(entry[1], '^%d+')) < keep_from then
       redis.call('XDEL', KEYS[5], entry[1])

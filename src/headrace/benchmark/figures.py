@@ -1,0 +1,64 @@
+"""What is measured and what is expected of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One line of the report. `limit` is the least (or, for `at_most`, the greatest) value allowed;
+    a figure is a ratio to `raw` where that is given, else `value` itself."""
+
+    name: str
+    value: float
+    unit: str
+    raw: float | None = None
+    limit: float | None = None
+    at_most: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.raw is None else self.value / self.raw
+
+    @property
+    def reached(self) -> bool | None:
+        if self.limit is None:
+            return None
+        judged = self.value if self.ratio is None else self.ratio
+        return judged <= self.limit if self.at_most else judged >= self.limit
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How much work each measurement does."""
+
+    drain: int = 100_000
+    lone: int = 3_000
+    gathered: int = 10_000
+    latency: int = 600
+    idle_seconds: float = 10.0
+    repeats: int = 3
+    sqlite_drain: int = 40_000
+    sqlite_lone: int = 2_000
+
+
+QUICK = Sizes(
+    drain=40_000,
+    lone=1_500,
+    latency=250,
+    idle_seconds=4.0,
+    repeats=1,
+    sqlite_drain=20_000,
+    sqlite_lone=1_000,
+)
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median: one hiccup of a shared machine must not decide."""
+    return statistics.median(values)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

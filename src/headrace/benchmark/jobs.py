@@ -1,0 +1,97 @@
+"""Headrace itself: sending, draining, waking up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headrace import Headrace
+from headrace.client.task import AsyncTask
+
+
+class Jobs:
+    """Measurements on one app; jobs per second or seconds."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+        self._left = 0
+        self._all_ran = asyncio.Event()
+        self._started: list[float] = []
+        self.forgotten = app.task(name="forgotten", queue="forgotten", result_ttl=0)(self._note)
+        self.kept = app.task(name="kept", queue="kept")(self._note)
+
+    async def _note(self, number: int) -> None:
+        self._started.append(time.perf_counter())
+        self._left -= 1
+        if not self._left:
+            self._all_ran.set()
+
+    async def send_many(self, task: AsyncTask[[int], None], count: int, batch: int = 500) -> float:
+        began = time.perf_counter()
+        for _ in range(count // batch):
+            await self._app.enqueue_many(task.call(number) for number in range(batch))
+        return count / (time.perf_counter() - began)
+
+    async def send_one_by_one(self, count: int) -> float:
+        began = time.perf_counter()
+        for number in range(count):
+            await self.forgotten.enqueue(number)
+        return count / (time.perf_counter() - began)
+
+    async def send_gathered(self, count: int) -> float:
+        began = time.perf_counter()
+        await asyncio.gather(*(self.forgotten.enqueue(number) for number in range(count)))
+        return count / (time.perf_counter() - began)
+
+    async def drain(self, task: AsyncTask[[int], None], concurrency: int) -> float:
+        """Run what is queued, from the start of the worker until all is settled."""
+        queue = task.declared.queue
+        count = self._left = (await self._app.store.count(queue)).waiting
+        self._all_ran.clear()
+        self._started.clear()
+        began = time.perf_counter()
+        async with self._app.worker(queues=[queue], concurrency=concurrency):
+            await self._all_ran.wait()
+            while not await self._all_settled(queue):
+                await asyncio.sleep(0.002)  # noqa: ASYNC110 - the store tells nobody of this
+            took = time.perf_counter() - began
+        return count / took
+
+    async def _all_settled(self, queue: str) -> bool:
+        counts = await self._app.store.count(queue)
+        return counts.running + counts.waiting == 0
+
+    async def wake_latencies(self, count: int) -> list[float]:
+        """From `enqueue` to the start of the handler, on a worker that waits."""
+        took: list[float] = []
+        async with self._app.worker(queues=["forgotten"]):
+            for number in range(count):
+                self._left = 1
+                self._all_ran.clear()
+                self._started.clear()
+                await asyncio.sleep(0.004)
+                began = time.perf_counter()
+                await asyncio.gather(self.forgotten.enqueue(number), self._all_ran.wait())
+                took.append(self._started[0] - began)
+        return took
+
+
+@asynccontextmanager
+async def jobs_on(url: str) -> AsyncIterator[Jobs]:
+    """Measurements on a namespace of their own, with the collector set as a worker process has
+    it."""
+    app = Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}")
+    gc.collect()
+    gc.freeze()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(20_000, 50, 50)
+    try:
+        async with app:
+            yield Jobs(app)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

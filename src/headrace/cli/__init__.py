@@ -1,0 +1,38 @@
+"""The `headrace` program: a file per command, each imported when it is used."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import click
+
+from headrace.cli.program import Program
+
+COMMANDS = {
+    "bench": "headrace.cli.bench:bench",
+    "dead": "headrace.cli.dead:dead",
+    "demo": "headrace.cli.demo:demo",
+    "queues": "headrace.cli.queues:queues",
+    "worker": "headrace.cli.worker:worker",
+}
+
+
+@click.group(
+    "headrace",
+    cls=Program,
+    commands_at=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(version("headrace"), prog_name="headrace", message="%(prog)s %(version)s")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Background jobs for Python functions, on SQLite or on Redis.
+
+    An APP is written module:attribute, for example shop:app for the app in shop.py. Commands that
+    take no app look at the store of --url, $HEADRACE_URL or ./headrace.db.
+
+    Exit codes: 0 all well, 1 it did not all work out, 2 wrong use.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,93 @@
+"""How dead jobs look: to people, and to programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.output import harmless, harmless_lines, moment, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.admin import DeadInfo
+    from headrace.client.job import AttemptInfo
+
+_BYTES_SHOWN = 64
+_ARGUMENTS_SHOWN = 4_000
+
+
+def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
+    """The same keys in a list and alone; `whole` adds the original bytes."""
+    value = {
+        "id": info.id,
+        "queue": info.queue,
+        "task": info.task,
+        "reason": info.reason,
+        "died": info.died,
+        "error_type": info.error_type,
+        "error_text": info.error_text,
+        "attempts": [asdict(attempt) for attempt in info.attempts],
+        "arguments": info.arguments,
+        "size": len(info.envelope),
+    }
+    return {**value, "envelope": info.envelope} if whole else value
+
+
+def show_list(found: Sequence[DeadInfo]) -> None:
+    if not found:
+        click.echo("no dead jobs")
+        return
+    headings = ("died", "queue", "id", "task", "reason", "attempts", "error")
+    table(headings, [_row(info) for info in found])
+
+
+def show_job(info: DeadInfo) -> None:
+    for name, value in (
+        ("id", info.id),
+        ("queue", info.queue),
+        ("task", "(cannot be read)" if info.task is None else info.task),
+        ("reason", info.reason),
+        ("died", moment(info.died)),
+        ("arguments", _arguments(info)),
+        ("size", f"{len(info.envelope):,} bytes"),
+    ):
+        click.echo(f"{name:<11}{harmless(value)}")
+    if info.arguments is None:
+        click.echo(f"{'bytes':<11}{_hex(info.envelope)}")
+    for attempt in info.attempts:
+        _show_attempt(attempt)
+
+
+def _row(info: DeadInfo) -> tuple[str | int, ...]:
+    task = "?" if info.task is None else info.task
+    error = f"{info.error_type}: {info.error_text}".partition("\n")[0]
+    died = moment(info.died)
+    return died, info.queue, info.id, task, info.reason, len(info.attempts), error
+
+
+def _show_attempt(attempt: AttemptInfo) -> None:
+    took = (attempt.ended - attempt.started).total_seconds()
+    click.echo(
+        f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "
+        f"on {harmless(attempt.worker)}"
+    )
+    for line in harmless_lines(f"{attempt.error_type}: {attempt.error_text}"):
+        click.echo(f"  {line}")
+    if attempt.traceback.strip():
+        click.echo()
+        for line in harmless_lines(attempt.traceback.rstrip()):
+            click.echo(f"  {line}")
+
+
+def _arguments(info: DeadInfo) -> str:
+    if info.arguments is None:
+        return "(cannot be read)"
+    text = repr(info.arguments)
+    return text if len(text) <= _ARGUMENTS_SHOWN else text[:_ARGUMENTS_SHOWN] + "…"
+
+
+def _hex(data: bytes) -> str:
+    return data[:_BYTES_SHOWN].hex(" ") + (" …" if len(data) > _BYTES_SHOWN else "")

@@ -1,0 +1,120 @@
+"""From what the command line says to an app."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from headrace import Headrace
+from headrace.cli.output import harmless_lines
+from headrace.errors import ConfigError, HeadraceError
+from headrace.store.url import DEFAULT_URL
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_IMPORT_STRING = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+# Enough to see where the module's own code went wrong.
+_FRAMES_SHOWN = 3
+
+
+def app_options(command: Command) -> Command:
+    """The options that say which app or store is meant; `chosen_app` takes them."""
+    for option in (
+        click.option("--namespace", metavar="NS", help="Namespace in the store of --url."),
+        click.option("--url", help="Store to look at, instead of an app's."),
+        click.option("-A", "--app", "app_option", metavar="APP", help="App, as module:attribute."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headrace:
+    """The app that is named, or a bare one on the store that is."""
+    if app is not None:
+        if url or namespace:
+            raise ConfigError("give an app, or --url and --namespace, not both")
+        return load_app(app)
+    bare = Headrace(url, namespace=namespace)
+    # Else asking in the wrong directory would make an empty store there.
+    if bare.url == DEFAULT_URL and not url and not Path("headrace.db").exists():
+        raise ConfigError(
+            "say which app or store: module:attribute such as shop:app, --url or HEADRACE_URL "
+            "(there is no headrace.db here)"
+        )
+    return bare
+
+
+def one_app(positional: str | None, option: str | None) -> str | None:
+    """The app, which may be given in one of two ways."""
+    if positional is not None and option is not None:
+        raise ConfigError(f"the app is given twice: {positional!r} and --app {option!r}")
+    return option if positional is None else positional
+
+
+def looks_like_app(text: str) -> bool:
+    return _IMPORT_STRING.fullmatch(text) is not None
+
+
+def load_app(import_string: str) -> Headrace:
+    """The app at `module:attribute`, with the current directory among the places to look in."""
+    if not looks_like_app(import_string):
+        raise ConfigError(
+            f"{import_string!r} does not name an app: write module:attribute, for example shop:app"
+        )
+    name, _, path = import_string.partition(":")
+    module = _imported(name)
+    found: Any = module
+    for attribute in path.split("."):
+        if not hasattr(found, attribute):
+            raise ConfigError(f"module {name!r} has no {path!r}{_hint(module)}")
+        found = getattr(found, attribute)
+    if not isinstance(found, Headrace):
+        raise ConfigError(f"{import_string} is not a Headrace app but a {type(found).__name__}")
+    return found
+
+
+def _imported(name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except HeadraceError:
+        raise
+    except (Exception, SystemExit) as error:
+        # One that is missing further in is the module's own bug.
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"there is no module {error.name!r} in this directory or on the Python path"
+            ) from None
+        _blame(name, error)
+
+
+def _blame(module: str, error: BaseException) -> NoReturn:
+    """Show where the module's own code went wrong."""
+    trace = error.__traceback__
+    while trace is not None and _is_machinery(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    shown = traceback.format_exception(type(error), error, trace, limit=-_FRAMES_SHOWN)
+    for line in harmless_lines("".join(shown).rstrip()):
+        click.echo(line, err=True)
+    last = traceback.format_exception_only(error)[-1].strip()
+    raise ConfigError(f"module {module!r} cannot be imported: {last}") from None
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename == __file__ or filename.startswith(("<frozen importlib", importlib.__file__))
+
+
+def _hint(module: ModuleType) -> str:
+    apps = [name for name, value in vars(module).items() if isinstance(value, Headrace)]
+    return f"; its apps: {', '.join(apps)}" if apps else ""

@@ -1,0 +1,66 @@
+"""What commands print: tables and lines for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+
+def complain(text: str) -> None:
+    """One line on stderr, whatever the text holds."""
+    click.echo(f"headrace: {harmless(' '.join(text.split()))}", err=True)
+
+
+def harmless(text: str) -> str:
+    """The text with everything escaped that is not plainly visible, so that what a job brings
+    cannot steer the terminal; it stays on one line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def harmless_lines(text: str) -> list[str]:
+    """Text of several lines, such as a traceback, each of them harmless."""
+    return [harmless(line.expandtabs(4)) for line in text.split("\n")]
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+    """Columns as wide as they need to be; numbers to the right. In a terminal, what would not fit
+    is cut off."""
+    cells = [[harmless(str(value)) for value in row] for row in rows]
+    columns = list(zip(headings, *cells, strict=True))
+    widths = [max(len(value) for value in column) for column in columns]
+    numeric = [bool(rows) and isinstance(value, int) for value in (rows[0] if rows else headings)]
+    for row in [[heading.upper() for heading in headings], *cells]:
+        padded = (
+            value.rjust(width) if right else value.ljust(width)
+            for value, width, right in zip(row, widths, numeric, strict=True)
+        )
+        click.echo(fitting("  ".join(padded).rstrip()))
+
+
+def fitting(line: str) -> str:
+    """The line, cut to the terminal's width if it goes to one."""
+    width = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or len(line) <= width:
+        return line
+    return line[: width - 1] + "…"
+
+
+def json_document(value: Any) -> None:
+    """One JSON document. Moments are ISO 8601, bytes base64, and what JSON has no word for is as
+    Python writes it; ASCII only, so that nothing in it can steer a terminal."""
+    plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=repr))
+    click.echo(json.dumps(plain, indent=2))
+
+
+def moment(time: datetime) -> str:
+    """A time as people here read it."""
+    return time.astimezone().isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,73 @@
+"""The group of all commands: finds them when they are used, and tells errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from headrace.cli.output import complain
+from headrace.errors import HeadraceError, JobError
+
+FAILED = 1
+WRONG_USE = 2
+
+
+class Program(click.Group):
+    """Commands by where they are: `headrace queues` does not import what only others need."""
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        found = [name for name in self._commands_at if self.get_command(ctx, name) is not None]
+        return sorted(found)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = self._commands_at.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name == module:
+                return None
+            raise
+        return command
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run, and end the process. What went wrong is one line on stderr, never a traceback,
+        unless it is a bug."""
+        # What jobs hold may be beyond what the terminal's encoding can show.
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            code = super().main(
+                *args, **{"prog_name": "headrace", **extra, "standalone_mode": False}
+            )
+        except click.Abort:
+            _end("aborted", FAILED)
+        except click.ClickException as error:
+            _end(_usage_text(error), error.exit_code)
+        except JobError as error:
+            _end(str(error), FAILED)
+        except HeadraceError as error:
+            _end(str(error), WRONG_USE)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    complain(text)
+    sys.exit(code)
+
+
+def _usage_text(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    text = error.format_message().rstrip(".")
+    return f"{text} (see '{context.command_path} --help')" if context is not None else text

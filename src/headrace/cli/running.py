@@ -1,0 +1,133 @@
+"""Runs a worker in this process: its event loop, its signals, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from headrace.cli.output import complain
+from headrace.errors import HeadraceError
+from headrace.worker.worker import Worker, WorkerOutcome
+
+log = logging.getLogger("headrace.worker")
+
+CRASHED = 2
+TOO_LATE = 3
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Beyond the drain, a worker cancels, writes and leaves within a few seconds.
+_GRACE = 15.0
+_LAST_WORDS = 5.0
+
+
+def leave_quietly_if_told() -> None:
+    """Until a worker runs there is nothing to hand back: a signal just ends the process."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: os._exit(0))
+
+
+def work(worker: Worker) -> NoReturn:
+    """Run the worker until a signal ends it; ends the process with its exit code."""
+    leave(_exit_code(worker))
+
+
+def _exit_code(worker: Worker) -> int:
+    loop = _event_loop()
+    asyncio.set_event_loop(loop)
+    main = loop.create_task(worker.run(), name="headrace-worker")
+    watchdog = Watchdog(worker.drain)
+    watchdog.start()
+
+    def told(*_: object) -> None:
+        watchdog.tell()
+        loop.call_soon_threadsafe(worker.stop)
+
+    for number in _SIGNALS:
+        signal.signal(number, told)
+    try:
+        return _to_the_end(loop, main).exit_code
+    except HeadraceError as error:
+        complain(str(error))
+    except BaseException:
+        log.exception("the worker crashed")
+    return CRASHED
+
+
+def _to_the_end(
+    loop: asyncio.AbstractEventLoop, main: asyncio.Task[WorkerOutcome]
+) -> WorkerOutcome:
+    """Run the loop until the worker has ended. SystemExit or KeyboardInterrupt in a task that a job
+    has made ends the loop's run; the loop itself is sound and is run again."""
+    while True:
+        try:
+            return loop.run_until_complete(main)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if main.done():
+                return main.result()
+            log.error(
+                "a task beside the jobs raised %s; the worker goes on", repr(error), exc_info=error
+            )
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Watchdog:
+    """Ends the process long after it should have ended by itself: an event loop that a handler
+    blocks hears of no signal and keeps no deadline."""
+
+    def __init__(
+        self,
+        drain: float,
+        grace: float = _GRACE,
+        end: Callable[[], object] = lambda: leave(TOO_LATE),
+    ) -> None:
+        self._drain = drain
+        self._grace = grace
+        self._end = end
+        self._told = threading.Event()
+        self._hurried = threading.Event()
+        # Started beforehand: a signal handler must not start threads.
+        self._thread = threading.Thread(target=self._watch, name="headrace-watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def tell(self) -> None:
+        """The process was told to end; the second time, at once."""
+        if self._told.is_set():
+            self._hurried.set()
+        self._told.set()
+
+    def _watch(self) -> None:
+        self._told.wait()
+        self._hurried.wait(self._drain)
+        time.sleep(self._grace)
+        log.error("the event loop is blocked and the worker cannot end; its jobs will run again")
+        self._end()
+
+
+def leave(code: int) -> NoReturn:
+    """End the process although threads of handlers may be stuck. What was registered with atexit,
+    the flushing of logs among it, gets a few seconds."""
+    last_words = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+    last_words.start()
+    last_words.join(_LAST_WORDS)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)

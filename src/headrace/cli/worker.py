@@ -1,0 +1,170 @@
+"""`headrace worker`: run the jobs of an app."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from headrace.cli.loading import load_app, one_app
+from headrace.cli.running import leave, leave_quietly_if_told, work
+from headrace.core import limits
+from headrace.errors import ConfigError
+from headrace.worker.supervisor import Supervisor, follow_supervisor, start_process
+
+if TYPE_CHECKING:
+    from headrace import Headrace
+    from headrace.worker.worker import Worker
+
+_LEVELS = ("debug", "info", "warning", "error")
+_LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_COUNT = click.IntRange(min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says of each worker process."""
+
+    app: str
+    queues: tuple[str, ...] | None
+    concurrency: int
+    threads: int | None
+    processes: int | None
+    drain: float
+    log_level: str | None
+
+    def worker(self, app: Headrace) -> Worker:
+        return app.worker(
+            queues=self.queues,
+            concurrency=self.concurrency,
+            threads=self.threads,
+            processes=self.processes,
+            drain=self.drain,
+        )
+
+    def command(self) -> list[str]:
+        """The command that starts one worker process with the same settings."""
+        command = [sys.executable, "-m", "headrace", "worker", self.app, "-p", "1"]
+        command += ["-c", str(self.concurrency), "--drain", str(self.drain)]
+        if self.queues is not None:
+            command += ["-Q", ",".join(self.queues)]
+        for option, value in (("--threads", self.threads), ("--processes", self.processes)):
+            command += [] if value is None else [option, str(value)]
+        return command + ([] if self.log_level is None else ["--log-level", self.log_level])
+
+
+@click.command()
+@click.argument("app", required=False)
+@click.option("-A", "--app", "app_option", metavar="APP", help="App, as module:attribute.")
+@click.option(
+    "-Q", "--queues", multiple=True, metavar="NAME,…", help="Queues to read.  [default: the tasks']"
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=_COUNT,
+    default=limits.CONCURRENCY,
+    show_default=True,
+    metavar="N",
+    help="Jobs at a time in each worker process.",
+)
+@click.option(
+    "--threads", type=_COUNT, metavar="N", help="Threads for sync tasks.  [default: 4 x CPUs]"
+)
+@click.option(
+    "--processes", type=_COUNT, metavar="N", help="Processes for run_in='process'.  [default: CPUs]"
+)
+@click.option(
+    "-p",
+    "workers",
+    type=_COUNT,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Worker processes to keep running.",
+)
+@click.option(
+    "--drain",
+    type=float,
+    default=limits.DRAIN,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that running jobs are given to end after SIGTERM.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    help="How much to log.  [default: info]",
+)
+def worker(
+    app: str | None,
+    app_option: str | None,
+    queues: tuple[str, ...],
+    concurrency: int,
+    threads: int | None,
+    processes: int | None,
+    workers: int,
+    drain: float,
+    log_level: str | None,
+) -> None:
+    """Run the jobs of APP, for example shop:app.
+
+    SIGTERM or Ctrl-C: takes no more jobs, lets the running ones end, hands back the rest. A second
+    one cancels the running ones.
+
+    Exit codes: 0 clean, 1 outcomes could not be written, 2 wrong use or a crash inside the worker,
+    3 jobs were cut short.
+    """
+    # Before anything else: the supervisor may be gone, or want an end, while the app is imported.
+    leave_quietly_if_told()
+    follow_supervisor()
+    name = one_app(app, app_option)
+    if name is None:
+        raise click.UsageError(
+            "say which app: headrace worker shop:app", click.get_current_context()
+        )
+    settings = Settings(name, _names(queues), concurrency, threads, processes, drain, log_level)
+    if workers == 1:
+        _work(settings)
+    else:
+        _supervise(settings, workers)
+
+
+def _work(settings: Settings) -> NoReturn:
+    app = load_app(settings.app)
+    _log_to_stderr(settings.log_level)
+    work(settings.worker(app))
+
+
+def _supervise(settings: Settings, count: int) -> NoReturn:
+    app = load_app(settings.app)
+    _log_to_stderr(settings.log_level)
+    if app.url.startswith("memory:"):
+        raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
+    # What is wrong is told once, here, and not by every process.
+    settings.worker(app)
+    asyncio.run(_reach(app))
+    leave(Supervisor(count, partial(start_process, settings.command())).run())
+
+
+async def _reach(app: Headrace) -> None:
+    async with app:
+        pass
+
+
+def _names(queues: tuple[str, ...]) -> tuple[str, ...] | None:
+    names = tuple(name.strip() for given in queues for name in given.split(","))
+    return names or None
+
+
+def _log_to_stderr(level: str | None) -> None:
+    """Log to stderr, unless the app's module has set up logging: then only a level that was asked
+    for is set."""
+    logging.basicConfig(format=_LOG_LINE, level=(level or "info").upper())
+    if level is not None:
+        logging.getLogger("headrace").setLevel(level.upper())
