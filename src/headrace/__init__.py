@@ -29,7 +29,7 @@ from headrace.errors import (
     StoreMismatch,
     StoreUnavailable,
 )
-from headrace.worker.worker import Worker, WorkerOutcome
+from headrace.worker.ending import WorkerOutcome
 
 __all__ = [
     "ArgumentError",
@@ -62,7 +62,6 @@ __all__ = [
     "StoreMismatch",
     "StoreUnavailable",
     "Task",
-    "Worker",
     "WorkerOutcome",
     "current",
 ]

@@ -171,7 +171,7 @@ class Headrace:
     async def enqueue(self, call: Call[R]) -> Job[R]:
         """Send one call."""
         session = await self.session()
-        parcel = await self._parcel(session, call)
+        parcel = await self._parcel(session, call) if call.options else call.parcel()
         await session.sender.send(call.queue, [parcel], named=call.options.id is not None)
         return Job(self, parcel.key, call.queue, call.returns)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +15,7 @@ from headrace.cli.dead_views import as_json_value, show_job, show_list
 from headrace.cli.loading import app_options, chosen_app, looks_like_app, one_app
 from headrace.cli.output import complain, harmless, json_document
 from headrace.cli.program import FAILED
-from headrace.cli.since import since_option
+from headrace.cli.selection import Filter, filter_options, queue_option
 from headrace.errors import ConfigError, JobError, JobNotFound
 
 if TYPE_CHECKING:
@@ -25,47 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
-Since = datetime | timedelta
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-_queue = click.option("-Q", "--queue", metavar="NAME", help="Only of this queue.")
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The options that say which dead jobs are meant."""
-
-    queue: str | None
-    reason: str | None
-    task: str | None
-    since: Since | None
-
-    def __bool__(self) -> bool:
-        return (self.queue, self.reason, self.task, self.since) != (None,) * 4
-
-    def __str__(self) -> str:
-        words = ["all dead jobs"]
-        if self.queue is not None:
-            words.append(f"of queue {self.queue!r}")
-        if self.task is not None:
-            words.append(f"of task {self.task!r}")
-        if self.reason is not None:
-            words.append(f"with reason {self.reason!r}")
-        if self.since is not None:
-            last = isinstance(self.since, timedelta)
-            words.append(f"of the last {self.since}" if last else f"since {self.since}")
-        return " ".join(words)
-
-
-def _filter_options(command: Command) -> Command:
-    for option in (
-        since_option("Only those that died since: 30m, 1h, 2d, or an ISO time."),
-        click.option("--task", metavar="NAME", help="Only of this task."),
-        click.option("--reason", metavar="R", help="Only with this reason: crash_loop, …"),
-        _queue,
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(no_args_is_help=False)
@@ -81,7 +40,7 @@ def dead() -> None:
 @dead.command("list")
 @click.argument("app", required=False)
 @app_options
-@_filter_options
+@filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
 @_json
 def list_(
@@ -109,7 +68,7 @@ def list_(
 @dead.command()
 @click.argument("words", nargs=-1, required=True, metavar="[APP] ID")
 @app_options
-@_queue
+@queue_option
 @_json
 def show(
     words: tuple[str, ...],
@@ -139,7 +98,7 @@ def _deed_options(command: Command) -> Command:
         _json,
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--all", "everything", is_flag=True, help="All dead jobs of all queues."),
-        _filter_options,
+        filter_options,
         app_options,
         click.argument("words", nargs=-1, metavar="[APP] [ID]..."),
     ):

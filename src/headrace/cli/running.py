@@ -16,7 +16,8 @@ from typing import NoReturn
 
 from headrace.cli.output import complain
 from headrace.errors import HeadraceError
-from headrace.worker.worker import Worker, WorkerOutcome
+from headrace.worker.ending import WorkerOutcome
+from headrace.worker.worker import Worker
 
 log = logging.getLogger("headrace.worker")
 

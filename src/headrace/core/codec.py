@@ -18,17 +18,28 @@ ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
 DECODE_ERRORS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 
+# Classes that others derive from (Django's SafeString, NumPy's float64) travel as their base.
+_SUBCLASSED: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
+
+
 def _to_plain(value: Any) -> Any:
     if hasattr(type(value), "model_validate") and hasattr(value, "model_dump"):
-        return value.model_dump()
+        return value.model_dump(round_trip=True, by_alias=False)
     if isinstance(value, PurePath):
         return str(value)
+    for base, plain in _SUBCLASSED.items():
+        if isinstance(value, base):
+            return plain(value)
     raise TypeError(f"{type(value).__name__} is not a type that Headrace can send")
 
 
 def _from_plain(kind: type, plain: Any) -> Any:
     if hasattr(kind, "model_validate"):
-        return kind.model_validate(plain)
+        return kind.model_validate(plain, by_name=True)
     if issubclass(kind, PurePath):
         return kind(plain)
     raise TypeError(f"{kind!r} is not a type that Headrace can receive")
@@ -39,7 +50,21 @@ encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_to_plain).enc
 
 def decoder(kind: Any) -> Callable[[bytes], Any]:
     """A function that reads values of type `kind`; raises TypeError if no bytes could be one."""
+    _check_customs(msgspec.inspect.type_info(kind))
     return msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
+
+
+def _check_customs(info: Any) -> None:
+    """Refuse classes that neither msgspec nor the hooks know, wherever in a type they stand."""
+    if isinstance(info, msgspec.inspect.CustomType):
+        known = hasattr(info.cls, "model_validate") or issubclass(info.cls, PurePath)
+        if not known:
+            raise TypeError(f"{info.cls!r} is not a type that Headrace can receive")
+    elif isinstance(info, msgspec.inspect.Type):
+        for name in info.__struct_fields__:
+            parts = getattr(info, name)
+            for part in parts if isinstance(parts, tuple) else (parts,):
+                _check_customs(part.type if isinstance(part, msgspec.inspect.Field) else part)
 
 
 def convert(plain: Any, kind: Any) -> Any:

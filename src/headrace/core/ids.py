@@ -40,6 +40,8 @@ def to_text(key: JobKey) -> str:
 
 def to_key(text: str) -> JobKey:
     """The key of an id, whoever made it. Refuses what cannot be an id."""
+    if not isinstance(text, str):
+        raise ConfigError(f"a job id is text, not {text!r}")
     if len(text) == 36 and (packed := _packed_uuid7(text)):
         return packed
     raw = text.encode("utf-8", "surrogatepass")

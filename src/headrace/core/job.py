@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.ids import JobKey
 from headrace.core.retry import Backoff, Retry, full_name
-from headrace.errors import HeadraceError
+from headrace.errors import ConfigError, HeadraceError
 
 FORMAT = 1
 
@@ -119,6 +119,7 @@ class Malformed(HeadraceError):
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 
@@ -134,7 +135,7 @@ def decode_envelope(data: bytes) -> Envelope:
     """The envelope in `data`, or `NewerFormat` or `Malformed`."""
     try:
         envelope = _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         if (newer := _format_of(data)) and newer > FORMAT:
             raise NewerFormat(_newer_text(newer)) from None
         raise Malformed(f"not a job envelope: {error}") from None
@@ -142,24 +143,44 @@ def decode_envelope(data: bytes) -> Envelope:
         if envelope.format > FORMAT:
             raise NewerFormat(_newer_text(envelope.format))
         raise Malformed(f"envelope format {envelope.format} does not exist")
+    if envelope.overrides.retry is not None:
+        _check_retry(envelope.overrides.retry)
     return envelope
+
+
+def _check_retry(retry: WireRetry) -> None:
+    try:
+        retry.policy()
+    except ConfigError as error:
+        raise Malformed(f"not a job envelope: {error}") from None
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """The fields that stay first for ever; what follows is skipped, not built."""
+
+    format: int
+    key: msgspec.Raw = msgspec.Raw()
+
+
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode_key = msgspec.msgpack.Decoder(bytes).decode
 
 
 def peek_key(data: bytes) -> JobKey:
     """The job's key in an envelope that cannot be decoded otherwise, for example one of a newer
-    format; empty if there is none. Format and key stay the first two fields for ever."""
+    format or one that is too large; empty if there is none."""
     try:
-        fields = msgspec.msgpack.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_key(_decode_head(data).key)
+    except _UNREADABLE:
         return b""
-    is_envelope = isinstance(fields, list) and len(fields) > 1 and isinstance(fields[1], bytes)
-    return fields[1] if is_envelope else b""
 
 
 def _format_of(data: bytes) -> int | None:
     """The format version of an envelope whose other fields cannot be read."""
-    is_short_array = len(data) >= 2 and 0x90 <= data[0] <= 0x9F
-    return data[1] if is_short_array and data[1] < 0x80 else None
+    try:
+        return _decode_head(data).format
+    except _UNREADABLE:
+        return None
 
 
 def _newer_text(version: int) -> str:
@@ -203,7 +224,7 @@ def decode_past(data: bytes) -> Past:
         return NO_PAST
     try:
         return _decode_past(data)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return NO_PAST
 
 
@@ -232,4 +253,8 @@ def done_verdict(value: bytes) -> bytes:
 
 
 def decode_verdict(data: bytes) -> Verdict:
-    return _decode_verdict(data)
+    """The verdict in `data`, or `Malformed`."""
+    try:
+        return _decode_verdict(data)
+    except _UNREADABLE as error:
+        raise Malformed(f"not a verdict: {error}") from None

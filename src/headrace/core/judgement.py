@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import traceback
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from headrace.core.job import (
     encode_past,
     encode_verdict,
 )
-from headrace.core.limits import MAX_ERROR_TEXT, MAX_TRACEBACK
+from headrace.core.limits import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
 from headrace.core.outcome import Again, Dead, Outcome
 from headrace.core.retry import RemoteError, Retry, full_name
 from headrace.errors import Defer, Reject, RetryLater
@@ -117,7 +118,8 @@ def _moved_on(run: FailedRun) -> Past:
 
 
 def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
+    """Rounded up, so that nothing happens early, and no longer than a store can hold."""
+    return math.ceil(min(seconds * 1000, MAX_MS))
 
 
 def _cut(text: str, most: int) -> str:

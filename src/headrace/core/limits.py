@@ -13,6 +13,8 @@ CONCURRENCY = 100
 DRAIN = 25.0
 DEAD_KEPT_DAYS = 30
 DEAD_KEPT_COUNT = 100_000
+# About three thousand years: what is longer no store can hold, and nobody waits for.
+MAX_MS = 10**14
 DEFAULT_QUEUE = "default"
 
 # The text of errors is stored for weeks: what is longer is cut.
@@ -41,9 +43,13 @@ def check_seconds(what: str, value: object, *, least: float = 0.0) -> float:
     """`value` as seconds if it is a finite number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{what} must be a number of seconds, not {value!r}")
-    if not least <= value < float("inf"):
+    try:
+        seconds = float(value)
+    except OverflowError:
+        raise ConfigError(f"{what} is longer than anything lasts") from None
+    if not least <= seconds < float("inf"):
         raise ConfigError(f"{what} must be at least {least:g} seconds, not {value!r}")
-    return float(value)
+    return seconds
 
 
 def check_count(what: str, value: object, *, least: int = 1) -> int:

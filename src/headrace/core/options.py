@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,7 +10,14 @@ from typing import Any, Literal, get_args
 
 from headrace.core import ids
 from headrace.core.job import NO_OVERRIDES, Overrides, WireRetry
-from headrace.core.limits import DEFAULT_QUEUE, RESULT_TTL, TIMEOUT, check_name, check_seconds
+from headrace.core.limits import (
+    DEFAULT_QUEUE,
+    MAX_MS,
+    RESULT_TTL,
+    TIMEOUT,
+    check_name,
+    check_seconds,
+)
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError
 
@@ -127,7 +135,12 @@ def to_ms(what: str, duration: Duration) -> int:
     """Seconds or a timedelta as whole milliseconds, rounded up, so nothing happens early."""
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    return -int(-check_seconds(f"options({what}=)", duration) * 1000 // 1)
+    seconds = check_seconds(f"options({what}=)", duration)
+    if seconds * 1000 > MAX_MS:
+        raise ConfigError(
+            f"options({what}=) must be at most {MAX_MS // 1000} seconds, not {seconds!r}"
+        )
+    return math.ceil(seconds * 1000)
 
 
 def _epoch_ms(what: str, moment: object) -> int:
@@ -138,7 +151,15 @@ def _epoch_ms(what: str, moment: object) -> int:
 
 def _checked_headers(headers: object) -> dict[str, str]:
     if not isinstance(headers, Mapping) or not all(
-        isinstance(item, str) for pair in headers.items() for item in pair
+        isinstance(item, str) and _can_be_encoded(item) for pair in headers.items() for item in pair
     ):
         raise ConfigError(f"options(headers=) must map text to text, not {headers!r}")
     return dict(headers)
+
+
+def _can_be_encoded(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

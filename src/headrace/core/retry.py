@@ -77,7 +77,7 @@ class Retry:
 def _checked_backoff(backoff: object) -> Backoff | tuple[float, ...]:
     if backoff in ("exponential", "linear", "fixed"):
         return backoff
-    if isinstance(backoff, str) or not isinstance(backoff, Sequence) or not backoff:
+    if isinstance(backoff, (str, bytes)) or not isinstance(backoff, Sequence) or not backoff:
         raise ConfigError(
             "Retry(backoff=) must be 'exponential', 'linear', 'fixed' or a list of seconds, "
             f"not {backoff!r}"

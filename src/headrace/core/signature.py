@@ -66,7 +66,11 @@ class Signature:
         if not self._keyword_names:
             return fields, {}
         split = self._positional
-        return fields[:split], dict(zip(self._keyword_names, fields[split:], strict=True))
+        named = dict(zip(self._keyword_names, fields[split:], strict=True))
+        for name, value in named.items():
+            if value is _EMPTY:
+                raise Misfit(f"argument {name!r} is missing")
+        return fields[:split], named
 
     def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The name of the argument that takes the most bytes."""
@@ -95,8 +99,7 @@ class Signature:
 
     def _blame(self, values: Sequence[Any], error: Exception) -> ArgumentError:
         if self._variadic:
-            positional, keywords = values
-            named = [*((str(i), value) for i, value in enumerate(positional)), *keywords.items()]
+            named = self._named(*values)
         else:
             named = list(zip((p.name for p in self._parameters), values, strict=False))
         for name, value in named:
@@ -107,8 +110,23 @@ class Signature:
                 return ArgumentError(self.task, problem, name)
         return ArgumentError(self.task, f"the arguments cannot travel: {error}")
 
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """The arguments of a variadic call, each with a name: `rest[1]` for the second of the
+        rest."""
+        named: list[tuple[str, Any]] = []
+        for name, value in self._python.bind(*args, **kwargs).arguments.items():
+            kind = self._python.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                named += [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                named += value.items()
+            else:
+                named.append((name, value))
+        return named
+
     def _build_decoder(self) -> Callable[[bytes], Any]:
         if self._variadic:
+            self._check_hints()
             return codec.decoder(tuple[list[Any], dict[str, Any]])
         fields: list[Any] = []
         for parameter in self._parameters:
@@ -132,6 +150,15 @@ class Signature:
                 f"task {self.task!r}: its annotations cannot travel: {error}"
             ) from None
 
+    def _check_hints(self) -> None:
+        try:
+            for parameter in self._parameters:
+                codec.decoder(self._hints.get(parameter.name, Any))
+        except TypeError as error:
+            raise ConfigError(
+                f"task {self.task!r}: its annotations cannot travel: {error}"
+            ) from None
+
     def _converted_variadic(
         self, args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -144,17 +171,20 @@ class Signature:
                 continue
             kind, value = self._hints.get(parameter.name, Any), bound.arguments[parameter.name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                value = tuple(codec.convert(item, kind) for item in value)
+                value = tuple(_converted(parameter.name, item, kind) for item in value)
             elif parameter.kind is parameter.VAR_KEYWORD:
-                value = {name: codec.convert(item, kind) for name, item in value.items()}
+                value = {name: _converted(name, item, kind) for name, item in value.items()}
             else:
-                value = codec.convert(value, kind)
+                value = _converted(parameter.name, value, kind)
             bound.arguments[parameter.name] = value
         return bound.args, bound.kwargs
 
     def _misfit_text(self, error: Exception) -> str:
         """msgspec says `$[1]`; people look for the parameter's name."""
         text = str(error)
+        few = re.search(r"at least length \d+, got (\d+)$", text)
+        if few and not self._variadic and int(few[1]) < len(self._parameters):
+            return f"argument {self._parameters[int(few[1])].name!r} is missing: {text}"
         place = re.search(r"`\$\[(\d+)\]", text)
         if place and int(place[1]) < len(self._parameters):
             return f"argument {self._parameters[int(place[1])].name!r}: {text}"
@@ -163,7 +193,8 @@ class Signature:
 
 def _type_hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        hints = typing.get_type_hints(function, include_extras=True)
+        return {name: Any if kind is object else kind for name, kind in hints.items()}
     except NameError as error:
         raise ConfigError(
             f"task {task!r}: an annotation cannot be resolved ({error}); its types must be "
@@ -183,3 +214,10 @@ def _find_injected(
 def _as_default(value: Any) -> Any:
     # A factory, because msgspec refuses mutable defaults that Python allows.
     return msgspec.field(default_factory=lambda: value)
+
+
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return codec.convert(value, kind)
+    except codec.DECODE_ERRORS as error:
+        raise Misfit(f"argument {name!r}: {error}") from None

@@ -8,7 +8,6 @@ import runpy
 import signal
 import socket
 import sys
-import traceback
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from headrace.client.context import Context, running
 from headrace.client.job import Job
 from headrace.client.task import Task
 from headrace.core.job import Reason
-from headrace.core.judgement import Unfit
+from headrace.core.judgement import Unfit, describe
 from headrace.core.retry import names_of
 from headrace.core.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater
@@ -57,13 +56,12 @@ def answer(request: Request) -> Reply:
     except Defer as control:
         return Reply(control="defer", delay=control.delay)
     except Reject as control:
-        return Reply(control="reject", error_text=str(control))
+        return Reply(control="reject", error_text=describe(control)[1])
     except RetryLater as control:
-        return Reply(control="retry", delay=control.delay, error_text=str(control))
+        return Reply(control="retry", delay=control.delay, error_text=describe(control)[1])
     except BaseException as error:
-        return Reply(
-            error_names=names_of(error), error_text=str(error), traceback=traceback.format_exc()
-        )
+        _, text, trace = describe(error)
+        return Reply(error_names=names_of(error), error_text=text, traceback=trace)
 
 
 def _value(request: Request) -> Reply:

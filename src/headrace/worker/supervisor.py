@@ -80,8 +80,8 @@ class Supervisor:
         return max(map(_severity, self._codes), default=0)
 
     def run(self) -> int:
-        """Supervise until SIGTERM or SIGINT, and until all processes have ended; the exit code, with
-        which this process should end. From then on both signals are ignored."""
+        """Supervise until SIGTERM or SIGINT, and until all processes have ended; the exit code,
+        with which this process should end. From then on both signals are ignored."""
         with _Signals() as signals:
             while True:
                 rest = self.step()

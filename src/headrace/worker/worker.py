@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from headrace.core import ids, limits
 from headrace.core.delivery import Delivery
 from headrace.errors import ConfigError
 from headrace.store.contract import Consumer
+from headrace.worker.ending import WorkerOutcome
 from headrace.worker.executor import Executor
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.promoter import Promoter
@@ -35,27 +35,6 @@ log = logging.getLogger("headrace.worker")
 
 _CANCEL_GRACE = 2.0
 _FLUSH_GRACE = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOutcome:
-    """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
-    errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
-    second signal; `lost_leases` counts outcomes that came too late. Failed jobs are none of them.
-    """
-
-    errors: int = 0
-    crashes: int = 0
-    timed_out: bool = False
-    lost_leases: int = 0
-
-    @property
-    def exit_code(self) -> int:
-        if self.timed_out:
-            return 3
-        if self.crashes:
-            return 2
-        return 1 if self.errors else 0
 
 
 class Worker:

@@ -46,7 +46,9 @@ class QueueKeys:
     )
 
     def __init__(self, namespace: str, queue: str) -> None:
-        base = f"{{{namespace}:{queue}}}"
+        # A colon of the namespace's own must not look like the one between it and the queue.
+        escaped = namespace.replace("%", "%25").replace(":", "%3A")
+        base = f"{{{escaped}:{queue}}}"
         self.queue = queue
         self.ready = f"{base}:ready"
         self.jobs = f"{base}:jobs"

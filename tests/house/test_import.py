@@ -1,0 +1,51 @@
+"""`import headrace` is cheap: a web server that only sends pays for nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# Each of these is loaded by what needs it, when it needs it.
+LATER = ("redis", "hiredis", "click", "sqlite3", "multiprocessing", "pytest", "pydantic", "uvloop")
+BUDGET = 0.150
+RUNS = 5
+
+PROGRAM = """
+import json, sys, time
+begin = time.process_time()
+import headrace
+spent = time.process_time() - begin
+print(json.dumps([spent, sorted(sys.modules)]))
+"""
+
+
+def imported() -> tuple[float, list[str]]:
+    """Seconds of CPU that the import took in a fresh interpreter, and what it loaded."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    spent, modules = json.loads(done.stdout)
+    return spent, modules
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_importing_headrace_does_not_import(name: str, loaded: frozenset[str]) -> None:
+    assert name not in loaded
+
+
+def test_importing_headrace_loads_no_store_and_no_worker(loaded: frozenset[str]) -> None:
+    heavy = ("store.redis", "store.sqlite", "worker.worker", "admin.admin", "testing", "cli")
+    assert not loaded & {f"headrace.{name}" for name in heavy}
+
+
+def test_importing_headrace_takes_little_time() -> None:
+    best = min(imported()[0] for _ in range(RUNS))
+    assert best < BUDGET, f"import headrace took {best:.3f} s of CPU at best"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> frozenset[str]:
+    return frozenset(imported()[1])

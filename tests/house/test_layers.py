@@ -1,0 +1,138 @@
+"""Imports point down: each room of the house may use those below it and no other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headrace
+
+ROOT = Path(headrace.__file__).parent
+BASE = {"errors", "core"}
+CONTRACT = BASE | {"store.contract"}
+
+# A room: what it may import. The longest name that fits a module is its room; "" is `headrace`.
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "core": {"errors"},
+    "store": set(),
+    "store.contract": BASE,
+    "store.sqlite": CONTRACT,
+    "store.redis": CONTRACT,
+    "store.url": CONTRACT | {"store.sqlite", "store.redis"},
+    "client": CONTRACT,
+    "app": CONTRACT | {"client", "store.url"},
+    "worker": CONTRACT | {"client"},
+    "admin": CONTRACT | {"client"},
+    "": CONTRACT | {"app", "client", "worker", "admin"},
+    "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
+    "benchmark": BASE | {"", "client"},
+    "cli": BASE | {"", "client", "worker", "admin", "benchmark", "store.url"},
+    "__main__": {"cli"},
+}
+
+# Names that only the type checker follows: the worker and the admin are handed an app.
+TYPING: dict[str, set[str]] = {"worker": {"app"}, "admin": {"app"}}
+
+# Imports that point up, each with the reason why it has to.
+EXCEPTIONS = {
+    ("client.job", "app"): "typing only: a job asks the store through the app that sent it",
+    ("client.task", "app"): "typing only: a task sends through the app that declares it",
+    ("app", "worker"): "inside app.worker(), so that a program that only sends loads no worker",
+    ("app", "admin"): "inside app.admin, for the same reason",
+}
+
+Import = tuple[str, bool]
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module by its name below `headrace`."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def imports(node: ast.AST, typing: bool = False) -> Iterator[Import]:
+    """What a module imports of headrace, anywhere in it, and whether only for the type checker."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+        yield from ((name, typing) for name in names if name.split(".")[0] == "headrace")
+    elif isinstance(node, ast.ImportFrom):
+        assert not node.level, "imports are absolute"
+        if (node.module or "").split(".")[0] == "headrace":
+            yield from ((f"{node.module}.{alias.name}", typing) for alias in node.names)
+    elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        for statement in node.body:
+            yield from imports(statement, typing=True)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from imports(child, typing)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".") if module else []
+    names = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    return next((name for name in names if name in ROOMS), "")
+
+
+def upward() -> dict[tuple[str, str], str]:
+    """(module, room) of each import that the rooms do not allow."""
+    found = {}
+    for module, tree in modules().items():
+        room = room_of(module)
+        allowed = ROOMS[room] | {room}
+        for target, typing in imports(tree):
+            there = room_of(target.removeprefix("headrace").removeprefix("."))
+            if there not in allowed | (TYPING.get(room, set()) if typing else set()):
+                found[module, there] = target
+    return found
+
+
+def test_imports_point_down() -> None:
+    broken = {place: target for place, target in upward().items() if place not in EXCEPTIONS}
+    assert not broken
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert EXCEPTIONS.keys() <= upward().keys()
+
+
+def test_every_module_is_in_a_room() -> None:
+    homeless = [module for module in modules() if module and not room_of(module)]
+    assert not homeless, "name the layer of these in ROOMS"
+
+
+def outside(tree: ast.Module) -> set[str]:
+    """The packages that a module imports."""
+    imported = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = [node.module or "" for node in imported if isinstance(node, ast.ImportFrom)]
+    names += [a.name for node in imported if isinstance(node, ast.Import) for a in node.names]
+    return {name.split(".")[0] for name in names}
+
+
+def test_nothing_in_core_does_io_or_knows_of_asyncio() -> None:
+    forbidden = {
+        "asyncio",
+        "threading",
+        "socket",
+        "os",
+        "sqlite3",
+        "redis",
+        "subprocess",
+        "logging",
+    }
+    found = {m: outside(tree) & forbidden for m, tree in modules().items() if room_of(m) == "core"}
+    assert not {module: names for module, names in found.items() if names}
+
+
+def test_drivers_are_known_only_to_their_store() -> None:
+    # The benchmark measures the bare server beside Headrace.
+    homes = {"sqlite3": {"store.sqlite"}, "redis": {"store.redis", "benchmark"}}
+    homes["hiredis"] = homes["redis"]
+    for module, tree in modules().items():
+        for driver in outside(tree) & homes.keys():
+            assert room_of(module) in homes[driver], f"{module} imports {driver}"

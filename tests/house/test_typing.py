@@ -1,0 +1,222 @@
+"""What a type checker says of user code: right programs pass as they are, wrong ones do not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TASKS = """
+from headrace import Context, Headrace, Retry
+
+app = Headrace("memory://")
+
+
+@app.task
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task(queue="mail", retry=Retry(5, on=(ConnectionError,)), timeout=30)
+def send_mail(to: str, subject: str = "hello") -> None:
+    print(to, subject)
+
+
+@app.task(run_in="process")
+def crunch(n: int) -> list[int]:
+    return [n]
+
+
+@app.task
+async def told(ctx: Context, name: str) -> str:
+    return f"{name} {ctx.attempt}"
+
+
+@app.task(timeout=None)
+def told_sync(ctx: Context, name: str) -> str:
+    return f"{name} {ctx.attempt}"
+
+
+@app.task(result_ttl=0)
+async def generic(*names: str, limit: int = 5, **more: bytes) -> dict[str, int]:
+    return dict.fromkeys([*names, *more], limit)
+"""
+
+RIGHT = """
+from datetime import UTC, datetime, timedelta
+
+from headrace import (
+    Call, HeadraceError, Job, JobFailed, JobInfo, RetryLater, Reject, Defer, State, current,
+)
+
+from tasks import add, app, crunch, generic, send_mail, told, told_sync
+
+
+async def main() -> int:
+    async with app as same:
+        job: Job[int] = await same.enqueue(add.call(1, 2))
+        job = await add.enqueue(2, b=3)
+        five: int = await job.result(timeout=10)
+        state: State = await job.status()
+        info: JobInfo = await job.info()
+        mail: Job[None] = await send_mail.enqueue("a@b.c")
+        await send_mail.enqueue("a@b.c", subject="x")
+        numbers: list[int] = await (await crunch.enqueue(5)).result()
+        told_text: str = await (await told.enqueue("x")).result()
+        told_more: str = await (await told_sync.enqueue(name="x")).result()
+        found: dict[str, int] = await (await generic.enqueue("a", "b", limit=3, c=b"x")).result()
+        later = add.options(delay=60, queue="slow", id="one", headers={"tenant": "eu"})
+        delayed: Job[int] = await later.enqueue(1, 2)
+        await add.options(at=datetime.now(UTC), expires=timedelta(days=1)).enqueue(1, 2)
+        calls: list[Call[int]] = [add.call(n, n) for n in range(10)]
+        jobs: list[Job[int]] = await app.enqueue_many(calls)
+        await app.enqueue_many(add.call(n, n) for n in range(10))
+        print(state, info.attempts, mail.id, numbers, told_text, told_more, found, delayed, jobs)
+        return five
+
+
+def outside() -> int:
+    job: Job[int] = add.enqueue_sync(1, 2)
+    try:
+        return job.result_sync(5)
+    except JobFailed as error:
+        print(error.error_type, error.error_text, error.remote_traceback)
+    except HeadraceError as error:
+        print(error.retryable)
+    return crunch(5)[0]
+
+
+async def here() -> int:
+    if current().attempt > 3:
+        raise Reject("why")
+    if current().cancelled:
+        raise Defer(5)
+    if current().deadline is None:
+        raise RetryLater(timedelta(seconds=5))
+    return await add(1, 2)
+
+
+async def work() -> None:
+    outcome = await app.worker(queues=["mail"], concurrency=10).run()
+    print(outcome)
+"""
+
+# What each expression is, to a type checker.
+REVEALED = [
+    ("await add.enqueue(1, 2)", "headrace.client.job.Job[int]"),
+    ("await (await add.enqueue(1, 2)).result()", "int"),
+    ("add.enqueue_sync(1, 2)", "headrace.client.job.Job[int]"),
+    ("add.enqueue_sync(1, 2).result_sync()", "int"),
+    ("await add.options(delay=5).enqueue(1, 2)", "headrace.client.job.Job[int]"),
+    ("await add.options(delay=5).options(queue='x').enqueue(1, 2)", "headrace.client.job.Job[int]"),
+    ("add.call(1, 2)", "headrace.core.call.Call[int]"),
+    ("await app.enqueue(add.call(1, 2))", "headrace.client.job.Job[int]"),
+    ("await app.enqueue_many([add.call(1, 2)])", "list[headrace.client.job.Job[int]]"),
+    ("add(1, 2)", "Coroutine[Any, Any, int]"),
+    ("await add(1, 2)", "int"),
+    ("add.options(delay=5)(1, 2)", "Coroutine[Any, Any, int]"),
+    ("crunch(5)", "list[int]"),
+    ("await crunch.enqueue(5)", "headrace.client.job.Job[list[int]]"),
+    ("crunch.options(timeout=None)(5)", "list[int]"),
+    ("await send_mail.enqueue('a')", "headrace.client.job.Job[None]"),
+    ("await told.enqueue('x')", "headrace.client.job.Job[str]"),
+    ("await told('x')", "str"),
+    ("await told_sync.enqueue('x')", "headrace.client.job.Job[str]"),
+    ("told_sync('x')", "str"),
+    ("await generic.enqueue('a', limit=2, b=b'')", "headrace.client.job.Job[dict[str, int]]"),
+    ("await (await add.enqueue(1, 2)).status()", "headrace.core.job.State"),
+    ("app.job('x')", "headrace.client.job.Job[Any]"),
+]
+
+# What a type checker refuses, and with which of its words.
+WRONG = [
+    ('await add.enqueue(1, "2")', "arg-type"),
+    ("await add.enqueue(1)", "call-arg"),
+    ("await add.enqueue(1, 2, 3)", "call-arg"),
+    ("await add.enqueue(1, 2, c=3)", "call-arg"),
+    ("await add.options(delay=5).enqueue(1)", "call-arg"),
+    ('await add.options(delay=5).enqueue("1", 2)', "arg-type"),
+    ("add.options(colour=5)", "call-arg"),
+    ('add.options(delay="soon")', "arg-type"),
+    ('add.call("1", 2)', "arg-type"),
+    ("add.enqueue_sync(1)", "call-arg"),
+    ('add(1, "2")', "arg-type"),
+    ("send_mail()", "call-arg"),
+    ("await send_mail.enqueue(5)", "arg-type"),
+    ('await crunch.enqueue("5")', "arg-type"),
+    ("await told.enqueue()", "call-arg"),
+    ("await told.enqueue(5)", "arg-type"),
+    ("await told.enqueue(ctx=None, name='x')", "call-arg"),
+    ("await told_sync.enqueue(5)", "arg-type"),
+    ("await generic.enqueue(5)", "arg-type"),
+    ("await generic.enqueue(limit='x')", "arg-type"),
+    ("word: str = await (await add.enqueue(1, 2)).result()", "assignment"),
+    ("app.task(run_in='fork')", "call-overload"),
+    ("app.task(colour='red')", "call-overload"),
+    ("app.worker(concurrency='many')", "arg-type"),
+]
+
+IMPORTS = "from tasks import add, app, crunch, generic, send_mail, told, told_sync\n"
+
+
+def each_in_a_function(lines: list[str]) -> str:
+    """A program with each of the lines at its place in the list, from line 2 on."""
+    return IMPORTS + "".join(
+        f"async def case_{number}() -> None: {line}\n" for number, line in enumerate(lines)
+    )
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str]:
+    """What mypy says of the programs, by file and line; one run for all."""
+    folder = tmp_path_factory.mktemp("user")
+    programs = {
+        "tasks.py": TASKS,
+        "right.py": RIGHT,
+        "revealed.py": each_in_a_function([f"it = reveal_type({what})" for what, _ in REVEALED]),
+        "wrong.py": each_in_a_function([what for what, _ in WRONG]),
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+    return checked(folder, list(programs))
+
+
+def checked(folder: Path, names: list[str]) -> dict[tuple[str, int], str]:
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary"]
+    command += ["--cache-dir=cache", "--show-error-codes", "--no-pretty", *names]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert not done.stderr, done.stderr
+    said: dict[tuple[str, int], str] = {}
+    for line in done.stdout.splitlines():
+        found = re.match(r"(\w+\.py):(\d+): (.*)", line)
+        assert found, line
+        place = found[1], int(found[2])
+        said[place] = f"{said[place]}\n{found[3]}" if place in said else found[3]
+    return said
+
+
+Verdicts = dict[tuple[str, int], str]
+
+
+def test_a_right_program_passes_without_a_cast(verdicts: Verdicts) -> None:
+    found = {
+        place: text for place, text in verdicts.items() if place[0] in ("tasks.py", "right.py")
+    }
+    assert not found
+    assert not re.search(r"\bcast\b|type: ignore|\bAny\b", TASKS + RIGHT)
+
+
+@pytest.mark.parametrize(("expression", "kind"), REVEALED)
+def test_the_type_checker_knows_the_type_of(expression: str, kind: str, verdicts: Verdicts) -> None:
+    line = REVEALED.index((expression, kind)) + 2
+    said = verdicts["revealed.py", line].replace("builtins.", "").replace("typing.", "")
+    assert said == f'note: Revealed type is "{kind}"'
+
+
+@pytest.mark.parametrize(("statement", "code"), WRONG)
+def test_the_type_checker_refuses(statement: str, code: str, verdicts: Verdicts) -> None:
+    line = WRONG.index((statement, code)) + 2
+    assert f"[{code}]" in verdicts.get(("wrong.py", line), "nothing was said")
