@@ -17,6 +17,7 @@ JobKey = bytes
 
 MAX_ID_BYTES = 256
 _TEXT = 0x3D
+_FOREIGN = "0x"
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
 
 
@@ -34,7 +35,8 @@ def to_text(key: JobKey) -> str:
         return key[1:].decode("utf-8", "replace")
     text = key.hex()
     if len(key) != 16:
-        return text
+        # Not made by us: some other program's envelope. Still a name that leads back to it.
+        return _FOREIGN + text
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
@@ -44,6 +46,8 @@ def to_key(text: str) -> JobKey:
         raise ConfigError(f"a job id is text, not {text!r}")
     if len(text) == 36 and (packed := _packed_uuid7(text)):
         return packed
+    if text.startswith(_FOREIGN) and (foreign := _foreign_key(text)):
+        return foreign
     raw = text.encode("utf-8", "surrogatepass")
     if not text or len(raw) > MAX_ID_BYTES or not text.isprintable():
         raise ConfigError(
@@ -55,6 +59,14 @@ def to_key(text: str) -> JobKey:
 def created_ms(key: JobKey) -> int | None:
     """When the id was made, if Headrace made it."""
     return int.from_bytes(key[:6], "big") if len(key) == 16 and key[0] != _TEXT else None
+
+
+def _foreign_key(text: str) -> bytes | None:
+    try:
+        key = bytes.fromhex(text.removeprefix(_FOREIGN))
+    except ValueError:
+        return None
+    return key if key and to_text(key) == text else None
 
 
 def _packed_uuid7(text: str) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from headrace.core.address import without_password
 from headrace.core.clock import Clock
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
@@ -30,4 +31,4 @@ def open_store(
             url, namespace=namespace, crash_limit=crash_limit, require_durable=require_durable
         )
     known = "sqlite:///file.db, memory://, redis://host:port/db, rediss://…"
-    raise ConfigError(f"unknown store URL {url!r}: use one of {known}")
+    raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {known}")

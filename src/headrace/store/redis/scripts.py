@@ -155,7 +155,7 @@ async def replay(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> 
 
 
 async def purge(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> list[int]:
-    purged: list[int] = await _purge(link, keys, job_keys)
+    purged: list[int] = await _purge(link, keys, [keys.result, *job_keys])
     return purged
 
 

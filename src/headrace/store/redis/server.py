@@ -10,6 +10,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from headrace.core.address import without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis.link import Link
 
@@ -36,7 +37,9 @@ class Server:
                 retry=Retry(NoBackoff(), 0),
             )
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"the Redis URL {url!r} cannot be used: {error}") from None
+            raise ConfigError(
+                f"the Redis URL {without_password(url)!r} cannot be used: {error}"
+            ) from None
 
     def connect(self) -> AbstractConnection:
         connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
@@ -48,20 +51,20 @@ class Server:
         try:
             info = _parsed(await link.call("INFO", "everything"))
         except StoreUnavailable as error:
-            raise StoreUnavailable(f"{error} (URL {_without_password(self.url)})") from error
+            raise StoreUnavailable(f"{error} (URL {without_password(self.url)})") from error
         version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2])
         if version < MIN_VERSION:
             raise StoreMismatch(
-                f"Redis {info.get('redis_version')} at {_without_password(self.url)} is too old: "
+                f"Redis {info.get('redis_version')} at {without_password(self.url)} is too old: "
                 "Headrace needs Redis 7.0 or newer, or Valkey"
             )
         risks = await self._risks(link, info)
         if risks and require_durable:
             raise ConfigError(
-                f"require_durable: {'; '.join(risks)} (URL {_without_password(self.url)})"
+                f"require_durable: {'; '.join(risks)} (URL {without_password(self.url)})"
             )
         for risk in risks:
-            log.info("Redis at %s: %s", _without_password(self.url), risk)
+            log.info("Redis at %s: %s", without_password(self.url), risk)
 
     async def _risks(self, link: Link, info: dict[str, str]) -> list[str]:
         risks = []
@@ -91,11 +94,3 @@ class Server:
 def _parsed(info: Any) -> dict[str, str]:
     lines = info.decode("utf-8", "replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def _without_password(url: str) -> str:
-    before, at, after = url.rpartition("@")
-    if not at:
-        return url
-    scheme = before.split("://", 1)[0]
-    return f"{scheme}://***@{after}"

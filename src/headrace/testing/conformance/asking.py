@@ -73,3 +73,4 @@ class AskingConformance(Ground):
         assert await store.purge(QUEUE, [first]) == [True]
         assert await store.purge(QUEUE, [first]) == [False]
         assert [job.key for job in (await store.dead(QUEUE)).jobs] == [second]
+        assert await store.look(QUEUE, [first]) == [None]

@@ -1,0 +1,1 @@
+"""What people ask and do, on every store."""

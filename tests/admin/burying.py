@@ -1,0 +1,49 @@
+"""Dead jobs for tests, without a worker that takes its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace import Headrace
+from headrace.core.call import Parcel
+from headrace.core.ids import new_key, to_key, to_text
+from headrace.core.job import Attempt, Past, encode_envelope, encode_past, peek_key
+from headrace.core.outcome import Dead
+from headrace.store.contract import Settlement
+
+
+async def bury(
+    app: Headrace,
+    envelopes: Sequence[bytes],
+    *,
+    queue: str = "default",
+    reason: str = "rejected",
+    past: Past | None = None,
+) -> list[str]:
+    """Send these envelopes and have them judged dead, in this order; their ids."""
+    store = (await app.session()).store
+    keys = [peek_key(envelope) or new_key() for envelope in envelopes]
+    await store.append(queue, [Parcel(*pair) for pair in zip(keys, envelopes, strict=True)])
+    consumer = store.consumer(f"undertaker-{to_text(new_key())}", [queue], 30.0)
+    left = set(keys)
+    while left:
+        deliveries = await consumer.fetch(len(left), 1.0)
+        for delivery in deliveries:
+            delivery.key = peek_key(delivery.envelope)
+            if not delivery.key:
+                (delivery.key,) = (key for key in left if len(left) == 1)
+            left.remove(delivery.key)
+        outcome = Dead(reason, encode_past(past or one_attempt()))
+        await consumer.settle(queue, [Settlement(delivery, outcome) for delivery in deliveries])
+    await consumer.close()
+    return [to_text(key) for key in keys]
+
+
+def envelope(task: str = "send", *arguments: object, id: str | None = None) -> bytes:
+    from headrace.core import codec
+
+    return encode_envelope(to_key(id) if id else new_key(), task, codec.encode(arguments))
+
+
+def one_attempt(text: str = "no such user") -> Past:
+    return Past((Attempt(1, 1_000_000, 1_002_500, "worker-1", "ValueError", text, "trace"),), 1)

@@ -1,0 +1,130 @@
+"""Dead jobs: finding, sending again, forgetting."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace import ConfigError, Headrace, JobNotFound, State
+from headrace.admin.dead import PAGE
+from headrace.core.job import Past
+from tests.admin.burying import bury, envelope, one_attempt
+
+
+async def test_dead_jobs_come_the_latest_first_with_all_that_is_known(app: Headrace) -> None:
+    (first,) = await bury(app, [envelope("send", "ann", 1)], reason="rejected")
+    (second,) = await bury(app, [envelope("send", "bob", 2)], reason="crash_loop")
+    found = await app.admin.dead("default")
+    assert [info.id for info in found] == [second, first]
+    info = found[1]
+    assert (info.queue, info.task, info.reason) == ("default", "send", "rejected")
+    assert (info.error_type, info.error_text) == ("ValueError", "no such user")
+    assert info.arguments == ["ann", 1]
+    assert info.died.tzinfo is not None
+    assert [attempt.worker for attempt in info.attempts] == ["worker-1"]
+    assert info.attempts[0].ended - info.attempts[0].started == timedelta(seconds=2.5)
+
+
+async def test_filters_leave_what_fits_all_of_them(app: Headrace) -> None:
+    await bury(app, [envelope("send")], reason="rejected")
+    await bury(app, [envelope("load")], reason="crash_loop")
+    (wanted,) = await bury(app, [envelope("send")], reason="crash_loop")
+    found = await app.admin.dead("default", task="send", reason="crash_loop")
+    assert [info.id for info in found] == [wanted]
+
+
+async def test_filters_are_applied_through_all_pages(app: Headrace) -> None:
+    wanted = await bury(app, [envelope("rare"), envelope("rare")])
+    await bury(app, [envelope("common") for _ in range(PAGE + 20)])
+    found = await app.admin.dead("default", task="rare")
+    assert {info.id for info in found} == set(wanted)
+    assert len(await app.admin.dead("default", limit=PAGE + 10)) == PAGE + 10
+
+
+async def test_since_is_a_moment_or_how_long_ago(app: Headrace) -> None:
+    await bury(app, [envelope()])
+    admin = app.admin
+    assert await admin.dead(since=timedelta(hours=1))
+    assert await admin.dead(since=datetime.now(UTC) - timedelta(hours=1))
+    assert not await admin.dead(since=datetime.now(UTC) + timedelta(hours=1))
+    with pytest.raises(ConfigError, match="time zone"):
+        await admin.dead(since=datetime(2020, 1, 1))
+
+
+async def test_without_a_queue_all_queues_are_searched(app: Headrace) -> None:
+    (first,) = await bury(app, [envelope()], queue="one")
+    (second,) = await bury(app, [envelope()], queue="two")
+    assert {info.id for info in await app.admin.dead()} == {first, second}
+    assert len(await app.admin.dead(limit=1)) == 1
+    assert (await app.admin.dead_job(second)).queue == "two"
+
+
+async def test_bytes_that_are_no_job_can_be_looked_at(app: Headrace) -> None:
+    (id,) = await bury(app, [b"\xc1 not an envelope"], reason="malformed")
+    info = await app.admin.dead_job(id)
+    assert (info.task, info.arguments) == (None, None)
+    assert info.envelope == b"\xc1 not an envelope"
+
+
+async def test_a_dead_job_without_any_attempt_still_has_a_time_of_death(app: Headrace) -> None:
+    before = datetime.now(UTC) - timedelta(minutes=5)
+    (id,) = await bury(app, [envelope()], past=Past())
+    info = await app.admin.dead_job(id)
+    assert info.died > before
+    assert (info.error_type, info.error_text, info.attempts) == ("", "", ())
+
+
+async def test_a_job_that_is_not_dead_is_not_found(app: Headrace) -> None:
+    @app.task
+    async def send() -> None: ...
+
+    job = await send.enqueue()
+    for id in (job.id, "never-heard-of"):
+        with pytest.raises(JobNotFound):
+            await app.admin.dead_job(id)
+
+
+async def test_an_id_is_found_dead_though_another_queue_knows_it_alive(app: Headrace) -> None:
+    @app.task(queue="alive")
+    async def send() -> None: ...
+
+    await send.options(id="invoice-7").enqueue()
+    await bury(app, [envelope(id="invoice-7")], queue="buried")
+    assert (await app.admin.dead_job("invoice-7")).queue == "buried"
+    assert await app.admin.replay("invoice-7") == 1
+
+
+async def test_replay_by_id_sends_again_once(app: Headrace) -> None:
+    first, second = await bury(app, [envelope(), envelope()], queue="mail")
+    assert await app.admin.replay([first, first, "unknown"]) == 1
+    assert await app.admin.replay([first]) == 0
+    assert await app.job(first).status() is State.WAITING
+    assert [info.id for info in await app.admin.dead("mail")] == [second]
+
+
+async def test_replay_by_filter_goes_through_all_pages(app: Headrace) -> None:
+    await bury(app, [envelope("send") for _ in range(PAGE + 30)], reason="crash_loop")
+    await bury(app, [envelope("send") for _ in range(3)], reason="rejected")
+    assert await app.admin.replay(queue="default", reason="crash_loop") == PAGE + 30
+    counts = await app.admin.queue("default")
+    assert (counts.waiting, counts.dead) == (PAGE + 30, 3)
+
+
+async def test_purge_forgets(app: Headrace) -> None:
+    first, second = await bury(app, [envelope("a"), envelope("b")])
+    assert await app.admin.purge([first], "default") == 1
+    assert await app.admin.purge(task="b", since=timedelta(hours=1)) == 1
+    assert await app.admin.dead() == []
+    with pytest.raises(JobNotFound):
+        await app.job(second).status()
+
+
+async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
+    await bury(app, [envelope()], past=one_attempt())
+    with pytest.raises(ConfigError, match="say which"):
+        await app.admin.purge()
+    with pytest.raises(ConfigError, match="not both"):
+        await app.admin.purge(["x"], reason="rejected")
+    assert await app.admin.purge([]) == 0
+    assert len(await app.admin.dead()) == 1

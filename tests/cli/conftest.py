@@ -1,0 +1,83 @@
+"""A small shop to run commands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Program
+
+SHOP = '''
+"""What the workers in these tests run. Facts are told by files: they need no clock."""
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from headrace import Headrace, Retry
+
+app = Headrace(namespace="shop")
+
+
+@app.task
+async def touch(name: str) -> None:
+    Path(name).touch()
+
+
+@app.task(queue="mail", retry=Retry(1))
+async def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task
+async def hold(name: str) -> None:
+    Path(name).touch()
+    while not Path(f"{name}-go").exists():
+        await asyncio.sleep(0.02)
+    Path(f"{name}-done").touch()
+
+
+@app.task
+def stuck(name: str) -> None:
+    Path(name).touch()
+    while True:
+        time.sleep(1)
+
+
+@app.task
+async def spill(kind: str) -> None:
+    """Leaves a task behind that raises what asyncio lets out of the loop."""
+    async def leak() -> None:
+        raise {"exit": SystemExit(9), "interrupt": KeyboardInterrupt()}[kind]
+
+    asyncio.create_task(leak())
+    await asyncio.sleep(0.05)
+'''
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with shop.py, which is also where this process is."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    for name in ("HEADRACE_URL", "HEADRACE_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def start(shop: Path) -> Iterator[Start]:
+    """Starts `headrace …` in the shop; what still runs after the test is ended."""
+    programs: list[Program] = []
+
+    def start_one(*arguments: str, **env: str) -> Program:
+        programs.append(Program(shop, *arguments, env=env))
+        return programs[-1]
+
+    yield start_one
+    for program in programs:
+        program.clean_up()

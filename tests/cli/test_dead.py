@@ -1,0 +1,264 @@
+"""`headrace dead`: list, show, replay, purge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace import Headrace
+from headrace.admin import QueueInfo
+from headrace.cli import main
+from headrace.cli.selection import parse_since
+from tests.admin.burying import bury, envelope, one_attempt
+from tests.cli.programs import LONG
+
+
+class Graveyard:
+    """A store with dead jobs: `mail-1` and `mail-2` of one queue, `load-1` and bytes that are no
+    job of another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/headrace.db"
+        self.broken = ""
+        asyncio.run(self._fill())
+
+    async def _fill(self) -> None:
+        async with Headrace(self.url) as app:
+            evil = one_attempt("\x1b[2J wiped\nsecond line")
+            await bury(app, [envelope("send", "ann", id="mail-1")], queue="mail", past=evil)
+            await bury(app, [envelope("send", "bob", id="mail-2")], queue="mail", reason="expired")
+            await bury(app, [envelope("load", id="load-1")], queue="data")
+            (self.broken,) = await bury(app, [b"\xc1" * 80], queue="data", reason="malformed")
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner(env={"HEADRACE_URL": self.url}).invoke(main, ["dead", *arguments])
+
+    def ids(self, *arguments: str) -> list[str]:
+        result = self.run("list", "--json", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return [job["id"] for job in json.loads(result.stdout)]
+
+    @property
+    def queues(self) -> dict[str, QueueInfo]:
+        return {queue.name: queue for queue in asyncio.run(self._queues())}
+
+    async def _queues(self) -> list[QueueInfo]:
+        async with Headrace(self.url) as app:
+            return await app.admin.queues()
+
+
+@pytest.fixture
+def dead(shop: Path) -> Graveyard:
+    return Graveyard(shop)
+
+
+def test_list_shows_the_latest_first(dead: Graveyard) -> None:
+    result = dead.run("list")
+    assert result.exit_code == 0
+    heading, *rows = result.stdout.splitlines()
+    assert heading.split() == ["DIED", "QUEUE", "ID", "TASK", "REASON", "ATTEMPTS", "ERROR"]
+    order = [
+        next(id for id in (dead.broken, "load-1", "mail-2", "mail-1") if id in r) for r in rows
+    ]
+    assert order == [dead.broken, "load-1", "mail-2", "mail-1"]
+
+
+def test_list_prints_nothing_that_steers_the_terminal(dead: Graveyard) -> None:
+    result = dead.run("list")
+    assert "\x1b" not in result.stdout
+    assert "ValueError: \\x1b[2J wiped" in result.stdout
+    assert "second line" not in result.stdout
+
+
+def test_list_filters(dead: Graveyard) -> None:
+    assert dead.ids("-Q", "mail") == ["mail-2", "mail-1"]
+    assert dead.ids("--reason", "expired") == ["mail-2"]
+    assert dead.ids("--task", "load") == ["load-1"]
+    assert dead.ids("--task", "send", "--since", "1h") == ["mail-2", "mail-1"]
+    assert dead.ids("--since", "2999-01-01") == []
+    assert dead.ids("--limit", "1") == [dead.broken]
+
+
+def test_list_says_that_there_is_more(dead: Graveyard) -> None:
+    assert "more than 3" in dead.run("list", "--limit", "3").stderr
+    assert dead.run("list", "--limit", "4").stderr == ""
+
+
+def test_list_of_nothing(dead: Graveyard) -> None:
+    assert dead.run("list", "-Q", "elsewhere").stdout == "no dead jobs\n"
+
+
+def test_list_as_json_has_stable_keys(dead: Graveyard) -> None:
+    (job,) = json.loads(dead.run("list", "--task", "load", "--json").stdout)
+    died = datetime.fromisoformat(job.pop("died"))
+    assert died.tzinfo is not None
+    assert job == {
+        "id": "load-1",
+        "queue": "data",
+        "task": "load",
+        "reason": "rejected",
+        "error_type": "ValueError",
+        "error_text": "no such user",
+        "attempts": [
+            {
+                "number": 1,
+                "started": "1970-01-01T00:16:40Z",
+                "ended": "1970-01-01T00:16:42.500000Z",
+                "worker": "worker-1",
+                "error_type": "ValueError",
+                "error_text": "no such user",
+                "traceback": "trace",
+            }
+        ],
+        "arguments": [],
+        "size": len(envelope("load", id="load-1")),
+    }
+
+
+def test_show_tells_everything(dead: Graveyard) -> None:
+    result = dead.run("show", "mail-1")
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    lines = result.stdout.splitlines()
+    size = len(envelope("send", "ann", id="mail-1"))
+    for line in ("id         mail-1", "arguments  ['ann']", f"size       {size} bytes"):
+        assert line in lines
+    (attempt,) = (line for line in lines if line.startswith("attempt 1: "))
+    assert attempt.endswith(", 2.500 s, on worker-1")
+    assert lines[-4:] == ["  ValueError: \\x1b[2J wiped", "  second line", "", "  trace"]
+
+
+def test_show_of_bytes_that_are_no_job(dead: Graveyard) -> None:
+    lines = dead.run("show", dead.broken).stdout.splitlines()
+    assert "task       (cannot be read)" in lines
+    assert f"bytes      {'c1 ' * 64}…" in lines
+    shown = json.loads(dead.run("show", dead.broken, "--json").stdout)
+    assert (shown["task"], shown["arguments"], shown["size"]) == (None, None, 80)
+    assert shown["envelope"].startswith("wcHB")
+
+
+def test_show_of_a_job_that_is_not_dead_is_code_1(dead: Graveyard) -> None:
+    result = dead.run("show", "elsewhere")
+    assert (result.exit_code, result.stderr) == (1, "headrace: there is no dead job elsewhere\n")
+
+
+def test_replay_by_id_and_again(dead: Graveyard) -> None:
+    result = dead.run("replay", "mail-1", "load-1")
+    assert (result.exit_code, result.stdout) == (0, "replayed 2 jobs\n")
+    again = dead.run("replay", "mail-1", "mail-2", "--json")
+    assert (again.exit_code, json.loads(again.stdout)) == (1, {"replayed": 1})
+    assert again.stderr == "headrace: not dead (any more): 1 of the 2 jobs\n"
+    assert (dead.queues["mail"].waiting, dead.queues["data"].waiting) == (2, 1)
+
+
+def test_replay_by_filter(dead: Graveyard) -> None:
+    assert dead.run("replay", "--task", "send", "--reason", "expired").exit_code == 0
+    assert dead.ids() == [dead.broken, "load-1", "mail-1"]
+    assert dead.run("replay", "-Q", "data").stdout == "replayed 2 jobs\n"
+    assert dead.ids() == ["mail-1"]
+
+
+def test_purge_needs_a_yes(dead: Graveyard) -> None:
+    result = dead.run("purge", "--all")
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert len(dead.ids()) == 4
+    assert dead.run("purge", "-Q", "data", "--yes").stdout == "purged 2 jobs\n"
+    assert dead.run("purge", "--all", "--yes", "--json").stdout == '{\n  "purged": 2\n}\n'
+    assert dead.ids() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "say what to"),
+        (["--all", "mail-1"], "--all means all"),
+        (["--all", "-Q", "mail"], "--all means all"),
+        (["mail-1", "--reason", "expired"], "not both"),
+        (["--since", "yesterday"], "is not 30m"),
+        (["-A", "shop:app", "--all", "--url", "memory://"], "not both"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["replay", "purge"])
+def test_what_is_not_clear_is_refused(
+    dead: Graveyard, verb: str, arguments: list[str], text: str
+) -> None:
+    result = dead.run(verb, "--yes", *arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert text in line
+    assert len(dead.ids()) == 4
+
+
+def _in_terminal(folder: Path, answer: str, *arguments: str) -> tuple[int, str]:
+    """Exit code and stdout of the program with a terminal for its stdin."""
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", "dead", *arguments],
+            check=False,
+            cwd=folder,
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.returncode, done.stdout
+
+
+def test_in_a_terminal_purge_asks(dead: Graveyard, shop: Path) -> None:
+    assert _in_terminal(shop, "n", "purge", "-Q", "mail")[0] == 1
+    assert len(dead.ids()) == 4
+    assert _in_terminal(shop, "y", "purge", "-Q", "mail") == (0, "purged 2 jobs\n")
+
+
+def test_in_a_terminal_replay_asks_before_many(dead: Graveyard, shop: Path) -> None:
+    assert _in_terminal(shop, "n", "replay", "--all")[0] == 1
+    assert len(dead.ids()) == 4
+    assert _in_terminal(shop, "n", "replay", "mail-1") == (0, "replayed 1 job\n")
+    assert _in_terminal(shop, "n", "replay", "--all", "--yes") == (0, "replayed 3 jobs\n")
+
+
+def _in_shop(folder: Path, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "dead", *arguments],
+        check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_an_app_may_be_named_first(dead: Graveyard, shop: Path) -> None:
+    # The shop's namespace is another one, so it has no dead jobs.
+    assert _in_shop(shop, "list", "shop:app") == (0, "no dead jobs\n")
+    assert _in_shop(shop, "show", "shop:app", "mail-1")[0] == 1
+    assert _in_shop(shop, "replay", "shop:app", "--all") == (0, "replayed 0 jobs\n")
+    assert _in_shop(shop, "replay", "-A", "shop:app", "mail-1")[0] == 1
+    assert _in_shop(shop, "list", "-A", "shop:app") == (0, "no dead jobs\n")
+    # A single word is an id where one is needed, whatever it looks like.
+    assert _in_shop(shop, "show", "shop:app") == (1, "headrace: there is no dead job shop:app\n")
+
+
+def test_since() -> None:
+    assert parse_since("90s") == timedelta(seconds=90)
+    assert parse_since("2d") == timedelta(days=2)
+    assert parse_since("2026-01-02T03:04:05Z") == datetime.fromisoformat("2026-01-02T03:04:05Z")
+    local = parse_since("2026-01-02")
+    assert isinstance(local, datetime)
+    assert (local.tzinfo is not None, local.hour) == (True, 0)

@@ -1,0 +1,75 @@
+"""The program as a whole: its help, its version, and what it imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli import COMMANDS, main
+from headrace.cli.program import Program
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"headrace {version('headrace')}\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_help_lists_the_commands(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0
+    assert all(f"  {name} " in result.output for name in ("dead", "queues", "worker"))
+
+
+@pytest.mark.parametrize(
+    "words", [["worker"], ["queues"], *(["dead", w] for w in ("list", "show", "replay", "purge"))]
+)
+def test_every_command_has_help(words: list[str]) -> None:
+    result = CliRunner().invoke(main, [*words, "-h"])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Usage: headrace {' '.join(words)} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["fly"], "headrace: No such command 'fly' (see 'headrace --help')"),
+        (["dead"], "headrace: Missing command (see 'headrace dead --help')"),
+        (["queues", "a", "b"], "headrace: Got unexpected extra argument (b) (see"),
+    ],
+)
+def test_wrong_use_is_one_line_and_code_2(arguments: list[str], line: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(line)
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_command_whose_file_is_missing_is_no_problem_for_others() -> None:
+    places = {"queues": COMMANDS["queues"], "gone": "headrace.cli.no_such_file:gone"}
+    program = Program("headrace", commands_at=places)
+    result = CliRunner().invoke(program, ["--help"])
+    assert "queues" in result.output
+    assert "gone" not in result.output
+    assert CliRunner().invoke(program, ["gone"]).exit_code == 2
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    code = (
+        "import sys; from headrace.cli import main\n"
+        "try: main(['queues', '--url', 'memory://'])\n"
+        "except SystemExit: pass\n"
+        "others = ('cli.worker', 'cli.demo', 'cli.bench', 'cli.dead', 'store.redis')\n"
+        "assert not [n for n in others if 'headrace.' + n in sys.modules], sorted(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_python_m_headrace_is_the_same_program() -> None:
+    command = [sys.executable, "-m", "headrace", "--version"]
+    assert subprocess.check_output(command, text=True) == f"headrace {version('headrace')}\n"

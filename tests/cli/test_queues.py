@@ -1,0 +1,78 @@
+"""`headrace queues`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headrace import Headrace
+from headrace.cli import main
+from tests.admin.burying import bury, envelope
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A store with two waiting mails and a dead one."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    asyncio.run(_filled(Headrace(url, namespace="n")))
+    return url
+
+
+async def _filled(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    async with app:
+        await bury(app, [envelope()], queue="mail")
+        await app.enqueue_many([send.call(), send.call()])
+
+
+def test_a_table_for_people(url: str) -> None:
+    result = CliRunner().invoke(main, ["queues", "--url", url, "--namespace", "n"])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "QUEUE  WAITING  RUNNING  SCHEDULED  DEAD",
+        "mail         2        0          0     1",
+    ]
+
+
+def test_json_for_programs(url: str) -> None:
+    env = {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": "n"}
+    result = CliRunner(env=env).invoke(main, ["queues", "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == [
+        {"name": "mail", "waiting": 2, "running": 0, "scheduled": 0, "dead": 1}
+    ]
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/empty.db"
+    assert CliRunner().invoke(main, ["queues", "--url", url]).output.startswith("no queues")
+    result = CliRunner().invoke(main, ["queues", "--url", url, "--json"])
+    assert json.loads(result.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("redis://127.0.0.1:1/0", "Redis cannot be reached"),
+        ("sqlite:////nowhere/at/all/jobs.db", "/nowhere/at/all"),
+        ("pigeon://loft", "unknown store URL"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_one_line_and_code_2(url: str, text: str) -> None:
+    result = CliRunner().invoke(main, ["queues", "--url", url])
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("headrace: ")
+    assert text in line
+
+
+def test_the_same_on_redis(redis_url: str, namespace: str) -> None:
+    asyncio.run(_filled(Headrace(redis_url, namespace=namespace)))
+    result = CliRunner().invoke(main, ["queues", "--url", redis_url, "--namespace", namespace])
+    assert "mail         2        0          0     1" in result.output.splitlines()

@@ -1,0 +1,25 @@
+"""The end of a worker's process."""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.cli.running import Watchdog
+from tests.cli.programs import LONG
+
+
+def test_a_watchdog_ends_what_does_not_end_by_itself() -> None:
+    bitten = threading.Event()
+    watchdog = Watchdog(0.0, 0.0, bitten.set)
+    watchdog.start()
+    watchdog.tell()
+    assert bitten.wait(LONG)
+
+
+def test_a_second_signal_shortens_the_watchdogs_patience() -> None:
+    bitten = threading.Event()
+    watchdog = Watchdog(3600.0, 0.0, bitten.set)
+    watchdog.start()
+    watchdog.tell()
+    watchdog.tell()
+    assert bitten.wait(LONG)
