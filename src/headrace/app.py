@@ -76,9 +76,9 @@ class Headrace:
         max_payload: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.url = url or os.environ.get("HEADRACE_URL") or DEFAULT_URL
+        self.url = _setting("URL", url, str, DEFAULT_URL)
         self.namespace = limits.check_name(
-            "namespace", namespace or os.environ.get("HEADRACE_NAMESPACE") or "headrace"
+            "namespace", _setting("NAMESPACE", namespace, str, "headrace")
         )
         self.lease = limits.check_seconds(
             "lease", _setting("LEASE", lease, float, limits.LEASE), least=0.05
@@ -95,7 +95,6 @@ class Headrace:
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
         self._store: Store | None = None
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
-        self._entered = 0
         self.portal = Portal(self.close)
 
     # Declaring
@@ -145,7 +144,7 @@ class Headrace:
                 raise ConfigError(f"@app.task goes on a function, not on {function!r}")
             is_async = inspect.iscoroutinefunction(function)
             options = TaskOptions(
-                name=name or str(getattr(function, "__name__", "")),
+                name=str(getattr(function, "__name__", "")) if name is None else name,
                 run_in=run_in or ("loop" if is_async else "thread"),
                 queue=queue,
                 retry=Retry() if retry is None else retry,
@@ -227,8 +226,7 @@ class Headrace:
     # Lifetime
 
     async def __aenter__(self) -> Headrace:
-        await self.session()
-        self._entered += 1
+        (await self.session()).entered += 1
         return self
 
     async def __aexit__(
@@ -237,8 +235,9 @@ class Headrace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._entered -= 1
-        if not self._entered:
+        session = await self.session()
+        session.entered -= 1
+        if not session.entered:
             await self.close()
 
     async def session(self) -> Session:

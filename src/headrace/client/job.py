@@ -16,6 +16,7 @@ from headrace.errors import (
     JobNotFound,
     ResultExpired,
     ResultTimeout,
+    ResultUnreadable,
 )
 from headrace.store.contract import Sighting
 
@@ -129,7 +130,10 @@ class Job(Generic[R]):
             raise _failure(self.id, sighting, verdict)
         if verdict is None:
             raise ResultExpired(self.id)
-        value: R = codec.decoder(self._returns)(verdict.value)
+        try:
+            value: R = codec.decoder(self._returns)(verdict.value)
+        except codec.DECODE_ERRORS as error:
+            raise ResultUnreadable(self.id, str(error)) from None
         return value
 
     def __repr__(self) -> str:

@@ -10,6 +10,8 @@ from headrace.store.contract import Store
 class Session:
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.entered = 0
+        """How many `async with app` of this loop are open."""
         self.sender = Sender(store)
         self.waiter = Waiter(store)
 

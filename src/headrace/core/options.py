@@ -122,7 +122,7 @@ class SendOptions:
         if timeout is None:
             wire_timeout = 0.0
         elif not isinstance(timeout, Unset):
-            wire_timeout = max(to_ms("timeout", timeout), 1) / 1000
+            wire_timeout = to_ms("timeout", timeout, least=0.001) / 1000
         if not isinstance(headers, Unset):
             wire_headers = _checked_headers(headers)
         return Overrides(wire_headers, wire_timeout, wire_retry)
@@ -131,11 +131,11 @@ class SendOptions:
 PLAIN = SendOptions()
 
 
-def to_ms(what: str, duration: Duration) -> int:
+def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
     """Seconds or a timedelta as whole milliseconds, rounded up, so nothing happens early."""
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    seconds = check_seconds(f"options({what}=)", duration)
+    seconds = check_seconds(f"options({what}=)", duration, least=least)
     if seconds * 1000 > MAX_MS:
         raise ConfigError(
             f"options({what}=) must be at most {MAX_MS // 1000} seconds, not {seconds!r}"

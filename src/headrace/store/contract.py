@@ -186,7 +186,7 @@ class Consumer(Protocol):
         ...
 
     async def hear_due(self, queue: str, hear: Hear) -> Subscription:
-        """Call `hear` when `promote` or `reclaim` should be called earlier than planned."""
+        """Call `hear` when `promote` should be called earlier than planned."""
         ...
 
     async def close(self) -> None:

@@ -69,7 +69,7 @@ class ProcessPool:
     async def run(self, run: Run) -> bytes:
         """The encoded result of the job. A process that is cancelled is killed."""
         async with self._free:
-            process = self._idle.pop() if self._idle else await TaskProcess.start()
+            process = self._idle_process() or await TaskProcess.start()
             run.begin()
             try:
                 reply = await process.ask(_request(run))
@@ -81,6 +81,14 @@ class ProcessPool:
             else:
                 self._idle.append(process)
         return _unpacked(reply)
+
+    def _idle_process(self) -> TaskProcess | None:
+        while self._idle:
+            process = self._idle.pop()
+            if process.alive:
+                return process
+            process.forget()
+        return None
 
     async def close(self) -> None:
         self._closed = True
@@ -130,11 +138,19 @@ class TaskProcess:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             raise ProcessDied(f"the process that ran the job {how}") from None
 
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None and not self._reader.at_eof()
+
+    def forget(self) -> None:
+        """Close our end, and with it the process if it still runs."""
+        self._writer.close()
+
     async def kill(self) -> None:
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
-        self._writer.close()
+        self.forget()
 
 
 def _request(run: Run) -> Request:

@@ -56,8 +56,8 @@ class Worker:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{ids.new_key()[-4:].hex()}"
         self.queues = _checked_queues(app, queues)
         self.concurrency = limits.check_count("concurrency", concurrency)
-        self.threads = limits.check_count("threads", threads or cpus * 4)
-        self.processes = limits.check_count("processes", processes or cpus)
+        self.threads = limits.check_count("threads", cpus * 4 if threads is None else threads)
+        self.processes = limits.check_count("processes", cpus if processes is None else processes)
         self.drain = limits.check_seconds("drain", drain)
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()

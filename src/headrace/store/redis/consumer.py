@@ -266,7 +266,7 @@ class _Batch:
             finished.append(delivery.key)
         else:
             self.released += 1
-            self._released += (delivery.receipt, delivery.count)
+            self._released += _identity(delivery)
 
     def blocks(self, checked: bool) -> list[Argument]:
         done, kept = self.done, self.kept

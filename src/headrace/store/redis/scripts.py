@@ -136,7 +136,7 @@ async def prepare(link: Link, keys: QueueKeys) -> int:
 
 
 async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:
-    back: int = await _leave(link, keys, [GROUP, RETURNED, consumer, keys.due_channel])
+    back: int = await _leave(link, keys, [GROUP, RETURNED, consumer])
     return back
 
 

@@ -72,11 +72,16 @@ def append(
 
 def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]:
     due = parcel.at_ms
-    if parcel.delay_ms is not None:
-        due = now_ms + parcel.delay_ms
+    if parcel.delay_ms:
+        due = due_after(now_ms, parcel.delay_ms)
     if due is None or due <= now_ms:
         return place, queue, parcel.key, "waiting", place, 0, parcel.envelope
     return place, queue, parcel.key, "scheduled", 0, bounded_ms(due), parcel.envelope
+
+
+def due_after(now_ms: int, delay_ms: int) -> int:
+    """One more: `now_ms` has lost its fraction, and a job must never start early."""
+    return bounded_ms(now_ms + delay_ms + 1)
 
 
 def _tell_of_rows(

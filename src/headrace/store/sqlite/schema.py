@@ -12,6 +12,7 @@ from headrace.store.sqlite.failures import translated
 MEMORY = ":memory:"
 APPLICATION_ID = 0x48656164  # "Head"; makes `file` and other programs tell the file apart.
 BUSY_SECONDS = 5.0
+_OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
 
 # A row id is given to a job anew each time it takes a new place, and none is given twice, so that
 # (id, count) names one delivery for ever. `time_ms` is what the state makes of it: when a scheduled
@@ -57,6 +58,11 @@ _PRAGMAS = (
 def connect(path: str) -> sqlite3.Connection:
     """A connection to the Headrace file at `path`, which is made if it does not exist; `MEMORY` is
     a new database in memory. Raises `StoreError` that says what to do about it if it won't do."""
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise StoreMismatch(
+            f"this Python's SQLite is {sqlite3.sqlite_version}; Headrace needs "
+            f"{'.'.join(map(str, _OLDEST_SQLITE))} or newer"
+        )
     if path != MEMORY:
         _make_private(path)
     try:

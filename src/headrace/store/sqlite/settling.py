@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.job import peek_key
 from headrace.core.outcome import Again, Dead, Done, Released
 from headrace.store.sqlite import sweeping
-from headrace.store.sqlite.placing import next_due, tell_of_due
+from headrace.store.sqlite.placing import due_after, next_due, tell_of_due
 from headrace.store.sqlite.rows import bounded_ms, new_numbers, run_rows
 from headrace.store.sqlite.signals import News
 
@@ -163,7 +163,7 @@ def _place_again(
     rows: list[tuple[Any, ...]] = []
     for place, (delivery, outcome) in enumerate(again, start=first):
         if outcome.delay_ms > 0:
-            due = bounded_ms(now_ms + outcome.delay_ms)
+            due = due_after(now_ms, outcome.delay_ms)
             rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.past))
         else:
             rows.append((delivery.receipt, place, "waiting", place, 0, outcome.past))

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
 -- KEYS: ready
--- ARGV: group returned consumer due_channel
+-- ARGV: group returned consumer
 -- Returns how many entries were handed back.
 
 local group, returned, consumer = ARGV[1], ARGV[2], ARGV[3]
@@ -17,7 +17,4 @@ while true do
   back = back + #page
 end
 redis.call('XGROUP', 'DELCONSUMER', KEYS[1], group, consumer)
-if back > 0 then
-  redis.call('PUBLISH', ARGV[4], '')
-end
 return back

@@ -6,7 +6,7 @@
 
 -- Blocks: done: ids, keys, counts. kept: ids, keys, counts, verdicts, ttls; both without the counts
 -- unless `checked`. For each again: id key count delay past envelope. For each dead: id key count
--- reason past envelope verdict ttl. For each released: id count.
+-- reason past envelope verdict ttl. For each released: id key count.
 local group, returned, consumer = ARGV[1], ARGV[2], ARGV[3]
 local checked, result, due_channel = ARGV[5] == '1', ARGV[6], ARGV[9]
 local at = 17
@@ -59,6 +59,15 @@ local function only_held(columns)
   return kept
 end
 
+local function last_delivered()
+  for _, info in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    if info[2] == group then
+      return info[8]
+    end
+  end
+  return '0-0'
+end
+
 -- The first id that is still needed: of the oldest pending entry or, if none is, behind the last one
 -- that was delivered. Everything before it has been acknowledged.
 local function first_needed()
@@ -66,13 +75,8 @@ local function first_needed()
   if oldest then
     return oldest[1]
   end
-  for _, info in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
-    if info[2] == group then
-      local ms, sequence = string.match(info[8], '^(%d+)-(%d+)$')
-      return ms .. '-' .. string.format('%d', sequence + 1)
-    end
-  end
-  return '0-0'
+  local ms, sequence = string.match(last_delivered(), '^(%d+)-(%d+)$')
+  return ms .. '-' .. string.format('%d', sequence + 1)
 end
 
 -- Acknowledged entries must go. Trimming costs a fraction of deleting; only what a longer job holds
@@ -161,16 +165,25 @@ for _ = 1, tonumber(ARGV[15]) do
   end
 end
 
-local released = 0
-for _ = 1, tonumber(ARGV[16]) do
-  local id, count = unpack(take(2))
-  if held(id, count) then
+-- A released job goes back to the front: to the consumer from which anyone may take over. If none
+-- waits behind it, the back is the front, and a new entry wakes the workers that wait at once.
+local function hand_back(id, key, count)
+  local first_new = redis.call('XRANGE', KEYS[1], '(' .. last_delivered(), '+', 'COUNT', 1)[1]
+  if count ~= '1' or first_new then
     redis.call('XCLAIM', KEYS[1], group, returned, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
-    released = released + 1
+    return
   end
+  local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
+  redis.call('XACK', KEYS[1], group, id)
+  redis.call('XDEL', KEYS[1], id)
+  redis.call('HSET', KEYS[2], key, redis.call('XADD', KEYS[1], '*', unpack(entry[2])))
 end
-if released > 0 then
-  redis.call('PUBLISH', due_channel, '')
+
+for _ = 1, tonumber(ARGV[16]) do
+  local id, key, count = unpack(take(3))
+  if held(id, count) then
+    hand_back(id, key, count)
+  end
 end
 
 if ARGV[8] ~= '' then
