@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from headrace import Headrace
 from headrace.client.task import AsyncTask
+from headrace.worker import collector
 
 
 class Jobs:
@@ -83,16 +83,7 @@ class Jobs:
 
 @asynccontextmanager
 async def jobs_on(url: str) -> AsyncIterator[Jobs]:
-    """Measurements on a namespace of their own, with the collector set as a worker process has
-    it."""
-    app = Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}")
-    gc.collect()
-    gc.freeze()
-    thresholds = gc.get_threshold()
-    gc.set_threshold(20_000, 50, 50)
-    try:
-        async with app:
-            yield Jobs(app)
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+    """Measurements on a namespace of their own, in a process set up as a worker's is."""
+    collector.calm()
+    async with Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}") as app:
+        yield Jobs(app)

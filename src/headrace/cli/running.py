@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from headrace.cli.output import complain
 from headrace.errors import HeadraceError
+from headrace.worker import collector
 from headrace.worker.ending import WorkerOutcome
 from headrace.worker.worker import Worker
 
@@ -41,6 +42,7 @@ def work(worker: Worker) -> NoReturn:
 
 
 def _exit_code(worker: Worker) -> int:
+    collector.calm()
     loop = _event_loop()
     asyncio.set_event_loop(loop)
     main = loop.create_task(worker.run(), name="headrace-worker")

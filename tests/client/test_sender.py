@@ -1,0 +1,126 @@
+"""Sends share round trips, and an unknown answer is not the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from headrace import EnqueueUnknown, Headrace, StoreFull, StoreUnavailable
+from headrace.client.sender import Sender
+from headrace.core import ids
+from headrace.core.call import Parcel
+from tests.servers import RedisServer
+
+
+def parcel() -> Parcel:
+    return Parcel(ids.new_key(), b"envelope")
+
+
+class Recorder:
+    """Stands where the store stands and notes what is appended, after failing as told."""
+
+    def __init__(self, failures: Sequence[Exception] = ()) -> None:
+        self._failures = list(failures)
+        self.batches: list[int] = []
+        self.repeats: list[bool] = []
+
+    async def append(
+        self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
+    ) -> list[bool]:
+        await asyncio.sleep(0)
+        self.repeats.append(repeat)
+        if self._failures:
+            raise self._failures.pop(0)
+        self.batches.append(len(parcels))
+        return [True] * len(parcels)
+
+
+def sender_to(recorder: Recorder) -> Sender:
+    return Sender(recorder)  # type: ignore[arg-type]
+
+
+async def test_sends_of_the_same_moment_share_a_batch() -> None:
+    recorder = Recorder()
+    sender = sender_to(recorder)
+    await asyncio.gather(*(sender.send("q", [parcel()]) for _ in range(100)))
+    assert recorder.batches == [1, 99]
+
+
+async def test_a_lone_send_waits_for_nothing() -> None:
+    recorder = Recorder()
+    await sender_to(recorder).send("q", [parcel()])
+    assert recorder.batches == [1]
+
+
+async def test_a_large_gathering_is_sent_in_batches() -> None:
+    recorder = Recorder()
+    sender = sender_to(recorder)
+    await asyncio.gather(*(sender.send("q", [parcel()]) for _ in range(1201)))
+    assert recorder.batches == [1, 500, 500, 200]
+
+
+async def test_a_lost_answer_is_followed_by_a_repeat_that_says_so() -> None:
+    recorder = Recorder([StoreUnavailable("gone", sent=True)])
+    await sender_to(recorder).send("q", [parcel()])
+    assert recorder.repeats == [False, True]
+
+
+async def test_what_never_left_is_not_called_a_repeat() -> None:
+    recorder = Recorder([StoreUnavailable("refused", sent=False)])
+    await sender_to(recorder).send("q", [parcel()])
+    assert recorder.repeats == [False, False]
+
+
+async def test_an_answer_that_stays_unknown_names_the_jobs() -> None:
+    recorder = Recorder([StoreUnavailable("gone", sent=True)] * 20)
+    item = parcel()
+    with pytest.raises(EnqueueUnknown) as unknown:
+        await sender_to(recorder).send("q", [item])
+    assert unknown.value.job_id == ids.to_text(item.key)
+
+
+async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:
+    recorder = Recorder([StoreUnavailable("gone", sent=True)] * 20)
+    sender = sender_to(recorder)
+    items = [parcel() for _ in range(3)]
+    answers = await asyncio.gather(
+        *(sender.send("q", [item]) for item in items), return_exceptions=True
+    )
+    named = [answer.job_id for answer in answers if isinstance(answer, EnqueueUnknown)]
+    assert named == [ids.to_text(item.key) for item in items]
+
+
+async def test_a_full_store_is_told_at_once() -> None:
+    with pytest.raises(StoreFull):
+        await sender_to(Recorder([StoreFull("no room")])).send("q", [parcel()])
+
+
+async def test_one_who_stops_waiting_does_not_harm_the_others() -> None:
+    recorder = Recorder()
+    sender = sender_to(recorder)
+    tasks = [asyncio.create_task(sender.send("q", [parcel()])) for _ in range(5)]
+    await asyncio.sleep(0)
+    tasks[2].cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(answer) for answer in answers].count(asyncio.CancelledError) == 1
+    assert sum(recorder.batches) == 5
+
+
+async def test_a_thousand_sends_cost_a_handful_of_commands(redis_server: RedisServer) -> None:
+    app = Headrace(redis_server.url)
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with app:
+        await add.enqueue(1, 1)
+        redis_server.call("CONFIG", "RESETSTAT")
+        await asyncio.gather(*(add.enqueue(n, n) for n in range(1000)))
+        stats = redis_server.call("INFO", "commandstats").decode()
+        line = next(line for line in stats.splitlines() if line.startswith("cmdstat_evalsha:"))
+        calls = int(line.split("calls=")[1].split(",")[0])
+        assert (await app.store.count("default")).waiting == 1001
+    assert calls <= 4

@@ -1,0 +1,185 @@
+"""Each service is one step that can be called by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from headrace.core import ids
+from headrace.core.call import Parcel
+from headrace.core.delivery import Delivery
+from headrace.core.job import decode_envelope, encode_envelope
+from headrace.core.outcome import DONE
+from headrace.errors import StoreUnavailable
+from headrace.store.contract import Counts, Settlement, Store, reclaim_every
+from headrace.store.sqlite.consumer import SqliteConsumer
+from headrace.store.sqlite.store import SqliteStore
+from headrace.testing import ManualClock
+from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.promoter import Promoter
+from headrace.worker.reader import Reader
+from headrace.worker.reclaimer import Reclaimer
+from headrace.worker.settler import Settler
+from headrace.worker.slots import Slots
+
+QUEUE, LEASE = "q", 30.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(clock: ManualClock) -> AsyncIterator[Store]:
+    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def consumer(store: SqliteStore) -> SqliteConsumer:
+    return store.consumer("worker", [QUEUE], LEASE)
+
+
+async def send(store: Store, count: int = 1, delay_ms: int | None = None) -> None:
+    keys = [ids.new_key() for _ in range(count)]
+    parcels = [Parcel(key, encode_envelope(key, "task", b"\x90"), delay_ms) for key in keys]
+    await store.append(QUEUE, parcels)
+
+
+async def taken(consumer: SqliteConsumer, count: int) -> list[Delivery]:
+    deliveries = await consumer.fetch(count, 0)
+    for delivery in deliveries:
+        delivery.key = decode_envelope(delivery.envelope).key
+    return deliveries
+
+
+class LosesAnswers:
+    """A consumer whose settlements are carried out but answered with an error, a few times."""
+
+    def __init__(self, consumer: SqliteConsumer, times: int) -> None:
+        self._consumer = consumer
+        self._left = times
+        self.repeats: list[bool] = []
+
+    async def settle(
+        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+    ) -> list[Delivery]:
+        self.repeats.append(repeat)
+        lost = await self._consumer.settle(queue, settlements, repeat=repeat)
+        if self._left:
+            self._left -= 1
+            raise StoreUnavailable("the answer was lost", sent=True)
+        return lost
+
+
+async def test_the_settler_writes_all_that_has_come_in_one_step(
+    store: Store, consumer: SqliteConsumer
+) -> None:
+    await send(store, 5)
+    held = set(await taken(consumer, 5))
+    settler = Settler(consumer, held)
+    for delivery in list(held):
+        settler.put(delivery, DONE)
+    await settler.step()
+    assert (settler.backlog, held) == (0, set())
+    assert await store.count(QUEUE) == Counts()
+
+
+async def test_the_settler_keeps_what_was_not_confirmed_and_says_that_it_repeats(
+    store: Store, consumer: SqliteConsumer
+) -> None:
+    await send(store, 2)
+    held = set(await taken(consumer, 2))
+    unsure = LosesAnswers(consumer, times=1)
+    settler = Settler(unsure, held)  # type: ignore[arg-type]
+    for delivery in list(held):
+        settler.put(delivery, DONE)
+    with pytest.raises(StoreUnavailable):
+        await settler.step()
+    assert settler.backlog == 2
+    await settler.step()
+    assert (settler.backlog, unsure.repeats) == (0, [False, True])
+
+
+async def test_the_reader_takes_no_more_than_there_are_slots(
+    store: Store, consumer: SqliteConsumer
+) -> None:
+    await send(store, 10)
+    held: set[Delivery] = set()
+    started: list[Delivery] = []
+    slots = Slots(4)
+    reclaimer = Reclaimer(consumer, [QUEUE], held, LEASE, 3)
+    settler = Settler(consumer, held)
+    reader = Reader(consumer, reclaimer, settler, slots, held, started.append)
+    await reader.step()
+    assert (len(started), slots.free, len(held)) == (4, 0, 4)
+    slots.give()
+    await reader.step()
+    assert (len(started), slots.free) == (5, 0)
+
+
+async def test_what_is_read_while_stopping_is_handed_back(
+    store: Store, consumer: SqliteConsumer
+) -> None:
+    await send(store, 3)
+    held: set[Delivery] = set()
+    started: list[Delivery] = []
+    settler = Settler(consumer, held)
+    reclaimer = Reclaimer(consumer, [QUEUE], held, LEASE, 3)
+    reader = Reader(consumer, reclaimer, settler, Slots(10), held, started.append)
+    stray = await taken(consumer, 3)
+    reader.stop()
+    await reader.recover()
+    await settler.step()
+    assert (len(stray), started) == (3, [])
+    assert await store.count(QUEUE) == Counts(waiting=3)
+
+
+async def test_the_reclaimer_takes_over_after_the_lease(
+    store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
+) -> None:
+    await send(store)
+    await taken(store.consumer("gone", [QUEUE], LEASE), 1)
+    found: list[Delivery] = []
+    for _ in range(8):
+        found += await Reclaimer(consumer, [QUEUE], set(), LEASE, 3).step(10)
+        clock.advance(reclaim_every(LEASE))
+    assert [delivery.count for delivery in found] == [2]
+
+
+async def test_the_promoter_sleeps_until_the_next_due_time(
+    store: Store, consumer: SqliteConsumer, clock: ManualClock
+) -> None:
+    now = 100.0
+    promoter = Promoter(consumer, [QUEUE], monotonic=lambda: now)
+    await send(store, delay_ms=2_000)
+    assert await promoter.step() == pytest.approx(2.001)
+    clock.advance(2.001)
+    now += 2.001
+    await promoter.step()
+    assert await store.count(QUEUE) == Counts(waiting=1)
+
+
+async def test_the_heartbeat_renews_only_leases_that_are_due(
+    store: Store, consumer: SqliteConsumer, clock: ManualClock
+) -> None:
+    await send(store, 2)
+    old, new = await taken(consumer, 2)
+    old.leased_at, new.leased_at = float("-inf"), float("inf")
+    clock.advance(LEASE / 2)
+    await Heartbeat(store, consumer, {old, new}, LEASE).step()
+    clock.advance(LEASE * 0.6)
+    assert await consumer.renew([old]) == []
+    other = store.consumer("other", [QUEUE], LEASE)
+    await other.reclaim(QUEUE, 10, last_chance=True)
+    for _ in range(8):
+        clock.advance(reclaim_every(LEASE))
+        await consumer.renew([old])
+        taken_over = await other.reclaim(QUEUE, 10, last_chance=True)
+        if taken_over:
+            break
+    assert [delivery.receipt for delivery in taken_over] == [new.receipt]
