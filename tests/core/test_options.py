@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.core.job import WireRetry
 from headrace.core.limits import DEFAULT_QUEUE, RESULT_TTL, TIMEOUT
-from headrace.core.options import PLAIN, UNSET, SendOptions, TaskOptions, to_ms
+from headrace.core.options import PLAIN, SendOptions, TaskOptions, to_ms
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError
 
@@ -201,4 +201,8 @@ def test_no_timeout_is_told_from_the_tasks_own() -> None:
 def test_only_plain_options_are_plain() -> None:
     assert not PLAIN
     assert changed(delay=5)
-    assert repr(UNSET) == "UNSET"
+
+
+def test_an_option_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="no 'dealy'"):
+        changed(dealy=5)

@@ -27,7 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "admin": CONTRACT | {"client"},
     "": CONTRACT | {"app", "client", "worker", "admin"},
     "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
-    "benchmark": BASE | {"", "client"},
+    "benchmark": BASE | {"", "client", "worker"},
     "cli": BASE | {"", "client", "worker", "admin", "benchmark", "store.url"},
     "__main__": {"cli"},
 }

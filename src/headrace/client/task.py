@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from headrace.client.context import Context, current
 from headrace.client.job import Job
 from headrace.core.call import Call
-from headrace.core.options import PLAIN, UNSET, Duration, SendOptions, TaskOptions, Unset
-from headrace.core.retry import Retry
+from headrace.core.options import PLAIN, Sending, SendOptions, TaskOptions
 from headrace.core.signature import Signature
 from headrace.errors import ConfigError, PayloadTooLarge
 
@@ -60,31 +58,12 @@ class Task(Generic[P, R]):
             raise PayloadTooLarge(self.name, len(payload), self.app.max_payload, largest)
         return Call(self.name, self.declared.queue, payload, self.signature.returns, self._sending)
 
-    def options(
-        self,
-        *,
-        delay: Duration | Unset = UNSET,
-        at: datetime | Unset = UNSET,
-        id: str | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        retry: Retry | Unset = UNSET,
-        timeout: Duration | Unset | None = UNSET,
-        expires: Duration | datetime | Unset = UNSET,
-        headers: Mapping[str, str] | Unset = UNSET,
-    ) -> Self:
-        """The same task with other options for what is sent through it. `delay` and `at` say when
-        it may start, `expires` after what time it is not worth starting any more."""
+    def options(self, **changes: Unpack[Sending]) -> Self:
+        """The same task with other options for what is sent through it: `delay` or `at` for when it
+        may start, `expires` for when it is not worth starting any more, `id`, `queue`, `retry`,
+        `timeout` and `headers`."""
         other = copy.copy(self)
-        other._sending = self._sending.changed(
-            delay=delay,
-            at=at,
-            id=id,
-            queue=queue,
-            retry=retry,
-            timeout=timeout,
-            expires=expires,
-            headers=headers,
-        )
+        other._sending = self._sending.changed(**changes)
         return other
 
     @property

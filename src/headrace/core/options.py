@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from headrace.core import ids
 from headrace.core.job import NO_OVERRIDES, Overrides, WireRetry
@@ -25,14 +25,17 @@ RunIn = Literal["loop", "thread", "process"]
 Duration = float | timedelta
 
 
-class Unset:
-    """Stands for "as the task says" where None has a meaning of its own."""
+class Sending(TypedDict, total=False):
+    """What `task.options(...)` takes: how one call differs from what its task declares."""
 
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET = Unset()
+    delay: Duration
+    at: datetime
+    id: str
+    queue: str
+    retry: Retry
+    timeout: Duration | None
+    expires: Duration | datetime
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,59 +79,57 @@ class SendOptions:
     def __bool__(self) -> bool:
         return self is not PLAIN
 
-    def changed(
-        self,
-        *,
-        delay: Duration | Unset = UNSET,
-        at: datetime | Unset = UNSET,
-        id: str | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        retry: Retry | Unset = UNSET,
-        timeout: Duration | Unset | None = UNSET,
-        expires: Duration | datetime | Unset = UNSET,
-        headers: Mapping[str, str] | Unset = UNSET,
-    ) -> SendOptions:
+    def changed(self, **changes: Unpack[Sending]) -> SendOptions:
         """These options with some of them set anew."""
-        fields: dict[str, Any] = {}
-        if not isinstance(delay, Unset):
-            fields |= {"delay_ms": to_ms("delay", delay), "at_ms": None}
-        if not isinstance(at, Unset):
-            if fields:
-                raise ConfigError("options(): give delay= or at=, not both")
-            fields |= {"at_ms": _epoch_ms("at", at), "delay_ms": None}
-        if not isinstance(id, Unset):
-            ids.to_key(id)
-            fields["id"] = id
-        if not isinstance(queue, Unset):
-            fields["queue"] = check_name("options(queue=)", queue)
-        if isinstance(expires, datetime):
-            fields |= {"expires_at_ms": _epoch_ms("expires", expires), "expires_in_ms": None}
-        elif not isinstance(expires, Unset):
-            fields |= {"expires_in_ms": to_ms("expires", expires), "expires_at_ms": None}
-        return replace(self, **fields, overrides=self._overridden(retry, timeout, headers))
-
-    def _overridden(
-        self,
-        retry: Retry | Unset,
-        timeout: Duration | Unset | None,
-        headers: Mapping[str, str] | Unset,
-    ) -> Overrides:
-        now = self.overrides
-        wire_retry, wire_timeout, wire_headers = now.retry, now.timeout, now.headers
-        if not isinstance(retry, Unset):
-            if not isinstance(retry, Retry):
-                raise ConfigError(f"options(retry=) must be a Retry(...), not {retry!r}")
-            wire_retry = WireRetry.of(retry)
-        if timeout is None:
-            wire_timeout = 0.0
-        elif not isinstance(timeout, Unset):
-            wire_timeout = to_ms("timeout", timeout, least=0.001) / 1000
-        if not isinstance(headers, Unset):
-            wire_headers = _checked_headers(headers)
-        return Overrides(wire_headers, wire_timeout, wire_retry)
+        unknown = changes.keys() - Sending.__annotations__.keys()
+        if unknown:
+            raise ConfigError(
+                f"options() has no {sorted(unknown)[0]!r}; it takes "
+                f"{', '.join(Sending.__annotations__)}"
+            )
+        fields: dict[str, Any] = {**_when(changes), **_expiry(changes)}
+        if "id" in changes:
+            ids.to_key(changes["id"])
+            fields["id"] = changes["id"]
+        if "queue" in changes:
+            fields["queue"] = check_name("options(queue=)", changes["queue"])
+        return replace(self, **fields, overrides=_overridden(self.overrides, changes))
 
 
 PLAIN = SendOptions()
+
+
+def _when(changes: Sending) -> dict[str, int | None]:
+    if "delay" in changes and "at" in changes:
+        raise ConfigError("options(): give delay= or at=, not both")
+    if "delay" in changes:
+        return {"delay_ms": to_ms("delay", changes["delay"]), "at_ms": None}
+    if "at" in changes:
+        return {"at_ms": _epoch_ms("at", changes["at"]), "delay_ms": None}
+    return {}
+
+
+def _expiry(changes: Sending) -> dict[str, int | None]:
+    if "expires" not in changes:
+        return {}
+    expires = changes["expires"]
+    if isinstance(expires, datetime):
+        return {"expires_at_ms": _epoch_ms("expires", expires), "expires_in_ms": None}
+    return {"expires_in_ms": to_ms("expires", expires), "expires_at_ms": None}
+
+
+def _overridden(now: Overrides, changes: Sending) -> Overrides:
+    headers, timeout, retry = now.headers, now.timeout, now.retry
+    if "headers" in changes:
+        headers = _checked_headers(changes["headers"])
+    if "timeout" in changes:
+        limit = changes["timeout"]
+        timeout = 0.0 if limit is None else to_ms("timeout", limit, least=0.001) / 1000
+    if "retry" in changes:
+        if not isinstance(changes["retry"], Retry):
+            raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
+        retry = WireRetry.of(changes["retry"])
+    return Overrides(headers, timeout, retry)
 
 
 def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
