@@ -57,6 +57,10 @@ async def taken(consumer: SqliteConsumer, count: int) -> list[Delivery]:
     return deliveries
 
 
+def unexpected(lost: list[Delivery]) -> None:
+    raise AssertionError(f"lost: {lost}")
+
+
 class LosesAnswers:
     """A consumer whose settlements are carried out but answered with an error, a few times."""
 
@@ -171,7 +175,7 @@ async def test_the_heartbeat_renews_only_leases_that_are_due(
     old, new = await taken(consumer, 2)
     old.leased_at, new.leased_at = float("-inf"), float("inf")
     clock.advance(LEASE / 2)
-    await Heartbeat(store, consumer, {old, new}, LEASE).step()
+    await Heartbeat(store, consumer, {old, new}, LEASE, lost=unexpected).step()
     clock.advance(LEASE * 0.6)
     assert await consumer.renew([old]) == []
     other = store.consumer("other", [QUEUE], LEASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import runpy
 import signal
 import socket
@@ -41,9 +42,13 @@ class ChildRun:
 
 def main() -> None:
     _die_with_parent()
+    home = os.getpid()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         while request := _receive(channel):
             reply = _encode(answer(request))
+            if os.getpid() != home:
+                # The task forked and its child came back here: the answer is the parent's to give.
+                os._exit(0)
             channel.sendall(len(reply).to_bytes(HEADER, "big") + reply)
 
 

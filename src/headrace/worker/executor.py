@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
@@ -24,6 +24,7 @@ from headrace.core.judgement import FailedRun, Unfit, judge
 from headrace.core.outcome import DONE, RELEASED, Done, Outcome
 from headrace.core.retry import Retry
 from headrace.core.signature import Misfit
+from headrace.errors import LeaseLost
 from headrace.worker.run import Host, Run
 from headrace.worker.runners import Encoded, Runners, forks
 
@@ -165,7 +166,9 @@ class Executor:
     def _judge(self, run: Run, error: BaseException) -> Outcome:
         if run.sent_away and isinstance(error, asyncio.CancelledError):
             return RELEASED
-        if run.timed_out:
+        if run.lease_lost:
+            error = LeaseLost(f"another worker has job {run.delivery.key_text} now")
+        elif run.timed_out:
             error = TimeoutError(_too_long(run)).with_traceback(error.__traceback__)
         ended = time.monotonic()
         ended_ms = self._now_ms()
@@ -192,6 +195,15 @@ class Executor:
             if not (only_waiting and run.has_begun) and not run.sent_away:
                 run.sent_away = True
                 run.tell_to_end()
+
+    def lose(self, deliveries: Sequence[Delivery]) -> None:
+        """End the runs of jobs that another worker has now: whatever they do is not recorded."""
+        gone = set(deliveries)
+        for run in tuple(self.runs):
+            if run.delivery in gone and not run.lease_lost:
+                run.lease_lost = True
+                run.tell_to_end()
+                log.warning("lease lost while job %s was running here", run.delivery.key_text)
 
     def abandon_all(self) -> None:
         """Hand back what did not end although it was cancelled."""

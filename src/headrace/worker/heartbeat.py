@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
@@ -25,11 +25,17 @@ class Heartbeat:
     one, so its job stays its own."""
 
     def __init__(
-        self, store: Store, consumer: Consumer, held: Collection[Delivery], lease: float
+        self,
+        store: Store,
+        consumer: Consumer,
+        held: Collection[Delivery],
+        lease: float,
+        lost: Callable[[list[Delivery]], None],
     ) -> None:
         self._store = store
         self._consumer = consumer
         self._held = held
+        self._lost = lost
         self._renew_after = renew_every(lease)
         self._beat = min(_BEAT, lease / 6)
         self._stopping = threading.Event()
@@ -39,7 +45,6 @@ class Heartbeat:
         self._answered_at = time.monotonic()
         self._warned = False
         self._trouble = ""
-        self.lost_leases = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -59,11 +64,11 @@ class Heartbeat:
         lost = await self._consumer.renew(due)
         for delivery in due:
             delivery.leased_at = now
-        self.lost_leases += len(lost)
         for delivery in lost:
-            # The settlement will say so too; a loss is worth knowing while the job still runs.
             delivery.leased_at = float("inf")
-            log.warning("lease lost while job %s was running here", delivery.key_text)
+        if lost:
+            # Some may just have been settled: only the worker's own thread can tell.
+            self._watched.call_soon_threadsafe(self._lost, lost)
 
     def watch(self) -> None:
         """Warn, once per blockage, with the stack of what blocks the event loop."""

@@ -43,13 +43,17 @@ class Promoter(Service):
     async def step(self) -> float:
         for queue, next_at in self._next_at.items():
             if next_at <= self._monotonic():
-                # Before the call: a signal that comes meanwhile must not be overwritten.
-                self._next_at[queue] = self._monotonic() + _POLL
                 await self._promote(queue)
         return max(min(self._next_at.values()) - self._monotonic(), 0.0)
 
     async def _promote(self, queue: str) -> None:
-        promotion = await self._consumer.promote(queue)
+        # Before the call: a signal that comes meanwhile must not be overwritten.
+        self._next_at[queue] = self._monotonic() + _POLL
+        try:
+            promotion = await self._consumer.promote(queue)
+        except BaseException:
+            self._next_at[queue] = 0.0
+            raise
         if promotion.more:
             self._next_at[queue] = 0.0
         elif promotion.next_in is not None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from headrace.core.delivery import Delivery
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer, reclaim_every
 
 log = logging.getLogger("headrace.worker")
@@ -29,6 +30,7 @@ class Reclaimer:
         self._every = reclaim_every(lease)
         self._crash_limit = crash_limit
         self._next_at = 0.0
+        self._trouble = ""
         self.reclaimed = 0
 
     @property
@@ -43,15 +45,26 @@ class Reclaimer:
         found: list[Delivery] = []
         for queue in self._queues:
             if len(found) < room:
-                found += await self._consumer.reclaim(
-                    queue, room - len(found), last_chance=not self._holds_last_chance(found)
-                )
+                found += await self._reclaimed(queue, room - len(found), found)
         self._next_at = time.monotonic() + self._rest(found, room)
         again = sum(delivery.count > 1 for delivery in found)
         if again:
             self.reclaimed += again
             log.warning("took over %d job(s) whose worker is gone", again)
         return found
+
+    async def _reclaimed(self, queue: str, room: int, found: Sequence[Delivery]) -> list[Delivery]:
+        last_chance = not self._holds_last_chance(found)
+        try:
+            return await self._consumer.reclaim(queue, room, last_chance=last_chance)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            # One queue's trouble must not keep the reader from the others.
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.warning("abandoned jobs of queue %r cannot be looked for: %s", queue, error)
+            return []
 
     def _rest(self, found: Sequence[Delivery], room: int) -> float:
         """Seconds until the next look: short while there is likely more to take over."""

@@ -40,6 +40,7 @@ class Run:
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
     timed_out = False
+    lease_lost = False
     sent_away = False
     """The worker stops and wants the job handed back."""
     abandoned = False

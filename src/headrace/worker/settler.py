@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import Outcome
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer, Settlement
 from headrace.worker.service import Service
 
@@ -27,7 +27,7 @@ class Settler(Service):
         self._consumer = consumer
         self._held = held
         self._pending: list[Settlement] = []
-        self._batches: list[tuple[str, list[Settlement], bool]] = []
+        self._batches: list[_Batch] = []
         self.lost_leases = 0
 
     def put(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -37,37 +37,63 @@ class Settler(Service):
 
     @property
     def backlog(self) -> int:
-        return len(self._pending) + sum(len(batch) for _, batch, _ in self._batches)
+        return len(self._pending) + sum(len(batch.settlements) for batch in self._batches)
 
     async def step(self) -> float:
         if self._pending:
             self._batches += _by_queue(self._pending)
             self._pending = []
-        while self._batches:
-            queue, batch, repeat = self._batches[0]
-            try:
-                lost = await self._consumer.settle(queue, batch, repeat=repeat)
-            except StoreUnavailable as error:
-                self._batches[0] = (queue, batch, repeat or error.sent)
-                raise
-            self._batches.pop(0)
-            self._held.difference_update([item.delivery for item in batch])
-            if lost:
-                self._report(lost)
+        trouble: StoreError | None = None
+        for batch in tuple(self._batches):
+            # One queue's trouble must not hold back the outcomes of the others.
+            trouble = await self._settle(batch) or trouble
+        if trouble is not None:
+            raise trouble
         return 0.0 if self._pending else _IDLE
 
-    def _report(self, lost: list[Delivery]) -> None:
+    async def _settle(self, batch: _Batch) -> StoreError | None:
+        try:
+            lost = await self._consumer.settle(
+                batch.queue, batch.settlements, repeat=batch.unconfirmed
+            )
+        except StoreError as error:
+            batch.unconfirmed |= isinstance(error, StoreUnavailable) and error.sent
+            return error
+        self._batches.remove(batch)
+        self._held.difference_update([item.delivery for item in batch.settlements])
+        if lost:
+            self._report(lost, batch)
+        return None
+
+    def _report(self, lost: list[Delivery], batch: _Batch) -> None:
+        if batch.unconfirmed:
+            # Most likely the first try was carried out and only its answer was lost.
+            log.info("%d outcome(s) were written already", len(lost))
+            return
         self.lost_leases += len(lost)
         for delivery in lost:
             log.warning(
-                "lease lost: another worker has job %s of queue %r; this outcome is dropped",
+                "lease lost: job %s of queue %r is no longer this worker's; its outcome is dropped",
                 delivery.key_text,
                 delivery.queue,
             )
 
 
-def _by_queue(settlements: Sequence[Settlement]) -> list[tuple[str, list[Settlement], bool]]:
-    batches: dict[str, list[Settlement]] = {}
+class _Batch:
+    """Outcomes of one queue that are written together."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.settlements: list[Settlement] = []
+        self.unconfirmed = False
+        """An earlier try may have been carried out."""
+
+
+def _by_queue(settlements: Sequence[Settlement]) -> list[_Batch]:
+    batches: dict[str, _Batch] = {}
     for item in settlements:
-        batches.setdefault(item.delivery.queue, []).append(item)
-    return [(queue, batch, False) for queue, batch in batches.items()]
+        queue = item.delivery.queue
+        if queue not in batches:
+            batches[queue] = _Batch(queue)
+        batches[queue].settlements.append(item)
+    return list(batches.values())

@@ -147,7 +147,7 @@ class _Parts:
             consumer, reclaimer, self._settler, self._slots, held, self._executor.start
         )
         self._promoter = Promoter(consumer, worker.queues)
-        self._heartbeat = Heartbeat(app.store, consumer, held, app.lease)
+        self._heartbeat = Heartbeat(app.store, consumer, held, app.lease, self._executor.lose)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:

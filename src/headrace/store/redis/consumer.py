@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from headrace.store.redis.link import Argument, Link
 
 if TYPE_CHECKING:
     from headrace.store.redis.store import RedisStore
+
+log = logging.getLogger("headrace.store")
 
 _DEAD_KEPT_MS = DEAD_KEPT_DAYS * 86_400_000
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
@@ -61,7 +64,7 @@ class RedisConsumer:
         try:
             reply = await self._read(queues, max(1, limit // len(queues)), wait)
         except NoGroup:
-            self._epochs.clear()
+            await self._make_anew()
             return []
         deliveries: list[Delivery] = []
         for ready, entries in reply or ():
@@ -134,7 +137,7 @@ class RedisConsumer:
                 dead_ms=_DEAD_KEPT_MS,
             )
         except NoGroup:
-            await self._prepare()
+            await self._make_anew()
             return []
         return [
             _taken(queue, id, fields, count, stamp)
@@ -172,6 +175,14 @@ class RedisConsumer:
     async def _prepare(self) -> None:
         for queue in self._queues:
             self._epochs[queue] = await scripts.prepare(self._upkeep, self._store.keys(queue))
+        await self._store.announce(self._upkeep, *self._queues)
+
+    async def _make_anew(self) -> None:
+        log.warning(
+            "the streams or consumer groups of %s were deleted (FLUSHALL?); they are made anew",
+            ", ".join(self._queues),
+        )
+        await self._prepare()
 
     async def _epoch(self, queue: str) -> int:
         if queue not in self._epochs:

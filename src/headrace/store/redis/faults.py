@@ -25,6 +25,7 @@ _PASSING = {
     "NOREPLICAS": "the server has too few replicas to accept writes",
     "READONLY": "the server is a replica now",
     "TRYAGAIN": "the cluster is moving a slot",
+    "UNBLOCKED": "the server is not the master any more",
     "UNKILLABLE": "the server is busy with a script",
 }
 
@@ -49,12 +50,12 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
 
 def _from_reply(text: str, status: str) -> StoreError:
     code = status or text.split(" ", 1)[0]
+    if code == "NOGROUP" or (code == "UNBLOCKED" and "stream key no longer exists" in text):
+        return NoGroup(text)
     if code in _PASSING:
         return StoreUnavailable(f"Redis: {_PASSING[code]}")
     if code == "OOM":
         return StoreFull("Redis is at its maxmemory: free some or raise it")
-    if code in ("NOGROUP", "UNBLOCKED"):
-        return NoGroup(text)
     if code == "NOSCRIPT":
         return NoScript(text)
     if code == "WRONGTYPE":

@@ -31,10 +31,12 @@ _FOREVER = float("inf")
 
 class Link:
     """A connection with one request under way at a time; made when first used, and again after an
-    error."""
+    error. With `repeats`, for requests that may be carried out twice, one that meets a connection
+    which broke while it was idle is made again on a new one."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, *, repeats: bool = False) -> None:
         self._connect = connect
+        self._repeats = repeats
         self._connection: AbstractConnection | None = None
         self._lock = asyncio.Lock()
         self.client_id: int | None = None
@@ -50,6 +52,12 @@ class Link:
         """The server's reply, or a `StoreError`. If cancelled, the connection is dropped with the
         reply that nobody waits for."""
         async with self._lock:
+            reused = self._connection is not None
+            try:
+                return await self._exchange(command, timeout)
+            except StoreUnavailable as error:
+                if not (self._repeats and reused and error.sent):
+                    raise
             return await self._exchange(command, timeout)
 
     async def identify(self) -> None:

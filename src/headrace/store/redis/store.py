@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,13 +20,15 @@ from headrace.store.redis.keys import QueueKeys, queues_key
 from headrace.store.redis.link import Link
 from headrace.store.redis.server import Server
 
+_ANNOUNCED_FOR = 60.0
+
 
 class LoopLinks:
     """The connections of one event loop: one to send, one to ask, one to listen."""
 
     def __init__(self, server: Server) -> None:
         self.send = Link(server.connect)
-        self.ask = Link(server.connect)
+        self.ask = Link(server.connect, repeats=True)
         self.ear = Ear(server.connect)
 
     async def close(self) -> None:
@@ -46,7 +49,7 @@ class RedisStore:
         self._require_durable = require_durable
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopLinks] = WeakKeyDictionary()
         self._keys: dict[str, QueueKeys] = {}
-        self._announced: set[str] = set()
+        self._announced: dict[str, float] = {}
 
     async def open(self) -> None:
         await self.server.check(self.links().ask, require_durable=self._require_durable)
@@ -66,9 +69,8 @@ class RedisStore:
         if not parcels:
             return []
         links, keys = self.links(), self.keys(queue)
-        if queue not in self._announced:
-            await links.send.call("SADD", queues_key(self.namespace), queue)
-            self._announced.add(queue)
+        if self._announced.get(queue, 0.0) < time.monotonic():
+            await self.announce(links.send, queue)
         known = await scripts.append(links.send, keys, check=repeat, parcels=parcels)
         added = [True] * len(parcels)
         for position in known:
@@ -114,6 +116,12 @@ class RedisStore:
         if not queues:
             raise ConfigError("a worker needs at least one queue")
         return RedisConsumer(self, name, queues, lease)
+
+    async def announce(self, link: Link, *queues: str) -> None:
+        """Add to the list of queues; again now and then, in case someone emptied the server."""
+        await link.call("SADD", queues_key(self.namespace), *queues)
+        until = time.monotonic() + _ANNOUNCED_FOR
+        self._announced.update(dict.fromkeys(queues, until))
 
     def keys(self, queue: str) -> QueueKeys:
         keys = self._keys.get(queue)

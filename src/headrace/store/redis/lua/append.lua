@@ -39,10 +39,16 @@ for i = 1, count do
   keys[i] = ARGV[HEAD + (i - 1) * EACH + 1]
 end
 local places = redis.call('HMGET', KEYS[2], unpack(keys))
+
+-- A place in a stream that someone deleted is no place.
+local function is_there(place)
+  return not check or not string.find(place, '^%d') or #redis.call('XRANGE', KEYS[1], place, place) > 0
+end
+
 local known, seen, index = {}, {}, {}
 for i = 1, count do
   local key = keys[i]
-  if places[i] or (check and (seen[key] or redis.call('EXISTS', result .. key) == 1)) then
+  if (places[i] and is_there(places[i])) or (check and (seen[key] or redis.call('EXISTS', result .. key) == 1)) then
     known[#known + 1] = i
   else
     local when, envelope = ARGV[HEAD + (i - 1) * EACH + 2], ARGV[HEAD + i * EACH]

@@ -39,6 +39,11 @@ local function dead(id)
 end
 
 local function ready(id)
+  local fields = in_stream(KEYS[1], id)
+  if #fields == 0 then
+    -- Someone deleted the stream: the index remembers a job that is gone.
+    return {'', '0', '', 0, '', '', ''}
+  end
   local sight = {'waiting', '0', '', 0, '', '', ''}
   local pending = redis.pcall('XPENDING', KEYS[1], group, id, id, 1)
   if not pending.err and pending[1] then
@@ -48,7 +53,6 @@ local function ready(id)
     end
   end
   if bodies then
-    local fields = in_stream(KEYS[1], id)
     sight[6], sight[7] = field(fields, 'j'), field(fields, 'h')
   end
   return sight

@@ -17,13 +17,13 @@ if not checked and epoch ~= ARGV[4] then
 end
 
 local moving = tonumber(ARGV[14]) + tonumber(ARGV[15]) > 0
+local kinds = {[KEYS[2]] = 'hash'}
 if moving then
-  local wrong = wrong_type({
-    [KEYS[2]] = 'hash', [KEYS[3]] = 'zset', [KEYS[4]] = 'hash', [KEYS[5]] = 'stream',
-  })
-  if wrong then
-    return wrong
-  end
+  kinds[KEYS[3]], kinds[KEYS[4]], kinds[KEYS[5]] = 'zset', 'hash', 'stream'
+end
+local wrong = wrong_type(kinds)
+if wrong then
+  return wrong
 end
 
 local lost = {'lost'}

@@ -1,0 +1,5 @@
+"""The same stores as in `tests/faults`."""
+
+from tests.faults.conftest import crew, durable_redis, lasting_url
+
+__all__ = ["crew", "durable_redis", "lasting_url"]

@@ -1,0 +1,92 @@
+"""The scenarios of `tests/faults`, longer and harder: `make chaos`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace, StoreUnavailable
+from tests.faults.crew import LONG, Crew
+from tests.faults.scenarios import (
+    MOMENTS,
+    Massacre,
+    Moment,
+    Outages,
+    die_at,
+    outlive_a_frozen_worker,
+    stop_a_deadly_job,
+    survive_massacre,
+    survive_outages,
+)
+from tests.servers import RedisServer
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("HEADRACE_CHAOS"), reason="takes minutes; set HEADRACE_CHAOS=1"
+)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Massacre(jobs=8000, workers=3, every=0.3, concurrency=16),
+        Massacre(jobs=3000, workers=4, every=0.15, concurrency=2),
+    ],
+    ids=["many held", "killed young"],
+)
+async def test_killed_workers_lose_no_job(
+    lasting_url: str, namespace: str, tmp_path: Path, plan: Massacre
+) -> None:
+    async with Crew(tmp_path, lasting_url, namespace, crash_limit=50) as crew:
+        await survive_massacre(crew, plan)
+
+
+async def test_a_late_outcome_changes_nothing(crew: Crew) -> None:
+    await outlive_a_frozen_worker(crew, jobs=500)
+
+
+async def test_jobs_that_kill_their_workers_are_stopped_and_take_no_other_along(
+    crew: Crew,
+) -> None:
+    await stop_a_deadly_job(crew, deadly=4, others=120)
+
+
+async def test_a_worker_may_die_at_any_moment(
+    lasting_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async def die(number: int, moment: Moment) -> None:
+        folder = tmp_path / str(number)
+        async with Crew(folder, lasting_url, f"{namespace}-{number}") as crew:
+            await die_at(crew, moment)
+
+    for begin in range(0, 8 * len(MOMENTS), len(MOMENTS)):
+        await asyncio.gather(*(die(begin + n, moment) for n, moment in enumerate(MOMENTS)))
+
+
+async def test_what_was_sent_outlives_every_outage(
+    durable_redis: RedisServer, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, durable_redis.url, namespace, crash_limit=50) as crew:
+        await survive_outages(crew, durable_redis, Outages(kills=25, up=0.7, senders=16))
+
+
+async def test_what_was_sent_outlives_outages_and_killed_workers(
+    durable_redis: RedisServer, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, durable_redis.url, namespace, crash_limit=50) as crew:
+        plan = Outages(kills=15, up=1.0, senders=8, massacre=Massacre(every=0.5))
+        await survive_outages(crew, durable_redis, plan)
+
+
+async def test_a_server_that_never_answers_is_given_up_in_time(namespace: str) -> None:
+    """One that takes the connection and is silent, as behind a broken balancer."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        app = Headrace(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", namespace=namespace)
+        with pytest.raises(StoreUnavailable):
+            async with asyncio.timeout(LONG):
+                await app.session()

@@ -1,0 +1,72 @@
+"""An SQLite file that others keep locked."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace
+from tests.faults.crew import LONG, Crew
+
+
+@pytest.fixture
+async def file_crew(tmp_path: Path, namespace: str) -> AsyncIterator[Crew]:
+    async with Crew(tmp_path, f"sqlite:///{tmp_path}/jobs.db", namespace) as crew:
+        yield crew
+
+
+def lock(path: Path) -> sqlite3.Connection:
+    """Keep everyone else from writing until it is closed."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=LONG)
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
+
+
+async def test_a_locked_file_is_waited_for(file_crew: Crew, tmp_path: Path) -> None:
+    """For longer than a lease: nobody can renew one, and no job runs twice for it."""
+    crew, gate = file_crew, tmp_path / "gate"
+    workers = [crew.start(), crew.start()]
+    for worker in workers:
+        await worker.works()
+    held = [await crew.app.tasks["hold"].enqueue(str(gate)) for _ in range(4)]
+    await crew.begun(*(job.id for job in held))
+    locked = lock(tmp_path / "jobs.db")
+    sending = asyncio.create_task(crew.app.tasks["work"].enqueue(0.0))
+    await asyncio.sleep(2.5)
+    assert not sending.done()
+    locked.close()
+    sent = await sending
+    gate.touch()
+    assert [await job.result(LONG) for job in (*held, sent)] == [1] * 5
+    assert {len(begun) for begun in crew.runs().values()} == {1}
+    for worker in workers:
+        assert await worker.stopped() == 0
+        assert "lost_leases=0" in worker.log
+
+
+async def test_a_file_locked_longer_than_anyone_waits_is_named_once(
+    tmp_path: Path, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Headrace(f"sqlite:///{tmp_path}/jobs.db", namespace=namespace, lease=1.0)
+    runs: list[int] = []
+
+    @app.task
+    async def count(number: int) -> int:
+        runs.append(number)
+        return number
+
+    async with app, app.worker():
+        assert await (await count.enqueue(0)).result(LONG) == 0
+        locked = lock(tmp_path / "jobs.db")
+        sending = asyncio.create_task(count.enqueue(1))
+        await asyncio.sleep(6.5)
+        locked.close()
+        assert await (await sending).result(LONG) == 1
+        assert await (await count.enqueue(2)).result(LONG) == 2
+    assert runs == [0, 1, 2]
+    waits = [record for record in caplog.records if "keeps it locked" in record.getMessage()]
+    assert len(waits) <= 4
