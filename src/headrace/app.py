@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
-from weakref import WeakKeyDictionary
 
 from headrace.client.context import Context
 from headrace.client.job import Job
 from headrace.client.portal import Portal
 from headrace.client.sender import BATCH
 from headrace.client.session import Session
-from headrace.client.task import AsyncTask, SyncTask, Task
+from headrace.client.task import Task
 from headrace.core import ids, limits
 from headrace.core.call import Call, Parcel
 from headrace.core.clock import Clock, SystemClock
@@ -25,6 +23,7 @@ from headrace.core.options import RunIn, TaskOptions
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
+from headrace.store.loops import LoopLocal
 from headrace.store.url import DEFAULT_URL, open_store
 
 if TYPE_CHECKING:
@@ -43,17 +42,9 @@ class Decorator:
         self._make = make
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[Concatenate[Context, P], Awaitable[R]]
-    ) -> AsyncTask[P, R]: ...
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Awaitable[R]]
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> SyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> SyncTask[P, R]: ...
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
     def __call__(self, function: Callable[..., Any]) -> Any:
         return self._make(function)
 
@@ -77,6 +68,8 @@ class Headrace:
         clock: Clock | None = None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
+        if not isinstance(self.url, str):
+            raise ConfigError(f"the store's URL must be a text, not {self.url!r}")
         self.namespace = limits.check_name(
             "namespace", _setting("NAMESPACE", namespace, str, "headrace")
         )
@@ -94,23 +87,15 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
         self._store: Store | None = None
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
+        self._sessions: LoopLocal[Session] = LoopLocal()
         self.portal = Portal(self.close)
 
     # Declaring
 
     @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[Concatenate[Context, P], Awaitable[R]], /
-    ) -> AsyncTask[P, R]: ...
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Awaitable[R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
         self,
@@ -140,8 +125,10 @@ class Headrace:
         is the fastest."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
-            if not callable(function):
-                raise ConfigError(f"@app.task goes on a function, not on {function!r}")
+            if not inspect.isroutine(function):
+                raise ConfigError(
+                    f"@app.task goes on a function, not on {function!r}; put it into a def"
+                )
             is_async = inspect.iscoroutinefunction(function)
             options = TaskOptions(
                 name=str(getattr(function, "__name__", "")) if name is None else name,
@@ -151,7 +138,7 @@ class Headrace:
                 timeout=timeout,
                 result_ttl=result_ttl,
             )
-            return self._registered((AsyncTask if is_async else SyncTask)(self, function, options))
+            return self._registered(Task(self, function, options))
 
         return Decorator(make) if function is None else make(function)
 
@@ -170,7 +157,8 @@ class Headrace:
     async def enqueue(self, call: Call[R]) -> Job[R]:
         """Send one call."""
         session = await self.session()
-        parcel = await self._parcel(session, call) if call.options else call.parcel()
+        now_ms = await self._now_ms(session, [call]) if call.options else None
+        parcel = call.parcel(now_ms)
         await session.sender.send(call.queue, [parcel], named=call.options.id is not None)
         return Job(self, parcel.key, call.queue, call.returns)
 
@@ -235,24 +223,25 @@ class Headrace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session = await self.session()
+        session = self._sessions.get()
+        if session is None:
+            return
         session.entered -= 1
         if not session.entered:
             await self.close()
 
     async def session(self) -> Session:
         """What this event loop holds of the store; opened when first asked for."""
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
+        session = self._sessions.get()
         if session is None:
             store = self.store
             await store.open()
-            session = self._sessions.setdefault(loop, Session(store))
+            session = self._sessions.get() or self._sessions.set(Session(store))
         return session
 
     async def close(self) -> None:
         """Close what this event loop holds; the app may be used again."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        session = self._sessions.pop()
         if session is not None:
             await session.close()
 
@@ -288,16 +277,19 @@ class Headrace:
         self.tasks[task.name] = task
         return task
 
-    async def _parcel(self, session: Session, call: Call[Any]) -> Parcel:
-        now_ms = await session.store.time_ms() if call.needs_time else self.clock.now_ms()
-        return call.parcel(now_ms)
+    async def _now_ms(self, session: Session, calls: Sequence[Call[Any]]) -> int:
+        """The time for envelopes: the store's if something depends on it, else ours will do."""
+        if any(call.needs_time for call in calls):
+            return await session.store.time_ms()
+        return self.clock.now_ms()
 
     async def _send_batch(self, session: Session, calls: Sequence[Call[R]]) -> list[Job[R]]:
         jobs: list[Job[R]] = []
         parcels: dict[str, list[Parcel]] = {}
         named = False
+        now_ms = await self._now_ms(session, calls)
         for call in calls:
-            parcel = await self._parcel(session, call) if call.options else call.parcel()
+            parcel = call.parcel(now_ms)
             named |= call.options.id is not None
             parcels.setdefault(call.queue, []).append(parcel)
             jobs.append(Job(self, parcel.key, call.queue, call.returns))

@@ -22,6 +22,7 @@ from headrace.worker.reader import Reader
 from headrace.worker.reclaimer import Reclaimer
 from headrace.worker.settler import Settler
 from headrace.worker.slots import Slots
+from headrace.worker.store_clock import StoreClock
 
 QUEUE, LEASE = "q", 30.0
 
@@ -175,7 +176,9 @@ async def test_the_heartbeat_renews_only_leases_that_are_due(
     old, new = await taken(consumer, 2)
     old.leased_at, new.leased_at = float("-inf"), float("inf")
     clock.advance(LEASE / 2)
-    await Heartbeat(store, consumer, {old, new}, LEASE, lost=unexpected).step()
+    await Heartbeat(
+        store, StoreClock(store, clock), consumer, {old, new}, LEASE, lost=unexpected
+    ).step()
     clock.advance(LEASE * 0.6)
     assert await consumer.renew([old]) == []
     other = store.consumer("other", [QUEUE], LEASE)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
-from headrace import Headrace
-from headrace.client.task import AsyncTask
+from headrace import Headrace, Task
 from headrace.worker import collector
+
+NumberTask = Task[[int], Coroutine[Any, Any, None]]
 
 
 class Jobs:
@@ -30,7 +32,7 @@ class Jobs:
         if not self._left:
             self._all_ran.set()
 
-    async def send_many(self, task: AsyncTask[[int], None], count: int, batch: int = 500) -> float:
+    async def send_many(self, task: NumberTask, count: int, batch: int = 500) -> float:
         began = time.perf_counter()
         for _ in range(count // batch):
             await self._app.enqueue_many(task.call(number) for number in range(batch))
@@ -47,7 +49,7 @@ class Jobs:
         await asyncio.gather(*(self.forgotten.enqueue(number) for number in range(count)))
         return count / (time.perf_counter() - began)
 
-    async def drain(self, task: AsyncTask[[int], None], concurrency: int) -> float:
+    async def drain(self, task: NumberTask, concurrency: int) -> float:
         """Run what is queued, from the start of the worker until all is settled."""
         queue = task.declared.queue
         count = self._left = (await self._app.store.count(queue)).waiting

@@ -92,6 +92,9 @@ class Job(Generic[R]):
             raise ResultTimeout(self.id, timeout or 0.0) from None
         if sighting is None:
             raise ResultExpired(self.id)
+        if sighting.state is State.DEAD and not sighting.verdict:
+            # Its result is not kept, but the dead job is, with all that happened to it.
+            sighting = await self._sighting(bodies=True)
         return self._unpacked(sighting)
 
     def result_sync(self, timeout: float | None = None) -> R:
@@ -152,7 +155,9 @@ def to_datetime(ms: int) -> datetime:
 
 def _failure(job_id: str, sighting: Sighting, verdict: Verdict | None) -> JobFailed:
     if verdict is None:
-        return JobFailed(job_id, sighting.reason, "", "the job was given up", "")
+        last = decode_past(sighting.past).attempts[-1:]
+        told = [(a.error_type, a.error_text, a.traceback) for a in last]
+        return JobFailed(job_id, sighting.reason, *(told or [("", "it was given up", "")])[0])
     return JobFailed(
         job_id, verdict.reason, verdict.error_type, verdict.error_text, verdict.traceback
     )

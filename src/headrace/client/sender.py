@@ -11,6 +11,7 @@ from headrace.errors import EnqueueUnknown, HeadraceError, SendError, StoreUnava
 from headrace.store.contract import Store
 
 BATCH = 500
+_BATCH_BYTES = 8 * 1024 * 1024
 # A store that restarts is back within seconds; who sends should not have to know.
 _TRIES = 6
 _FIRST_PAUSE = 0.05
@@ -49,7 +50,7 @@ class _Lane:
             return
         self._busy = True
         try:
-            await self._append(parcels, named)
+            await self._append_all(parcels, named)
         finally:
             if self._gathered.parcels:
                 self._flushing = asyncio.create_task(self._flush())
@@ -66,8 +67,7 @@ class _Lane:
 
     async def _send_gathered(self, gathered: _Gathered) -> None:
         try:
-            for start in range(0, len(gathered.parcels), BATCH):
-                await self._append(gathered.parcels[start : start + BATCH], gathered.named)
+            await self._append_all(gathered.parcels, gathered.named)
         except HeadraceError as error:
             gathered.failed(error)
         except BaseException:
@@ -75,6 +75,18 @@ class _Lane:
             raise
         else:
             gathered.sent()
+
+    async def _append_all(self, parcels: Sequence[Parcel], named: bool) -> None:
+        """In batches that are bounded both ways: many small jobs, or a few large ones."""
+        batch: list[Parcel] = []
+        size = 0
+        for parcel in parcels:
+            if batch and (len(batch) >= BATCH or size + len(parcel.envelope) > _BATCH_BYTES):
+                await self._append(batch, named)
+                batch, size = [], 0
+            batch.append(parcel)
+            size += len(parcel.envelope)
+        await self._append(batch, named)
 
     async def _append(self, parcels: Sequence[Parcel], named: bool) -> None:
         """Append, and again after a lost answer: the store tells what it has already."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.client.context import Context, current
 from headrace.client.job import Job
 from headrace.core.call import Call
-from headrace.core.options import PLAIN, Sending, SendOptions, TaskOptions
+from headrace.core.options import PLAIN, Sending, TaskOptions
 from headrace.core.signature import Signature
 from headrace.errors import ConfigError, PayloadTooLarge
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Task(Generic[P, R]):
-    """What `@app.task` makes of a function; `R` is what the function gives in the end, awaited if
-    it is async."""
+    """What `@app.task` makes of a function. `R` is what calling the function gives: a coroutine if
+    it is async; a job's result is what that gives in the end."""
 
     def __init__(self, app: Headrace, function: Callable[..., Any], declared: TaskOptions) -> None:
         self.app = app
@@ -42,16 +43,46 @@ class Task(Generic[P, R]):
         self.__wrapped__ = function
         _check_run_in(self)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now."""
+        here, named = self._local_arguments(args, kwargs)
+        value: R = self.function(*here, **named)
+        return value
+
+    # The overloads take the same arguments and differ in what `self` is: of a task whose function
+    # is async the job's result is not the coroutine but what it gives.
+
+    @overload
+    async def enqueue(
+        self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Job[T]: ...
+    @overload
+    async def enqueue(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Job[Any]:
         """Send a job; when this returns, the store has it."""
-        return await self.app.enqueue(self.call(*args, **kwargs))
+        return await self.app.enqueue(self._call(args, kwargs))
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    @overload
+    def enqueue_sync(
+        self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Job[T]: ...
+    @overload
+    def enqueue_sync(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    def enqueue_sync(self, *args: Any, **kwargs: Any) -> Job[Any]:
         """`enqueue` for code without an event loop."""
-        return self.app.portal.run(self.app.enqueue(self.call(*args, **kwargs)))
+        return self.app.portal.run(self.app.enqueue(self._call(args, kwargs)))
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    @overload
+    def call(
+        self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Call[T]: ...
+    @overload
+    def call(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Call[R]: ...
+    def call(self, *args: Any, **kwargs: Any) -> Call[Any]:
         """The task with its arguments, to be sent later. The arguments are checked now."""
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
         payload = self.signature.encode(args, kwargs)
         if len(payload) > self.app.max_payload:
             largest = self.signature.largest(args, kwargs)
@@ -65,10 +96,6 @@ class Task(Generic[P, R]):
         other = copy.copy(self)
         other._sending = self._sending.changed(**changes)
         return other
-
-    @property
-    def sending(self) -> SendOptions:
-        return self._sending
 
     def with_context(
         self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -97,26 +124,10 @@ class Task(Generic[P, R]):
         return f"<Task {self.name!r} on {self.declared.queue!r}>"
 
 
-class AsyncTask(Task[P, R]):
-    """A task whose function is async."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        here, named = self._local_arguments(args, kwargs)
-        work: Coroutine[Any, Any, R] = self.function(*here, **named)
-        return work
-
-
-class SyncTask(Task[P, R]):
-    """A task whose function is not async."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        here, named = self._local_arguments(args, kwargs)
-        value: R = self.function(*here, **named)
-        return value
-
-
 def _check_run_in(task: Task[..., Any]) -> None:
     run_in, where = task.declared.run_in, f"task {task.name!r}: "
+    if inspect.isgeneratorfunction(task.function) or inspect.isasyncgenfunction(task.function):
+        raise ConfigError(f"{where}a generator cannot be a task: its jobs would do nothing")
     if run_in == "loop" and not task.is_async:
         raise ConfigError(
             f"{where}run_in='loop' needs an async function; use 'thread' or 'process'"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from headrace.core.ids import JobKey
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Sighting, Store, Subscription
 
 _POLL_FIRST = 0.25
 _POLL_MOST = 5.0
 # After the last wait we listen on for a while: the next one is often not far.
 _LINGER = 5.0
+_LOOK_TOGETHER = 500
+
+Answer = asyncio.Future[Sighting | None]
 
 
 class Waiter:
@@ -24,7 +27,10 @@ class Waiter:
 
     async def wait(self, queue: str, key: JobKey, timeout: float | None) -> Sighting | None:
         """The job once it has ended, None if the store does not know it; `TimeoutError` if it takes
-        longer."""
+        longer. One that has ended already is found whatever the timeout."""
+        (sighting,) = await self._store.look(queue, [key])
+        if sighting is None or sighting.state.final:
+            return sighting
         waiter = self._queues.get(queue)
         if waiter is None:
             waiter = self._queues[queue] = _QueueWaiter(self._store, queue)
@@ -32,74 +38,107 @@ class Waiter:
             return await waiter.wait(key)
 
     async def close(self) -> None:
-        for waiter in self._queues.values():
+        """Those who still wait are told."""
+        queues, self._queues = self._queues, {}
+        for waiter in queues.values():
             await waiter.close()
-        self._queues.clear()
 
 
 class _QueueWaiter:
+    """All that wait for jobs of one queue; they share one subscription and their looks."""
+
     def __init__(self, store: Store, queue: str) -> None:
         self._store = store
         self._queue = queue
-        self._waiting: dict[JobKey, list[asyncio.Event]] = {}
+        self._waiting: dict[JobKey, list[Answer]] = {}
+        self._told: set[JobKey] = set()
+        self._looking: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._subscribing = asyncio.Lock()
         self._lingering: asyncio.TimerHandle | None = None
-        self._stopping: asyncio.Task[None] | None = None
 
     async def wait(self, key: JobKey) -> Sighting | None:
-        event = asyncio.Event()
-        self._waiting.setdefault(key, []).append(event)
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(answer)
         try:
             await self._listen()
-            return await self._until_final(key, event)
+            return await self._answered(key, answer)
         finally:
-            events = self._waiting[key]
-            events.remove(event)
-            if not events:
-                del self._waiting[key]
-            if not self._waiting:
-                self._listen_no_longer_than(_LINGER)
+            self._forget(key, answer)
 
     async def close(self) -> None:
-        if self._lingering is not None:
-            self._lingering.cancel()
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            await subscription.close()
+        for answers in self._waiting.values():
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(StoreUnavailable("the app was closed meanwhile"))
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._stop_listening()
 
-    async def _until_final(self, key: JobKey, event: asyncio.Event) -> Sighting | None:
+    async def _answered(self, key: JobKey, answer: Answer) -> Sighting | None:
+        """Signals are best effort: without one, look now and then."""
         pause = _POLL_FIRST
         while True:
-            event.clear()
+            self._look_for([key])
+            done, _ = await asyncio.wait([answer], timeout=pause)
+            if done:
+                return answer.result()
+            pause = min(pause * 2, _POLL_MOST)
+
+    def _hear(self, keys: Sequence[JobKey] | None) -> None:
+        self._look_for(self._waiting if keys is None else self._waiting.keys() & set(keys))
+
+    def _look_for(self, keys: Collection[JobKey]) -> None:
+        """Have these looked at; all that come while a look is under way share the next."""
+        self._told.update(keys)
+        if self._told and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._look(), name="headrace-waiter")
+
+    async def _look(self) -> None:
+        while self._told:
+            keys = list(self._told)[:_LOOK_TOGETHER]
+            self._told.difference_update(keys)
             try:
-                (sighting,) = await self._store.look(self._queue, [key], bodies=False)
-            except StoreUnavailable:
-                await asyncio.sleep(pause)
-                continue
-            if sighting is None or sighting.state.final:
-                return sighting
-            try:
-                async with asyncio.timeout(pause):
-                    await event.wait()
-            except TimeoutError:
-                pause = min(pause * 2, _POLL_MOST)
+                sightings = await self._store.look(self._queue, keys)
+            except StoreError:
+                # The next poll tries again.
+                return
+            for key, sighting in zip(keys, sightings, strict=True):
+                if sighting is None or sighting.state.final:
+                    self._answer(key, sighting)
+
+    def _answer(self, key: JobKey, sighting: Sighting | None) -> None:
+        for answer in self._waiting.get(key, ()):
+            if not answer.done():
+                answer.set_result(sighting)
+
+    def _forget(self, key: JobKey, answer: Answer) -> None:
+        answer.cancel()
+        answers = self._waiting[key]
+        answers.remove(answer)
+        if not answers:
+            del self._waiting[key]
+        if not self._waiting:
+            self._linger()
 
     async def _listen(self) -> None:
         async with self._subscribing:
             if self._subscription is None:
                 self._subscription = await self._store.hear_finished(self._queue, self._hear)
 
-    def _listen_no_longer_than(self, seconds: float) -> None:
+    def _linger(self) -> None:
         if self._lingering is not None:
             self._lingering.cancel()
-        self._lingering = asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
+        self._lingering = asyncio.get_running_loop().call_later(_LINGER, self._stop_if_idle)
 
     def _stop_if_idle(self) -> None:
         if not self._waiting:
-            self._stopping = asyncio.get_running_loop().create_task(self.close())
+            self._looking = asyncio.create_task(self._stop_listening())
 
-    def _hear(self, keys: Sequence[JobKey] | None) -> None:
-        for key in self._waiting if keys is None else keys:
-            for event in self._waiting.get(key, ()):
-                event.set()
+    async def _stop_listening(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+        async with self._subscribing:
+            subscription, self._subscription = self._subscription, None
+            if subscription is not None:
+                await subscription.close()

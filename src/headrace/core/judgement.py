@@ -51,7 +51,7 @@ def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     """Again or dead, and when."""
     error = run.error
     if isinstance(error, Defer):
-        return Again(_ms(error.delay), encode_past(_moved_on(run)))
+        return Again(_ms(getattr(error, "delay", 0.0)), encode_past(_moved_on(run)))
     if isinstance(error, Unfit):
         return _dead(run, error.reason)
     if isinstance(error, Reject):
@@ -61,7 +61,8 @@ def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
         return _dead(run, Reason.NOT_RETRYABLE)
     if number >= run.retry.max_attempts:
         return _dead(run, Reason.RETRIES_EXHAUSTED)
-    asked = error.delay if isinstance(error, RetryLater) else None
+    # A subclass may have forgotten to call ours.
+    asked = getattr(error, "delay", None) if isinstance(error, RetryLater) else None
     delay = run.retry.delay(number, rng) if asked is None else asked
     return Again(_ms(delay), encode_past(_failed(run)))
 
@@ -70,9 +71,11 @@ def describe(error: BaseException) -> tuple[str, str, str]:
     """An error as text: type, message, traceback; each short enough to be stored."""
     if isinstance(error, RemoteError):
         kind, trace = error.names[0], error.traceback
+    elif isinstance(error, Unfit):
+        # Nothing was raised by the task: reason and text say it all.
+        kind, trace = "", ""
     else:
-        kind = full_name(type(error))
-        trace = "".join(traceback.format_exception(error))
+        kind, trace = full_name(type(error)), _trace(error)
     text = _cut(_text(error), MAX_ERROR_TEXT)
     return _storable(kind), _storable(text), _storable(_cut_middle(trace, MAX_TRACEBACK))
 
@@ -80,8 +83,15 @@ def describe(error: BaseException) -> tuple[str, str, str]:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:
         return f"<its text cannot be had: {type(broken).__name__}>"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception as broken:
+        return f"<its traceback cannot be had: {type(broken).__name__}>"
 
 
 def _storable(text: str) -> str:

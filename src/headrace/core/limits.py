@@ -9,6 +9,9 @@ CRASH_LIMIT = 3
 TIMEOUT = 300.0
 RESULT_TTL = 600.0
 MAX_PAYLOAD = 4 * 1024 * 1024
+# What a call may bring beside its arguments; an envelope larger than both is not one of ours.
+MAX_OVERRIDES = 32 * 1024
+MAX_ENVELOPE_BESIDE_PAYLOAD = 2 * MAX_OVERRIDES
 CONCURRENCY = 100
 DRAIN = 25.0
 DEAD_KEPT_DAYS = 30
@@ -47,8 +50,8 @@ def check_seconds(what: str, value: object, *, least: float = 0.0) -> float:
         seconds = float(value)
     except OverflowError:
         raise ConfigError(f"{what} is longer than anything lasts") from None
-    if not least <= seconds < float("inf"):
-        raise ConfigError(f"{what} must be at least {least:g} seconds, not {value!r}")
+    if not least <= seconds <= MAX_MS / 1000:
+        raise ConfigError(f"{what} must be {least:g} to {MAX_MS / 1000:g} seconds, not {value!r}")
     return seconds
 
 

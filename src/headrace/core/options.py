@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
+import msgspec
+
 from headrace.core import ids
 from headrace.core.job import NO_OVERRIDES, Overrides, WireRetry
 from headrace.core.limits import (
     DEFAULT_QUEUE,
-    MAX_MS,
+    MAX_OVERRIDES,
     RESULT_TTL,
     TIMEOUT,
     check_name,
@@ -129,19 +131,20 @@ def _overridden(now: Overrides, changes: Sending) -> Overrides:
         if not isinstance(changes["retry"], Retry):
             raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
         retry = WireRetry.of(changes["retry"])
-    return Overrides(headers, timeout, retry)
+    overrides = Overrides(headers, timeout, retry)
+    size = len(msgspec.msgpack.encode(overrides))
+    if size > MAX_OVERRIDES:
+        raise ConfigError(
+            f"options(): headers and retry take {size:,} bytes, at most {MAX_OVERRIDES:,} travel"
+        )
+    return overrides
 
 
 def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
     """Seconds or a timedelta as whole milliseconds, rounded up, so nothing happens early."""
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    seconds = check_seconds(f"options({what}=)", duration, least=least)
-    if seconds * 1000 > MAX_MS:
-        raise ConfigError(
-            f"options({what}=) must be at most {MAX_MS // 1000} seconds, not {seconds!r}"
-        )
-    return math.ceil(seconds * 1000)
+    return math.ceil(check_seconds(f"options({what}=)", duration, least=least) * 1000)
 
 
 def _epoch_ms(what: str, moment: object) -> int:

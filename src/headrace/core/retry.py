@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
 from headrace.core.limits import check_count, check_seconds
@@ -48,7 +50,9 @@ class Retry:
         set_field(self, "backoff", _checked_backoff(backoff))
         set_field(self, "base", check_seconds("Retry(base=)", base))
         set_field(self, "cap", check_seconds("Retry(cap=)", cap))
-        set_field(self, "jitter", bool(jitter))
+        if not isinstance(jitter, bool):
+            raise ConfigError(f"Retry(jitter=) must be True or False, not {jitter!r}")
+        set_field(self, "jitter", jitter)
         set_field(self, "on", _checked_filters("on", on))
         set_field(self, "never", _checked_filters("never", never))
 
@@ -97,9 +101,20 @@ def _checked_filters(option: str, kinds: object) -> tuple[ErrorFilter, ...]:
 
 
 def full_name(kind: type) -> str:
-    """The name by which an exception class travels: `builtins` is left out."""
+    """The name by which an exception class travels. Built-in ones have no module; those of the
+    program that is being run have the name under which others would import it."""
     module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    if module == "builtins":
+        return kind.__qualname__
+    return f"{_main_name() if module == '__main__' else module}.{kind.__qualname__}"
+
+
+def _main_name() -> str:
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    return PurePath(getattr(main, "__file__", None) or "__main__").stem
 
 
 class RemoteError(Exception):

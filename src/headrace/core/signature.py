@@ -129,12 +129,13 @@ class Signature:
             self._check_hints()
             return codec.decoder(tuple[list[Any], dict[str, Any]])
         fields: list[Any] = []
-        for parameter in self._parameters:
-            kind = self._hints.get(parameter.name, Any)
+        for position, parameter in enumerate(self._parameters):
+            # Not the parameter's own name, which a struct may not be able to have.
+            name, kind = f"p{position}", self._hints.get(parameter.name, Any)
             if parameter.default is _EMPTY:
-                fields.append((parameter.name, kind))
+                fields.append((name, kind))
             else:
-                fields.append((parameter.name, kind, _as_default(parameter.default)))
+                fields.append((name, kind, _as_default(parameter.default)))
         # Keyword-only parameters without a default may follow some with one.
         first_default = next((i for i, f in enumerate(fields) if len(f) == 3), len(fields))
         for i in range(first_default, len(fields)):

@@ -17,7 +17,11 @@ def open_store(
     url: str, *, namespace: str, crash_limit: int, require_durable: bool, clock: Clock
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
-    scheme = urlsplit(url).scheme
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        shown = without_password(url)
+        raise ConfigError(f"the store URL {shown!r} cannot be read: {error}") from None
     if scheme in ("sqlite", "memory"):
         from headrace.store.sqlite.store import SqliteStore
 

@@ -9,6 +9,9 @@ import runpy
 import signal
 import socket
 import sys
+import time
+from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,8 +26,8 @@ from headrace.core.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater
 from headrace.worker.executor import encoded_result
 from headrace.worker.process import HEADER, Reply, Request
+from headrace.worker.runners import finished
 
-_SCRIPT = "__headrace_main__"
 _decode_request = msgspec.msgpack.Decoder(Request).decode
 _encode = msgspec.msgpack.Encoder().encode
 _PR_SET_PDEATHSIG = 1
@@ -78,13 +81,11 @@ def _value(request: Request) -> Reply:
     context = _context(task, request)
     running.set(ChildRun(context))
     args, kwargs = task.with_context(context, args, kwargs)
-    value = task.function(*args, **kwargs)
+    value = finished(task.function(*args, **kwargs))
     return Reply(encoded_result(task, value) if request.keep_result else b"")
 
 
 def _context(task: Task[..., Any], request: Request) -> Context:
-    import time
-
     return Context(
         Job(task.app, request.key, request.queue, task.signature.returns),
         request.attempt,
@@ -96,12 +97,10 @@ def _context(task: Task[..., Any], request: Request) -> Context:
 
 
 def _find(module: str, qualname: str) -> Task[..., Any]:
-    """The task by the name of its function. A script is run once, under another name than
-    `__main__`, so that its guarded part stays quiet."""
+    """The task by the name of its function. A script is run once, under the name by which others
+    would import it, so that its guarded part stays quiet."""
     if module.endswith(".py"):
-        if _SCRIPT not in sys.modules:
-            _run_script(module)
-        found: Any = sys.modules[_SCRIPT]
+        found: Any = _scripts.get(module) or _run_script(module)
     else:
         found = importlib.import_module(module)
     for name in qualname.split("."):
@@ -111,12 +110,12 @@ def _find(module: str, qualname: str) -> Task[..., Any]:
     return found
 
 
-def _run_script(path: str) -> None:
-    import types
+_scripts: dict[str, SimpleNamespace] = {}
 
-    module = types.ModuleType(_SCRIPT)
-    sys.modules[_SCRIPT] = module
-    module.__dict__.update(runpy.run_path(path, run_name=_SCRIPT))
+
+def _run_script(path: str) -> SimpleNamespace:
+    _scripts[path] = SimpleNamespace(**runpy.run_path(path, run_name=PurePath(path).stem))
+    return _scripts[path]
 
 
 def _receive(channel: socket.socket) -> Request | None:

@@ -21,6 +21,7 @@ from headrace.core.job import (
     peek_key,
 )
 from headrace.core.judgement import FailedRun, Unfit, judge
+from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD, RESULT_TTL
 from headrace.core.outcome import DONE, RELEASED, Done, Outcome
 from headrace.core.retry import Retry
 from headrace.core.signature import Misfit
@@ -35,8 +36,6 @@ log = logging.getLogger("headrace.worker")
 
 _SWEEP = 0.05
 _CANCEL_GRACE = 5.0
-# The envelope around the arguments is small; this much more than max_payload is not one of ours.
-_ENVELOPE_ROOM = 64 * 1024
 
 Settle = Callable[[Delivery, Outcome], None]
 
@@ -86,7 +85,7 @@ class Executor:
             value = await self._start(run)
             return self._conclude(run, value)
         except BaseException as error:
-            return self._judge(run, error)
+            return self._judged(run, error)
 
     async def _work(self, run: Run) -> None:
         outcome = await self.execute(run)
@@ -100,7 +99,7 @@ class Executor:
 
     def _decode(self, run: Run) -> None:
         delivery = run.delivery
-        if len(delivery.envelope) > self._max_payload + _ENVELOPE_ROOM:
+        if len(delivery.envelope) > self._max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD:
             delivery.key = peek_key(delivery.envelope)
             raise Unfit(Reason.OVERSIZE, f"the job has {len(delivery.envelope):,} bytes")
         try:
@@ -163,6 +162,15 @@ class Executor:
             )
         return Done(done_verdict(data), int(ttl * 1000))
 
+    def _judged(self, run: Run, error: BaseException) -> Outcome:
+        """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
+        try:
+            return self._judge(run, error)
+        except Exception as trouble:
+            log.exception("the error of job %s cannot be judged", run.delivery.key_text)
+            named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
+            return self._judge(run, RuntimeError(f"the task raised {named}"))
+
     def _judge(self, run: Run, error: BaseException) -> Outcome:
         if run.sent_away and isinstance(error, asyncio.CancelledError):
             return RELEASED
@@ -220,7 +228,7 @@ class Executor:
                 self._time_out(run)
             elif now > run.ends_at + _CANCEL_GRACE:
                 log.warning("job %s ignores its cancellation", run.delivery.key_text)
-                self._abandon(run, self._judge(run, TimeoutError()))
+                self._abandon(run, self._judged(run, TimeoutError()))
 
     def _time_out(self, run: Run) -> None:
         run.timed_out = True
@@ -234,7 +242,7 @@ class Executor:
             run.delivery.key_text,
             run.task.name,
         )
-        self._abandon(run, self._judge(run, TimeoutError()))
+        self._abandon(run, self._judged(run, TimeoutError()))
 
     def _abandon(self, run: Run, outcome: Outcome) -> None:
         if not run.abandoned:
@@ -274,5 +282,5 @@ def _policy(run: Run) -> tuple[Retry, float]:
         override = run.envelope.overrides.retry
         declared = run.task.declared
     except AttributeError:
-        return Retry(), 600.0
+        return Retry(), RESULT_TTL
     return override.policy() if override else declared.retry, declared.result_ttl

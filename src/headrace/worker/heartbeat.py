@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
+from headrace.worker.store_clock import StoreClock
 
 log = logging.getLogger("headrace.worker")
 
@@ -27,12 +28,15 @@ class Heartbeat:
     def __init__(
         self,
         store: Store,
+        clock: StoreClock,
         consumer: Consumer,
         held: Collection[Delivery],
         lease: float,
         lost: Callable[[list[Delivery]], None],
     ) -> None:
         self._store = store
+        self._clock = clock
+        self._compare_at = 0.0
         self._consumer = consumer
         self._held = held
         self._lost = lost
@@ -51,7 +55,9 @@ class Heartbeat:
 
     async def stop(self) -> None:
         self._stopping.set()
-        await asyncio.to_thread(self._thread.join)
+        # Not joined in a thread of the loop's: handlers may have taken all of those.
+        while self._thread.is_alive():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
     async def step(self) -> None:
         """Renew the leases that are older than a third of their length."""
@@ -100,6 +106,9 @@ class Heartbeat:
     async def _tick(self) -> None:
         try:
             await self.step()
+            if time.monotonic() >= self._compare_at:
+                await self._clock.compare()
+                self._compare_at = time.monotonic() + self._renew_after
             self._trouble = ""
         except StoreError as error:
             if str(error) != self._trouble:

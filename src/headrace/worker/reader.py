@@ -56,21 +56,28 @@ class Reader(Service):
     async def recover(self) -> None:
         self._hand_over(await self._consumer.recover(self._held))
 
-    async def interrupt(self, running: asyncio.Task[None]) -> None:
-        """Stop, ending a read that waits. The read itself is never cancelled: what the store handed
-        out with it would be stranded."""
+    async def interrupt(self, running: asyncio.Task[None], within: float) -> None:
+        """Stop, ending a read that waits. The read itself is not cancelled, for what the store has
+        handed out with it would be stranded; unless the store does not answer in time."""
         self.stop()
         self._slots.poke()
+        ends_at = time.monotonic() + within
         while not running.done():
+            if time.monotonic() > ends_at:
+                running.cancel()
             try:
                 async with asyncio.timeout(_UNBLOCK_EVERY):
                     await asyncio.shield(running)
             except TimeoutError:
                 await self._unblock()
+            except asyncio.CancelledError:
+                if not running.cancelled():
+                    raise
 
     async def _unblock(self) -> None:
         try:
-            await self._consumer.interrupt()
+            async with asyncio.timeout(1.0):
+                await self._consumer.interrupt()
         except Exception:
             # The store is away; the read will fail by itself.
             await asyncio.sleep(_UNBLOCK_EVERY)

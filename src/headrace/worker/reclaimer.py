@@ -31,7 +31,6 @@ class Reclaimer:
         self._crash_limit = crash_limit
         self._next_at = 0.0
         self._trouble = ""
-        self.reclaimed = 0
 
     @property
     def due_in(self) -> float:
@@ -49,7 +48,6 @@ class Reclaimer:
         self._next_at = time.monotonic() + self._rest(found, room)
         again = sum(delivery.count > 1 for delivery in found)
         if again:
-            self.reclaimed += again
             log.warning("took over %d job(s) whose worker is gone", again)
         return found
 

@@ -56,12 +56,9 @@ class Run:
         return self.started > 0.0
 
     def begin(self) -> None:
-        self.started = now = time.monotonic()
-        timeout = self.envelope.overrides.timeout
-        if timeout is None:
-            timeout = self.task.declared.timeout
-        if timeout:
-            self.ends_at = now + timeout
+        self.started = time.monotonic()
+        if timeout := self.timeout:
+            self.ends_at = self.started + timeout
 
     def context(self) -> Context:
         if self._context is None:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from headrace.client.context import running
+from headrace.core.job import Reason
+from headrace.core.judgement import Unfit
 from headrace.worker.process import ProcessPool
 from headrace.worker.run import Run
 
 _forks = 0
 
 
+_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
 def _count_fork() -> None:
     global _forks
     _forks += 1
+    for loop in _loops:
+        # A child that comes back to the loop would share its sockets with the worker.
+        loop.call_soon(os._exit, 0)
 
 
 os.register_at_fork(after_in_child=_count_fork)
@@ -48,6 +58,7 @@ class Runners:
         self._free_threads = asyncio.Semaphore(threads)
         self._processes = ProcessPool(processes)
         self._forks = forks()
+        _loops.add(asyncio.get_running_loop())
 
     def start(self, run: Run) -> Awaitable[Any]:
         """The function's result, to be awaited. Not itself a coroutine: for a task on the loop this
@@ -110,4 +121,16 @@ def _unguarded(answer: tuple[Any, BaseException | None]) -> Any:
     value, error = answer
     if error is not None:
         raise error
+    return finished(value)
+
+
+def finished(value: Any) -> Any:
+    """What a plain function returned, unless that is work that nobody has done."""
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise Unfit(
+            Reason.BAD_RESULT,
+            "the function returned a coroutine that was not awaited: make it async itself",
+        )
     return value

@@ -33,7 +33,3 @@ class Slots:
 
     def poke(self) -> None:
         self._freed.set()
-
-    @property
-    def taken(self) -> int:
-        return self.total - self.free

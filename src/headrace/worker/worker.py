@@ -27,6 +27,7 @@ from headrace.worker.reclaimer import Reclaimer
 from headrace.worker.runners import Runners
 from headrace.worker.settler import Settler
 from headrace.worker.slots import Slots
+from headrace.worker.store_clock import StoreClock
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -35,6 +36,7 @@ log = logging.getLogger("headrace.worker")
 
 _CANCEL_GRACE = 2.0
 _FLUSH_GRACE = 5.0
+_LEAVE_GRACE = 2.0
 
 
 class Worker:
@@ -71,14 +73,15 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> WorkerOutcome:
-        """Work until stopped."""
+        """Work until stopped. A worker works once."""
+        if self._ready.is_set():
+            raise ConfigError("this worker has run already: make another with app.worker()")
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
             session = await self.app.session()
-            offset = await session.store.time_ms() - self.app.clock.now_ms()
             state = await stack.enter_async_context(self._lifespan())
             consumer = session.store.consumer(self.name, self.queues, self.app.lease)
-            parts = _Parts(self, consumer, state, offset)
+            parts = _Parts(self, consumer, state)
             await parts.start()
             log.info("worker %s runs %s", self.name, ", ".join(self.queues))
             self._ready.set()
@@ -122,11 +125,11 @@ class Worker:
 class _Parts:
     """The parts of a running worker."""
 
-    def __init__(self, worker: Worker, consumer: Consumer, state: Any, offset_ms: int) -> None:
+    def __init__(self, worker: Worker, consumer: Consumer, state: Any) -> None:
         app = worker.app
         held: set[Delivery] = set()
-        clock = app.clock
         self._consumer = consumer
+        self._clock = StoreClock(app.store, app.clock)
         self._slots = Slots(worker.concurrency)
         self._settler = Settler(consumer, held)
         self._runners = Runners(threads=worker.threads, processes=worker.processes)
@@ -139,18 +142,20 @@ class _Parts:
             state=state,
             crash_limit=app.crash_limit,
             max_payload=app.max_payload,
-            # The store's time, not ours: a worker with a fast clock must not let jobs expire.
-            now_ms=lambda: clock.now_ms() + offset_ms,
+            now_ms=self._clock.now_ms,
         )
         reclaimer = Reclaimer(consumer, worker.queues, held, app.lease, app.crash_limit)
         self._reader = Reader(
             consumer, reclaimer, self._settler, self._slots, held, self._executor.start
         )
         self._promoter = Promoter(consumer, worker.queues)
-        self._heartbeat = Heartbeat(app.store, consumer, held, app.lease, self._executor.lose)
+        self._heartbeat = Heartbeat(
+            app.store, self._clock, consumer, held, app.lease, self._executor.lose
+        )
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
+        await self._clock.compare()
         await self._promoter.listen()
         self._heartbeat.start()
         for service in (self._settler, self._reader, self._promoter):
@@ -159,7 +164,9 @@ class _Parts:
 
     async def stop(self, drain: float, hurrying: asyncio.Event) -> WorkerOutcome:
         """Take nothing new, let run what runs, hand back the rest, write all outcomes, leave."""
-        await self._reader.interrupt(self._tasks["reader"])
+        began = time.monotonic()
+        await self._reader.interrupt(self._tasks["reader"], within=max(drain, 1.0))
+        drain -= time.monotonic() - began
         self._executor.send_away(only_waiting=True)
         in_time = await self._runs_end(drain, hurrying)
         if not in_time:
@@ -178,10 +185,10 @@ class _Parts:
 
     async def _runs_end(self, within: float, hurrying: asyncio.Event) -> bool:
         ends_at = time.monotonic() + within
-        while self._executor.runs:
+        # What is abandoned has its outcome: nobody waits for the thread that cannot be stopped.
+        while futures := [run.future for run in self._executor.runs if not run.abandoned]:
             if hurrying.is_set() or time.monotonic() >= ends_at:
                 return False
-            futures = [run.future for run in self._executor.runs]
             await asyncio.wait(futures, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
         return True
 
@@ -212,11 +219,13 @@ class _Parts:
                 await task
 
     async def _leave(self) -> None:
-        await self._promoter.close()
         await self._runners.close()
         await self._heartbeat.stop()
+        # A store that is away cannot be told; the lease will tell the others.
         with contextlib.suppress(Exception):
-            await self._consumer.close()
+            async with asyncio.timeout(_LEAVE_GRACE):
+                await self._promoter.close()
+                await self._consumer.close()
 
 
 def _checked_queues(app: Headrace, queues: Sequence[str] | None) -> list[str]:

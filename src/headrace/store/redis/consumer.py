@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +15,7 @@ from headrace.store.contract import Hear, Promotion, Settlement, Subscription, r
 from headrace.store.redis import scripts
 from headrace.store.redis.ear import encode_keys
 from headrace.store.redis.faults import NoGroup
-from headrace.store.redis.keys import GROUP
+from headrace.store.redis.keys import GROUP, signed
 from headrace.store.redis.link import Argument, Link
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ log = logging.getLogger("headrace.store")
 _DEAD_KEPT_MS = DEAD_KEPT_DAYS * 86_400_000
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
 _SETTLE_MOST = 1000
+_SETTLE_BYTES = 8 * 1024 * 1024
 _PROMOTE_MOST = 500
 _PROMOTER_TICKET_MS = 2000
 _BLOCK_MOST = 5.0
@@ -38,6 +39,7 @@ class RedisConsumer:
     def __init__(self, store: RedisStore, name: str, queues: Sequence[str], lease: float) -> None:
         self.name = name
         self._store = store
+        self._signed = signed(name, int(lease * 1000))
         self._queues = list(queues)
         self._lease_ms = int(lease * 1000)
         self._look_ms = int(reclaim_every(lease) * 1000)
@@ -88,7 +90,7 @@ class RedisConsumer:
         for queue in self._queues:
             keys = self._store.keys(queue)
             pending = await self._upkeep.call(
-                "XPENDING", keys.ready, GROUP, "-", "+", _RECOVER_MOST, self.name
+                "XPENDING", keys.ready, GROUP, "-", "+", _RECOVER_MOST, self._signed
             )
             stray = {row[0]: row[3] for row in pending if (queue, row[0]) not in receipts}
             for receipt, count in stray.items():
@@ -101,8 +103,7 @@ class RedisConsumer:
         self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
     ) -> list[Delivery]:
         lost: list[Delivery] = []
-        for start in range(0, len(settlements), _SETTLE_MOST):
-            part = settlements[start : start + _SETTLE_MOST]
+        for part in _parts(settlements):
             lost += await self._settle(queue, part, repeat)
         return lost
 
@@ -115,7 +116,7 @@ class RedisConsumer:
             pairs = [item for d in mine for item in (d.receipt, d.count)]
             gone = set(
                 await scripts.renew(
-                    link, self._store.keys(queue), consumer=self.name, deliveries=pairs
+                    link, self._store.keys(queue), consumer=self._signed, deliveries=pairs
                 )
             )
             lost += [delivery for delivery in mine if delivery.receipt in gone]
@@ -128,7 +129,7 @@ class RedisConsumer:
             entries, counts = await scripts.reclaim(
                 self._upkeep,
                 self._store.keys(queue),
-                consumer=self.name,
+                consumer=self._signed,
                 limit=limit,
                 last_chance=last_chance,
                 lease=self._lease_ms,
@@ -148,7 +149,7 @@ class RedisConsumer:
         moved, wait = await scripts.promote(
             self._upkeep,
             self._store.keys(queue),
-            consumer=self.name,
+            consumer=self._signed,
             limit=_PROMOTE_MOST,
             ticket=_PROMOTER_TICKET_MS,
         )
@@ -168,7 +169,7 @@ class RedisConsumer:
 
     async def _leave(self, queue: str) -> None:
         try:
-            await scripts.leave(self._upkeep, self._store.keys(queue), consumer=self.name)
+            await scripts.leave(self._upkeep, self._store.keys(queue), consumer=self._signed)
         except NoGroup:
             return
 
@@ -198,7 +199,7 @@ class RedisConsumer:
         return self._queues[:limit]
 
     async def _read(self, queues: Sequence[str], count: int, wait: float) -> Any:
-        command: list[Argument] = ["XREADGROUP", "GROUP", GROUP, self.name, "COUNT", count]
+        command: list[Argument] = ["XREADGROUP", "GROUP", GROUP, self._signed, "COUNT", count]
         if wait > 0 and not self._interrupted:
             await self._reading.identify()
             wait = min(wait, _BLOCK_MOST)
@@ -228,7 +229,7 @@ class RedisConsumer:
         return await scripts.settle(
             self._settling,
             self._store.keys(queue),
-            consumer=self.name,
+            consumer=self._signed,
             epoch=batch.epoch,
             checked=checked,
             finished=batch.finished,
@@ -293,6 +294,21 @@ class _Batch:
             blocks += [outcome.verdict for _, outcome in kept]
             blocks += [max(outcome.ttl_ms, 1) for _, outcome in kept]
         return blocks + self._again + self._dead + self._released
+
+
+def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
+    """Batches that are bounded both ways: many small outcomes, or a few large ones."""
+    start = size = 0
+    for at, item in enumerate(settlements):
+        if at - start >= _SETTLE_MOST or (size > _SETTLE_BYTES and at > start):
+            yield settlements[start:at]
+            start, size = at, 0
+        outcome = item.outcome
+        if isinstance(outcome, Done):
+            size += len(outcome.verdict)
+        else:
+            size += len(item.delivery.envelope)
+    yield settlements[start:]
 
 
 def _identity(delivery: Delivery) -> tuple[Argument, bytes, int]:

@@ -62,8 +62,7 @@ class Ear:
         while True:
             link = Link(self._connect)
             try:
-                await link.send("SUBSCRIBE", *self._hearers)
-                self._link = link
+                await self._subscribe(link)
                 while True:
                     self._dispatch(await link.receive())
             except StoreError as error:
@@ -72,6 +71,14 @@ class Ear:
                 self._link = None
                 await link.drop()
             await asyncio.sleep(_RECONNECT)
+
+    async def _subscribe(self, link: Link) -> None:
+        subscribed: set[str] = set()
+        # Again for those that came while we were connecting.
+        while missing := self._hearers.keys() - subscribed:
+            await link.send("SUBSCRIBE", *missing)
+            subscribed |= missing
+        self._link = link
 
     def _dispatch(self, message: list[bytes]) -> None:
         kind, channel, data = message

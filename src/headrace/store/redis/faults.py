@@ -41,7 +41,9 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
         return StoreUnavailable(f"Redis: {_PASSING['READONLY']}")
     if isinstance(error, driver.NoScriptError):
         return NoScript(str(error))
-    if isinstance(error, (driver.AuthenticationError, driver.NoPermissionError)):
+    if isinstance(error, driver.NoPermissionError):
+        return StoreUnavailable(f"Redis does not allow this user what Headrace needs: {error}")
+    if isinstance(error, driver.AuthenticationError):
         return StoreUnavailable(f"Redis refuses the user or password: {error}")
     if isinstance(error, driver.ResponseError):
         return _from_reply(str(error), getattr(error, "status_code", None) or "")

@@ -13,6 +13,16 @@ RETURNED = "returned"
 """The consumer that owns what a stopping worker handed back: anyone may take it at once."""
 
 
+def signed(worker: str, lease_ms: int) -> str:
+    """The name of a worker in the consumer group: with its lease, by which others judge whether it
+    is gone, whatever lease they have themselves."""
+    return f"{worker}~{lease_ms}"
+
+
+def unsigned(consumer: str) -> str:
+    return consumer.rpartition("~")[0]
+
+
 class QueueKeys:
     """The keys of one queue.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
@@ -17,6 +19,7 @@ from headrace.store.redis.link import Link
 log = logging.getLogger("headrace.store")
 
 MIN_VERSION = (7, 0)
+_QUERY = {"client_name", "db", "password", "username"}
 _EVICTING = "maxmemory-policy"
 
 
@@ -25,6 +28,7 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        _check_parts(url)
         try:
             self._pool = ConnectionPool.from_url(
                 url,
@@ -89,6 +93,20 @@ class Server:
             # Hosted servers hide CONFIG; INFO has told what it can.
             return None
         return reply[1].decode() if len(reply) > 1 else None
+
+
+def _check_parts(url: str) -> None:
+    """Refuse what would be ignored, or would change how we talk to the server."""
+    parts = urlsplit(url)
+    shown = without_password(url)
+    if parts.scheme != "unix" and not re.fullmatch(r"/?\d*", parts.path):
+        raise ConfigError(f"the Redis URL {shown!r} names no database: after the host comes /0")
+    for name in parse_qs(parts.query):
+        if name not in _QUERY and not name.startswith("ssl_"):
+            raise ConfigError(
+                f"the Redis URL {shown!r} has an option {name!r}; it can have "
+                f"{', '.join(sorted(_QUERY))} and ssl_…"
+            )
 
 
 def _parsed(info: Any) -> dict[str, str]:

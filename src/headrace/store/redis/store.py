@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
 from headrace.errors import ConfigError
 from headrace.store.contract import Counts, DeadJob, DeadPage, Hear, Sighting, Subscription
+from headrace.store.loops import LoopLocal
 from headrace.store.redis import scripts
 from headrace.store.redis.consumer import RedisConsumer
 from headrace.store.redis.ear import Ear
-from headrace.store.redis.keys import QueueKeys, queues_key
+from headrace.store.redis.keys import QueueKeys, queues_key, unsigned
 from headrace.store.redis.link import Link
 from headrace.store.redis.server import Server
 
@@ -47,7 +46,7 @@ class RedisStore:
         self.crash_limit = crash_limit
         self.server = Server(url)
         self._require_durable = require_durable
-        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopLinks] = WeakKeyDictionary()
+        self._links: LoopLocal[LoopLinks] = LoopLocal()
         self._keys: dict[str, QueueKeys] = {}
         self._announced: dict[str, float] = {}
 
@@ -55,7 +54,7 @@ class RedisStore:
         await self.server.check(self.links().ask, require_durable=self._require_durable)
 
     async def close(self) -> None:
-        links = self._links.pop(asyncio.get_running_loop(), None)
+        links = self._links.pop()
         if links is not None:
             await links.close()
 
@@ -130,11 +129,7 @@ class RedisStore:
         return keys
 
     def links(self) -> LoopLinks:
-        loop = asyncio.get_running_loop()
-        links = self._links.get(loop)
-        if links is None:
-            links = self._links[loop] = LoopLinks(self.server)
-        return links
+        return self._links.get() or self._links.set(LoopLinks(self.server))
 
 
 def _sighting(sight: list[Any]) -> Sighting | None:
@@ -147,7 +142,7 @@ def _sighting(sight: list[Any]) -> Sighting | None:
         State(state.decode()),
         verdict,
         int(float(due)) or None,
-        worker.decode(),
+        unsigned(worker.decode()),
         deliveries,
         reason.decode(),
         envelope,

@@ -65,7 +65,9 @@ class Database:
             self._inbox = self._thread = None
             inbox.put(None)
         assert thread is not None
-        await asyncio.to_thread(thread.join)
+        # Not joined in a thread of the loop's: at the end of the program there are none any more.
+        while thread.is_alive():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """What `read` returns, on one consistent state of the database."""

@@ -9,6 +9,11 @@ local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'
 local lease, interval, crash_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local PAGE = 1000
 
+-- The lease of the entry's holder, which stands in its name; ours if it does not.
+local function lease_of(holder)
+  return tonumber(string.match(holder, '~(%d+)$')) or lease
+end
+
 local ids, counts, foreign, left_behind = {}, {}, false, false
 
 -- One more crash and the job is dead: of such jobs a worker gets one at a time, so that the one
@@ -51,7 +56,7 @@ if not last or now < last or now - last >= interval then
         left_behind = true
         break
       end
-      if pending[2] ~= returned and pending[3] >= lease and wanted(pending[4]) then
+      if pending[2] ~= returned and pending[3] >= lease_of(pending[2]) and wanted(pending[4]) then
         choose(pending)
         foreign = true
       end

@@ -1,0 +1,27 @@
+"""What is held once per event loop: connections, and all that waits on them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopLocal(Generic[T]):
+    """One value for each event loop, forgotten when its loop is closed."""
+
+    def __init__(self) -> None:
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def get(self) -> T | None:
+        return self._values.get(asyncio.get_running_loop())
+
+    def set(self, value: T) -> T:
+        # A program may run loop after loop; what the old ones held must not add up.
+        self._values = {loop: old for loop, old in self._values.items() if not loop.is_closed()}
+        self._values[asyncio.get_running_loop()] = value
+        return value
+
+    def pop(self) -> T | None:
+        return self._values.pop(asyncio.get_running_loop(), None)
