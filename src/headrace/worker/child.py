@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import runpy
@@ -25,12 +24,12 @@ from headrace.core.retry import names_of
 from headrace.core.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater
 from headrace.worker.executor import encoded_result
+from headrace.worker.parent import die_with
 from headrace.worker.process import HEADER, Reply, Request
 from headrace.worker.runners import finished
 
 _decode_request = msgspec.msgpack.Decoder(Request).decode
 _encode = msgspec.msgpack.Encoder().encode
-_PR_SET_PDEATHSIG = 1
 
 
 class ChildRun:
@@ -44,7 +43,7 @@ class ChildRun:
 
 
 def main() -> None:
-    _die_with_parent()
+    die_with(int(sys.argv[2]), signal.SIGKILL)
     home = os.getpid()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         while request := _receive(channel):
@@ -132,12 +131,6 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
             return b""
         data += part
     return bytes(data)
-
-
-def _die_with_parent() -> None:
-    """A worker that is killed cannot tell its processes; on Linux the kernel does."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -118,6 +118,7 @@ class TaskProcess:
                 "-m",
                 "headrace.worker.child",
                 str(theirs.fileno()),
+                str(os.getpid()),
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 # A Ctrl-C in the terminal is for the worker, which tells its processes.

@@ -7,8 +7,8 @@ from headrace.store.contract import Store
 
 
 class StoreClock:
-    """What the store's clock shows, without asking it each time: a worker with a fast clock must not
-    let jobs expire that are not due to. Compared anew now and then, because clocks are set."""
+    """What the store's clock shows, without asking it each time: a worker with a fast clock must
+    not let jobs expire before their time. Compared anew now and then, because clocks are set."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

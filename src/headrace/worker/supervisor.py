@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import select
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol
+
+from headrace.worker.parent import die_with
 
 log = logging.getLogger("headrace.supervisor")
 
@@ -28,7 +27,6 @@ _SETTLED = 60.0
 # A wrong option or an unreachable store shows within so many seconds.
 _YOUNG = 10.0
 _WRONG_USE = 2
-_PR_SET_PDEATHSIG = 1
 
 
 class Process(Protocol):
@@ -205,19 +203,7 @@ def follow_supervisor() -> None:
     supervisor = os.environ.pop(SUPERVISOR, None)
     if supervisor is None:
         return
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    else:
-        threading.Thread(target=_watch_parent, args=(supervisor,), daemon=True).start()
-    # It may have died before the kernel was asked to tell.
-    if str(os.getppid()) != supervisor:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _watch_parent(parent: str) -> None:
-    while str(os.getppid()) == parent:
-        time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGTERM)
+    die_with(int(supervisor), signal.SIGTERM)
 
 
 def _severity(code: int) -> int:

@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -57,6 +58,7 @@ class Worker:
         self.app = app
         self.name = f"{socket.gethostname()}-{os.getpid()}-{ids.new_key()[-4:].hex()}"
         self.queues = _checked_queues(app, queues)
+        _check_process_tasks(app)
         self.concurrency = limits.check_count("concurrency", concurrency)
         self.threads = limits.check_count("threads", cpus * 4 if threads is None else threads)
         self.processes = limits.check_count("processes", cpus if processes is None else processes)
@@ -235,3 +237,18 @@ def _checked_queues(app: Headrace, queues: Sequence[str] | None) -> list[str]:
     if not names:
         raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
     return [limits.check_name("queue", name) for name in names]
+
+
+def _check_process_tasks(app: Headrace) -> None:
+    """Another process finds a task by the name of its function: see that it would."""
+    for task in app.tasks.values():
+        if task.declared.run_in != "process":
+            continue
+        found: Any = sys.modules.get(task.function.__module__)
+        for name in task.function.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if getattr(found, "function", None) is not task.function:
+            raise ConfigError(
+                f"task {task.name!r}: run_in='process' needs the task to be "
+                f"{task.__module__}.{task.__qualname__}, so that another process finds it there"
+            )

@@ -44,6 +44,14 @@ class UpkeepConformance(Ground):
         assert await self.settle(holder, held, DONE) == []
         assert await store.look(QUEUE, [key]) == [None]
 
+    async def test_the_lease_of_the_holder_decides(self, store: Store) -> None:
+        await self.send(store)
+        holder = store.consumer("patient", [QUEUE], LEASE * 20)
+        held = await self.take(holder)
+        assert await self.look_regularly(self.worker(store), LEASE * 2) == []
+        assert await self.settle(holder, held, DONE) == []
+        await holder.close()
+
     async def test_a_lost_lease_cannot_be_renewed(self, store: Store) -> None:
         await self.send(store)
         late, second = self.worker(store), self.worker(store)
