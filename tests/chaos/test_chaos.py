@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from pathlib import Path
 
@@ -23,10 +22,6 @@ from tests.faults.scenarios import (
     survive_outages,
 )
 from tests.servers import RedisServer
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("HEADRACE_CHAOS"), reason="takes minutes; set HEADRACE_CHAOS=1"
-)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,10 @@ def check_seconds(what: str, value: object, *, least: float = 0.0) -> float:
         seconds = float(value)
     except OverflowError:
         raise ConfigError(f"{what} is longer than anything lasts") from None
-    if not least <= seconds <= MAX_MS / 1000:
-        raise ConfigError(f"{what} must be {least:g} to {MAX_MS / 1000:g} seconds, not {value!r}")
+    if not seconds >= least:
+        raise ConfigError(f"{what} must be at least {least:g} seconds, not {value!r}")
+    if seconds > MAX_MS / 1000:
+        raise ConfigError(f"{what} must be at most {MAX_MS / 1000:g} seconds, not {value!r}")
     return seconds
 
 
