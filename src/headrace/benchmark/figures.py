@@ -35,7 +35,8 @@ class Sizes(msgspec.Struct, frozen=True):
     """How much work each measurement does."""
 
     drain: int = 100_000
-    lone: int = 3_000
+    lone_round: int = 250
+    lone_rounds: int = 40
     gathered: int = 10_000
     latency: int = 600
     idle_seconds: float = 10.0
@@ -46,7 +47,7 @@ class Sizes(msgspec.Struct, frozen=True):
 
 QUICK = Sizes(
     drain=40_000,
-    lone=1_500,
+    lone_rounds=12,
     latency=250,
     idle_seconds=4.0,
     repeats=1,

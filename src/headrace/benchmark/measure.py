@@ -71,11 +71,14 @@ async def _drains(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Fi
 
 async def _sends(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
     limit, lone, gathered = [], [], []
-    for _ in range(2 * sizes.repeats + 1):
+    async with jobs_on(url) as jobs:
         tell("Redis: send one by one, and all at once")
-        limit.append(await raw.add_one_by_one(sizes.lone))
-        async with jobs_on(url) as jobs:
-            lone.append(await jobs.send_one_by_one(sizes.lone))
+        await jobs.send_one_by_one(sizes.lone_round)
+        # In short turns: what the machine does besides then hits both alike.
+        for _ in range(sizes.lone_rounds):
+            limit.append(await raw.add_one_by_one(sizes.lone_round))
+            lone.append(await jobs.send_one_by_one(sizes.lone_round))
+        for _ in range(sizes.repeats):
             gathered.append(await jobs.send_gathered(sizes.gathered))
     one_by_one = middle(lone)
     return [

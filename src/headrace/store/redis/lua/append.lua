@@ -9,9 +9,14 @@ local check, result, due_channel = ARGV[1] == '1', ARGV[2], ARGV[3]
 local HEAD, EACH = 3, 3
 local count = (#ARGV - HEAD) / EACH
 
-local wrong = wrong_type({
-  [KEYS[1]] = 'stream', [KEYS[2]] = 'hash', [KEYS[3]] = 'zset', [KEYS[4]] = 'hash',
-})
+local kinds = {[KEYS[1]] = 'stream', [KEYS[2]] = 'hash'}
+for i = HEAD + 2, #ARGV, EACH do
+  if ARGV[i] ~= '' then
+    kinds[KEYS[3]], kinds[KEYS[4]] = 'zset', 'hash'
+    break
+  end
+end
+local wrong = wrong_type(kinds)
 if wrong then
   return wrong
 end
