@@ -70,7 +70,7 @@ async def _drains(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Fi
 
 
 async def _sends(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
-    limit, lone, gathered = [], [], []
+    limit, lone = [], []
     async with jobs_on(url) as jobs:
         tell("Redis: send one by one, and all at once")
         await jobs.send_one_by_one(sizes.lone_round)
@@ -78,8 +78,7 @@ async def _sends(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Fig
         for _ in range(sizes.lone_rounds):
             limit.append(await raw.add_one_by_one(sizes.lone_round))
             lone.append(await jobs.send_one_by_one(sizes.lone_round))
-        for _ in range(sizes.repeats):
-            gathered.append(await jobs.send_gathered(sizes.gathered))
+        gathered = [await jobs.send_gathered(sizes.gathered) for _ in range(sizes.repeats)]
     one_by_one = middle(lone)
     return [
         Figure("enqueue one by one", one_by_one, "/s", middle(limit), 0.80),

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Context:
     """The run at hand. A parameter annotated `Context` is filled with it; `current()` gives it too.
 
-    `fence` grows with every delivery of the job: hand it to outside systems that can refuse an
-    older one, and a worker that slept through its lease can do no harm there. `state` is what the
+    `fence` grows whenever the job is taken from a worker that may still be at it: hand it to
+    outside systems that can refuse an older one, and a worker that slept through its lease can do
+    no harm there. `state` is what the
     app's lifespan yielded; None in a process of its own.
     """
 
