@@ -215,6 +215,27 @@ async def test_a_job_cut_short_by_the_deadline_goes_back_unharmed(app: Headrace)
         assert await job.result(30) == 1
 
 
+async def test_a_job_that_fails_while_it_is_cut_short_goes_back_too(app: Headrace) -> None:
+    begun = asyncio.Event()
+
+    @app.task(retry=Retry(1))
+    async def clumsy() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise RuntimeError("the cleaning up failed")
+
+    worker = app.worker(drain=0)
+    running = asyncio.create_task(worker.run())
+    job = await clumsy.enqueue()
+    await begun.wait()
+    worker.stop()
+    await running
+    info = await job.info()
+    assert (info.state, info.attempts) == (State.WAITING, ())
+
+
 async def test_a_second_stop_does_not_wait(app: Headrace) -> None:
     begun = asyncio.Event()
 

@@ -172,7 +172,8 @@ class Executor:
             return self._judge(run, RuntimeError(f"the task raised {named}"))
 
     def _judge(self, run: Run, error: BaseException) -> Outcome:
-        if run.sent_away and isinstance(error, asyncio.CancelledError):
+        if run.sent_away and not isinstance(error, Unfit):
+            # Whatever a task raises when it is cut short, being cut short was not its fault.
             return RELEASED
         if run.lease_lost:
             error = LeaseLost(f"another worker has job {run.delivery.key_text} now")
