@@ -40,14 +40,18 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [server_binary(), "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", str(self._folder), "--daemonize", "no", "--loglevel", "warning"]
-        for name, value in self._settings.items():
-            command += [f"--{name}", value]
+        command = self.command()
         log = (self._folder / "redis.log").open("ab")
         with log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self._wait_until_ready()
+
+    def command(self) -> list[str]:
+        command = [server_binary(), "--port", str(self.port), "--bind", "127.0.0.1"]
+        command += ["--dir", str(self._folder), "--daemonize", "no", "--loglevel", "warning"]
+        for name, value in self._settings.items():
+            command += [f"--{name}", *value.split(" ")] if value else [f"--{name}", ""]
+        return command
 
     def kill(self) -> None:
         """As a power cut would."""

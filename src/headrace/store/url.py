@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 from headrace.store.contract import Store
 
 DEFAULT_URL = "sqlite:///headrace.db"
-_REDIS = ("redis", "rediss", "unix")
+_REDIS = ("redis", "rediss", "unix", "redis+sentinel")
 
 
 def open_store(
@@ -34,5 +34,5 @@ def open_store(
         return RedisStore(
             url, namespace=namespace, crash_limit=crash_limit, require_durable=require_durable
         )
-    known = "sqlite:///file.db, memory://, redis://host:port/db, rediss://…"
+    known = "sqlite:///file.db, memory://, redis://host:port/db, rediss://…, redis+sentinel://host1,host2/master/db"
     raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {known}")

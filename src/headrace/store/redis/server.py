@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 
 from headrace.core.address import without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
+from headrace.store.redis import sentinel
 from headrace.store.redis.link import Link
 
 log = logging.getLogger("headrace.store")
@@ -23,23 +24,32 @@ _QUERY = {"client_name", "db", "password", "username"}
 _EVICTING = "maxmemory-policy"
 
 
+SENTINEL_SCHEME = "redis+sentinel://"
+_OPTIONS: dict[str, Any] = {
+    "protocol": 2,
+    "socket_timeout": None,
+    "socket_connect_timeout": 5.0,
+    "socket_keepalive": True,
+    "socket_read_size": 256 * 1024,
+    # One xadd() sent twice is two jobs: nothing is repeated behind our back.
+    "retry": Retry(NoBackoff(), 0),
+}
+
+
 class Server:
     """The server behind a URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
+        if url.startswith(SENTINEL_SCHEME):
+            watch = sentinel.parse(url)
+            self._pool = ConnectionPool(
+                connection_class=sentinel.SentinelConnection, watch=watch, **_OPTIONS
+            )
+            return
         _check_parts(url)
         try:
-            self._pool = ConnectionPool.from_url(
-                url,
-                protocol=2,
-                socket_timeout=None,
-                socket_connect_timeout=5.0,
-                socket_keepalive=True,
-                socket_read_size=256 * 1024,
-                # One xadd() sent twice is two jobs: nothing is repeated behind our back.
-                retry=Retry(NoBackoff(), 0),
-            )
+            self._pool = ConnectionPool.from_url(url, **_OPTIONS)
         except (ValueError, TypeError) as error:
             raise ConfigError(
                 f"the Redis URL {without_password(url)!r} cannot be used: {error}"
