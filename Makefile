@@ -3,12 +3,12 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
-.PHONY: demo test check bench chaos format clean
+.PHONY: demo test check bench chaos format servers clean
 
 demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
 
-test: $(VENV)/.tools redis
+test: $(VENV)/.tools servers
 	$(PYTHON) -m pytest
 
 check: $(VENV)/.tools
@@ -16,11 +16,11 @@ check: $(VENV)/.tools
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-bench: $(VENV)/.tools redis
+bench: $(VENV)/.tools servers
 	$(VENV)/bin/headrace bench --json bench/results.json
 
 # Longer fault tests than `make test` has time for; minutes, not hours.
-chaos: $(VENV)/.tools redis
+chaos: $(VENV)/.tools servers
 	HEADRACE_CHAOS=1 $(PYTHON) -m pytest tests/chaos
 
 format: $(VENV)/.tools
@@ -38,9 +38,8 @@ $(VENV)/.tools: pyproject.toml | $(VENV)/bin/python
 	tools/setup tools $(VENV)
 	touch $@ $(VENV)/.package
 
-.PHONY: redis
-redis:
-	tools/setup redis
+servers:
+	tools/setup servers
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build

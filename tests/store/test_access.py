@@ -1,0 +1,80 @@
+"""Encrypted connections, users with few rights, other databases."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace, StoreUnavailable
+from tests.servers import RedisServer, free_port
+
+
+async def runs_a_job(url: str) -> int:
+    app = Headrace(url)
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with app, app.worker():
+        return await (await add.enqueue(2, 3)).result(60)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    key, crt = tmp_path / "server.key", tmp_path / "server.crt"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", str(key), "-out", str(crt), "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return key, crt
+
+
+async def test_jobs_run_over_an_encrypted_connection(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    key, crt = certificate
+    port = free_port()
+    settings = {
+        "tls-port": str(port),
+        "tls-cert-file": str(crt),
+        "tls-key-file": str(key),
+        "tls-ca-cert-file": str(crt),
+        "tls-auth-clients": "no",
+    }
+    with RedisServer(tmp_path, settings):
+        assert await runs_a_job(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={crt}") == 5
+        with pytest.raises(StoreUnavailable):
+            await Headrace(f"rediss://127.0.0.1:{port}/0").session()
+
+
+async def test_a_user_of_a_namespace_needs_no_more_rights_than_it(
+    redis_server: RedisServer,
+) -> None:
+    redis_server.call(
+        *("ACL", "SETUSER", "shop", "on", ">secret", "~{headrace*", "&{headrace*"),
+        *("+@all", "-@dangerous", "+info", "-@admin"),
+    )
+    url = f"redis://shop:secret@127.0.0.1:{redis_server.port}/0"
+    assert await runs_a_job(url) == 5
+    with pytest.raises(StoreUnavailable, match="user or password"):
+        await Headrace(url.replace("secret", "wrong")).session()
+
+
+async def test_databases_are_told_apart(redis_server: RedisServer) -> None:
+    one, two = (Headrace(f"redis://127.0.0.1:{redis_server.port}/{db}") for db in (1, 2))
+
+    def nothing() -> None: ...
+
+    task = one.task(nothing)
+    async with one, two:
+        await task.enqueue()
+        assert await one.store.queues() == ["default"]
+        assert await two.store.queues() == []
