@@ -51,9 +51,17 @@ def test_json_for_programs(url: str) -> None:
 
 def test_an_empty_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/empty.db"
+    (tmp_path / "empty.db").touch()
     assert CliRunner().invoke(main, ["queues", "--url", url]).output.startswith("no queues")
     result = CliRunner().invoke(main, ["queues", "--url", url, "--json"])
     assert json.loads(result.stdout) == []
+
+
+def test_a_misspelt_file_is_not_made(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["queues", "--url", f"sqlite:///{tmp_path}/typo.db"])
+    assert result.exit_code == 2
+    assert "there is no" in result.output
+    assert not (tmp_path / "typo.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ import click
 from headrace import Headrace
 from headrace.cli.output import harmless_lines
 from headrace.errors import ConfigError, HeadraceError
-from headrace.store.url import DEFAULT_URL
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,11 +43,12 @@ def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headr
             raise ConfigError("give an app, or --url and --namespace, not both")
         return load_app(app)
     bare = Headrace(url, namespace=namespace)
-    # Else asking in the wrong directory would make an empty store there.
-    if bare.url == DEFAULT_URL and not url and not Path("headrace.db").exists():
+    # Else asking in the wrong directory, or for a misspelt file, would make an empty store there.
+    path = bare.url.removeprefix("sqlite:///")
+    if path != bare.url and not Path(path).exists():
         raise ConfigError(
             "say which app or store: module:attribute such as shop:app, --url or HEADRACE_URL "
-            "(there is no headrace.db here)"
+            f"(there is no {path} here)"
         )
     return bare
 
