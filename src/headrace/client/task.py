@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+# Covariant: type checkers differ in what exactly an async function returns, but it is a coroutine.
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Task(Generic[P, R]):
-    """What `@app.task` makes of a function. `R` is what calling the function gives: a coroutine if
-    it is async; a job's result is what that gives in the end."""
+class Task(Generic[P, R_co]):
+    """What `@app.task` makes of a function. `R_co` is what calling the function gives: a coroutine
+    if it is async; a job's result is what that gives in the end."""
 
     def __init__(self, app: Headrace, function: Callable[..., Any], declared: TaskOptions) -> None:
         self.app = app
@@ -43,10 +45,10 @@ class Task(Generic[P, R]):
         self.__wrapped__ = function
         _check_run_in(self)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here and now."""
         here, named = self._local_arguments(args, kwargs)
-        value: R = self.function(*here, **named)
+        value: R_co = self.function(*here, **named)
         return value
 
     # The overloads take the same arguments and differ in what `self` is: of a task whose function
