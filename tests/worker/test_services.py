@@ -121,10 +121,24 @@ async def test_the_reader_takes_no_more_than_there_are_slots(
     settler = Settler(consumer, held)
     reader = Reader(consumer, reclaimer, settler, slots, held, started.append)
     await reader.step()
+    await reader.step()
     assert (len(started), slots.free, len(held)) == (4, 0, 4)
     slots.give()
     await reader.step()
     assert (len(started), slots.free) == (5, 0)
+
+
+async def test_the_reader_reads_one_half_while_the_other_runs(
+    store: Store, consumer: SqliteConsumer
+) -> None:
+    await send(store, 10)
+    held: set[Delivery] = set()
+    started: list[Delivery] = []
+    reclaimer = Reclaimer(consumer, [QUEUE], held, LEASE, 3)
+    settler = Settler(consumer, held)
+    reader = Reader(consumer, reclaimer, settler, Slots(6), held, started.append)
+    await reader.step()
+    assert len(started) == 3
 
 
 async def test_what_is_read_while_stopping_is_handed_back(

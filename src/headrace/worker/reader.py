@@ -50,8 +50,13 @@ class Reader(Service):
             self._hand_over(await self._reclaimer.step(self._slots.free))
         if self._slots.free and not self.stopping:
             wait = min(_WAIT, self._reclaimer.due_in)
-            self._hand_over(await self._consumer.fetch(self._slots.free, wait))
+            self._hand_over(await self._consumer.fetch(self._share(), wait))
         return 0.0
+
+    def _share(self) -> int:
+        """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
+        while the other is on its way."""
+        return min(self._slots.free, max(1, self._slots.total // 2))
 
     async def recover(self) -> None:
         self._hand_over(await self._consumer.recover(self._held))
