@@ -19,7 +19,7 @@ _UNBLOCK_EVERY = 0.05
 
 
 class Reader(Service):
-    """Asks for as many jobs as there are free slots: first for abandoned ones, then for new ones.
+    """Asks for no more jobs than there are free slots: first abandoned ones, then new ones.
     What a read brings after the worker was told to stop is handed back, not dropped."""
 
     name = "reader"
