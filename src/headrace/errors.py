@@ -10,6 +10,7 @@ HeadraceError
 │   ├── StoreUnavailable    unreachable, starting, read-only for now: try again
 │   ├── StoreFull           out of memory or disk: try again once there is room
 │   └── StoreMismatch       a foreign or newer file, a key of the wrong type: a person must look
+├── ScheduleNotFound        there is no schedule of that name
 ├── LeaseLost               another worker has the job now; what this one did is not recorded
 └── JobError
     ├── JobNotFound         the store does not know the id (any more)
@@ -19,8 +20,9 @@ HeadraceError
     ├── ResultExpired       finished, but its result is no longer kept (or never was)
     └── ResultUnreadable    finished, but what it returned is not what its task says
 
-`RetryLater`, `Reject` and `Defer` are not errors but task control: they stand outside the tree, so
-that a task's own `except HeadraceError` does not swallow them.
+`RetryLater`, `Reject`, `Defer` and `BatchError` are not errors but task control: they stand outside
+the tree, so that a task's own `except HeadraceError` does not swallow them. `TaskCancelled` ends a
+running function and is, like `asyncio.CancelledError`, not even an `Exception`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class HeadraceError(Exception):
@@ -104,6 +106,14 @@ class StoreFull(StoreError):
 
 class StoreMismatch(StoreError):
     """What is in the store is not what Headrace put there, or a newer Headrace did."""
+
+
+class ScheduleNotFound(HeadraceError):
+    """There is no schedule of this name: it never was, or it was removed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no schedule {name!r}: see app.schedules.list()")
+        self.name = name
 
 
 class LeaseLost(HeadraceError):
@@ -200,6 +210,21 @@ class Defer(TaskControl):
     def __init__(self, delay: float | timedelta) -> None:
         super().__init__("the task deferred the job")
         self.delay = _seconds(delay) or 0.0
+
+
+class BatchError(TaskControl):
+    """Of a batch, these jobs failed, each with its own error (or `RetryLater`, `Reject`, `Defer`);
+    all others are done. The keys are positions in the list that the function was given."""
+
+    def __init__(self, errors: Mapping[int, BaseException]) -> None:
+        count = len(errors)
+        super().__init__(f"{count} {'job' if count == 1 else 'jobs'} of the batch failed")
+        self.errors = dict(errors)
+
+
+class TaskCancelled(BaseException):
+    """Raised in the thread or process whose job was cancelled, wherever its function is at, so that
+    its `finally` blocks run. An async function gets `asyncio.CancelledError` instead."""
 
 
 def _seconds(delay: float | timedelta | None) -> float | None:

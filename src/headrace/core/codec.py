@@ -46,6 +46,16 @@ def _from_plain(kind: type, plain: Any) -> Any:
 
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
+_encode_sorted = msgspec.msgpack.Encoder(enc_hook=_to_plain, order="deterministic").encode
+
+
+def encode_alike(value: Any) -> bytes:
+    """Bytes to compare by: the same for dicts and sets filled in another order, unless what is in
+    them has no order (keys that are not text, items of several types)."""
+    try:
+        return _encode_sorted(value)
+    except ENCODE_ERRORS:
+        return encode(value)
 
 
 def decoder(kind: Any) -> Callable[[bytes], Any]:

@@ -14,12 +14,20 @@ class Delivery:
 
     # On the hot path: what is the same for most deliveries stands here and is not set on each.
     past = b""
+    ties = b""
+    inputs = b""
+    """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
     count = 1
     stamp = 0
     key: JobKey = b""
     """Filled in when the envelope is decoded; stays empty for what is not an envelope."""
     leased_at = 0.0
     """By the worker's monotonic clock; the heartbeat renews leases that are older than a while."""
+    task = ""
+    attempt = 0
+    started_ms = 0
+    took_us = 0
+    """For the record of events; zero where the function was not entered."""
 
     def __init__(
         self, queue: str, receipt: Receipt, envelope: bytes, past: bytes = b"", count: int = 1
@@ -39,3 +47,13 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"Delivery({self.queue!r}, {self.receipt!r}, count={self.count})"
+
+
+# CPython gives all instances of a class one layout, made of what the first few were given. The
+# first of a worker come by the hundred, before anything else is set on them: each would get a dict
+# of its own for what is set later, which takes twice the time and memory.
+_first = Delivery("", 0, b"")
+for _name in ("past", "count", "ties", "inputs", "stamp", "key", "leased_at"):
+    setattr(_first, _name, getattr(Delivery, _name))
+for _name in ("task", "attempt", "started_ms", "took_us"):
+    setattr(_first, _name, getattr(Delivery, _name))

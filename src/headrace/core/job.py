@@ -8,6 +8,7 @@ kept beside it, in the `Past`.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -48,6 +49,7 @@ class Reason(StrEnum):
     UNKNOWN_TASK = "unknown_task"
     BAD_ARGUMENTS = "bad_arguments"
     BAD_RESULT = "bad_result"
+    PARENT_FAILED = "parent_failed"
 
 
 class WireRetry(msgspec.Struct, array_like=True, frozen=True):
@@ -83,8 +85,12 @@ class WireRetry(msgspec.Struct, array_like=True, frozen=True):
         )
 
 
+Feed = Literal["", "one", "list"]
+
+
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
+    "flow": "f", "feed": "i",
 }):  # fmt: skip
     """What one call sets differently from its task; left out of the envelopes of most jobs."""
 
@@ -95,6 +101,10 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     expires_ms: int | None = None
     sent_ms: int | None = None
     """Only where the id does not tell."""
+    flow: JobKey = b""
+    """Of a job in a flow, the key of the flow's last job: its result is wanted, kept or not."""
+    feed: Feed = ""
+    """How the results of the jobs it waited for become its first argument."""
 
 
 NO_OVERRIDES = Overrides()
@@ -129,6 +139,13 @@ def encode_envelope(
     if overrides is NO_OVERRIDES:
         return _encode((FORMAT, key, task, payload))
     return _encode(Envelope(FORMAT, key, task, payload, overrides))
+
+
+def with_key(envelope: bytes, key: JobKey) -> bytes:
+    """The same job under another key; the key is the second field, whatever follows it."""
+    start = 2
+    own = _encode(_decode_key(_decode_head(envelope).key))
+    return envelope[:start] + _encode(key) + envelope[start + len(own) :]
 
 
 def decode_envelope(data: bytes) -> Envelope:
@@ -173,6 +190,21 @@ def peek_key(data: bytes) -> JobKey:
         return _decode_key(_decode_head(data).key)
     except _UNREADABLE:
         return b""
+
+
+def key_and_task(envelope: bytes) -> tuple[bytes, bytes]:
+    """The two fields of an envelope as they are encoded, and the task's name alone: told from the
+    lengths before them, without decoding anything. Only for envelopes that were just made."""
+    short = envelope[2] == 0xC4
+    at = 4 + envelope[3] if short else 5 + int.from_bytes(envelope[3:5], "big")
+    first = envelope[at]
+    if first < 0xC0:
+        start, end = at + 1, at + 1 + (first & 0x1F)
+    elif first == 0xD9:
+        start, end = at + 2, at + 2 + envelope[at + 1]
+    else:
+        start, end = at + 3, at + 3 + int.from_bytes(envelope[at + 1 : at + 3], "big")
+    return envelope[2:end], envelope[start:end]
 
 
 def _format_of(data: bytes) -> int | None:
@@ -239,6 +271,7 @@ class Verdict(msgspec.Struct, array_like=True, frozen=True):
     traceback: str = ""
 
 
+CANCELLED_VERDICT = b"\x91" + _encode(State.CANCELLED)
 _decode_verdict = msgspec.msgpack.Decoder(Verdict).decode
 _DONE_PREFIX = b"\x92" + _encode(State.DONE)
 

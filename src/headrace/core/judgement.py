@@ -19,7 +19,7 @@ from headrace.core.job import (
     encode_verdict,
 )
 from headrace.core.limits import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
-from headrace.core.outcome import Again, Dead, Outcome
+from headrace.core.outcome import Again, Dead, Held, Outcome
 from headrace.core.retry import RemoteError, Retry, full_name
 from headrace.errors import Defer, Reject, RetryLater
 
@@ -30,6 +30,14 @@ class Unfit(Exception):
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class NotNow(Exception):
+    """The job may not start now: it waits at this gate, blocked, as if it had not been taken."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__(f"it waits at the gate {gate!r}")
+        self.gate = gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,13 @@ class FailedRun:
 
 
 def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
-    """Again or dead, and when."""
+    """Again, dead or held, and when."""
     error = run.error
     if isinstance(error, Defer):
-        return Again(_ms(getattr(error, "delay", 0.0)), encode_past(_moved_on(run)))
+        past = moved_on(run.past, run.delivered)
+        return Again(_ms(getattr(error, "delay", 0.0)), encode_past(past))
+    if isinstance(error, NotNow):
+        return Held(error.gate, encode_past(moved_on(run.past, run.delivered)))
     if isinstance(error, Unfit):
         return _dead(run, error.reason)
     if isinstance(error, Reject):
@@ -114,17 +125,14 @@ def _failed(run: FailedRun) -> Past:
     """The past with this run as one more attempt."""
     number = len(run.past.attempts) + 1
     attempt = Attempt(number, run.started_ms, run.ended_ms, run.worker, *describe(run.error))
-    moved = _moved_on(run)
+    moved = moved_on(run.past, run.delivered)
     return msgspec.structs.replace(moved, attempts=(*run.past.attempts, attempt))
 
 
-def _moved_on(run: FailedRun) -> Past:
-    """The past of a job that leaves its place: all deliveries here but the last had no outcome."""
-    return Past(
-        run.past.attempts,
-        run.past.deliveries + run.delivered,
-        run.past.crashes + run.delivered - 1,
-    )
+def moved_on(past: Past, delivered: int) -> Past:
+    """The past of a job that leaves its place after so many deliveries there: all but the last had
+    no outcome."""
+    return Past(past.attempts, past.deliveries + delivered, past.crashes + delivered - 1)
 
 
 def _ms(seconds: float) -> int:

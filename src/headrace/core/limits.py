@@ -16,6 +16,9 @@ CONCURRENCY = 100
 DRAIN = 25.0
 DEAD_KEPT_DAYS = 30
 DEAD_KEPT_COUNT = 100_000
+EVENTS_KEPT = 100_000
+LOG_LINES = 1000
+LOG_TTL = 86_400
 # About three thousand years: what is longer no store can hold, and nobody waits for.
 MAX_MS = 10**14
 DEFAULT_QUEUE = "default"

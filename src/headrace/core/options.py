@@ -1,29 +1,28 @@
-"""What a task declares, and what one call may set differently."""
+"""What one call may set differently from what its task declares."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from headrace.core import ids
 from headrace.core.job import NO_OVERRIDES, Overrides, WireRetry
+from headrace.core.labels import check_label
 from headrace.core.limits import (
-    DEFAULT_QUEUE,
     MAX_OVERRIDES,
-    RESULT_TTL,
-    TIMEOUT,
+    check_count,
     check_name,
     check_seconds,
 )
 from headrace.core.retry import Retry
+from headrace.core.ties import MAX_PRIORITY
 from headrace.errors import ConfigError
 
-RunIn = Literal["loop", "thread", "process"]
 Duration = float | timedelta
 
 
@@ -38,32 +37,12 @@ class Sending(TypedDict, total=False):
     timeout: Duration | None
     expires: Duration | datetime
     headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """What `@app.task(...)` declares. Checked here, so that a wrong option fails at import."""
-
-    name: str
-    run_in: RunIn
-    queue: str = DEFAULT_QUEUE
-    retry: Retry = field(default_factory=Retry)
-    timeout: float | None = TIMEOUT
-    result_ttl: float = RESULT_TTL
-
-    def __post_init__(self) -> None:
-        where = f"task {self.name!r}: "
-        check_name("task name", self.name)
-        check_name(f"{where}queue", self.queue)
-        if self.run_in not in get_args(RunIn):
-            raise ConfigError(
-                f"{where}run_in must be 'loop', 'thread' or 'process', not {self.run_in!r}"
-            )
-        if not isinstance(self.retry, Retry):
-            raise ConfigError(f"{where}retry must be a Retry(...), not {self.retry!r}")
-        if self.timeout is not None:
-            check_seconds(f"{where}timeout", self.timeout, least=0.001)
-        check_seconds(f"{where}result_ttl", self.result_ttl)
+    priority: int
+    key: str
+    unique: bool | str
+    unique_for: Duration
+    debounce: Duration
+    rate_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +55,21 @@ class SendOptions:
     at_ms: int | None = None
     expires_in_ms: int | None = None
     expires_at_ms: int | None = None
+    priority: int | None = None
+    key: str = ""
+    unique: bool | str | None = None
+    unique_for_ms: int | None = None
+    debounce_ms: int | None = None
+    rate_key: str = ""
     overrides: Overrides = NO_OVERRIDES
 
     def __bool__(self) -> bool:
         return self is not PLAIN
+
+    @property
+    def ties(self) -> bool:
+        """Whether any of it ties the job to others."""
+        return bool(self.key or self.unique or self.debounce_ms) or self.priority is not None
 
     def changed(self, **changes: Unpack[Sending]) -> SendOptions:
         """These options with some of them set anew."""
@@ -89,23 +79,53 @@ class SendOptions:
                 f"options() has no {sorted(unknown)[0]!r}; it takes "
                 f"{', '.join(Sending.__annotations__)}"
             )
-        fields: dict[str, Any] = {**_when(changes), **_expiry(changes)}
+        new: dict[str, Any] = {**_when(changes), **_expiry(changes)}
         if "id" in changes:
             ids.to_key(changes["id"])
-            fields["id"] = changes["id"]
+            new["id"] = changes["id"]
         if "queue" in changes:
-            fields["queue"] = check_name("options(queue=)", changes["queue"])
-        return replace(self, **fields, overrides=_overridden(self.overrides, changes))
+            new["queue"] = check_name("options(queue=)", changes["queue"])
+        new |= _ties(changes)
+        return replace(self, **new, overrides=_overridden(self.overrides, changes))
 
 
 PLAIN = SendOptions()
+
+
+def check_priority(what: str, priority: object) -> int:
+    """`priority` if it is one."""
+    number = check_count(what, priority, least=0)
+    if number > MAX_PRIORITY:
+        raise ConfigError(f"{what} must be from 0 to {MAX_PRIORITY}, not {priority!r}")
+    return number
+
+
+def _ties(changes: Sending) -> dict[str, Any]:
+    """What ties the job of a call to others."""
+    new: dict[str, Any] = {}
+    if "priority" in changes:
+        new["priority"] = check_priority("options(priority=)", changes["priority"])
+    if "key" in changes:
+        new["key"] = check_label("options(key=)", changes["key"])
+    if "rate_key" in changes:
+        new["rate_key"] = check_label("options(rate_key=)", changes["rate_key"])
+    if "unique" in changes:
+        unique = changes["unique"]
+        new["unique"] = (
+            unique if isinstance(unique, bool) else check_label("options(unique=)", unique)
+        )
+    if "unique_for" in changes:
+        new["unique_for_ms"] = to_ms("options(unique_for=)", changes["unique_for"])
+    if "debounce" in changes:
+        new["debounce_ms"] = to_ms("options(debounce=)", changes["debounce"])
+    return new
 
 
 def _when(changes: Sending) -> dict[str, int | None]:
     if "delay" in changes and "at" in changes:
         raise ConfigError("options(): give delay= or at=, not both")
     if "delay" in changes:
-        return {"delay_ms": to_ms("delay", changes["delay"]), "at_ms": None}
+        return {"delay_ms": to_ms("options(delay=)", changes["delay"]), "at_ms": None}
     if "at" in changes:
         return {"at_ms": _epoch_ms("at", changes["at"]), "delay_ms": None}
     return {}
@@ -117,7 +137,7 @@ def _expiry(changes: Sending) -> dict[str, int | None]:
     expires = changes["expires"]
     if isinstance(expires, datetime):
         return {"expires_at_ms": _epoch_ms("expires", expires), "expires_in_ms": None}
-    return {"expires_in_ms": to_ms("expires", expires), "expires_at_ms": None}
+    return {"expires_in_ms": to_ms("options(expires=)", expires), "expires_at_ms": None}
 
 
 def _overridden(now: Overrides, changes: Sending) -> Overrides:
@@ -126,7 +146,7 @@ def _overridden(now: Overrides, changes: Sending) -> Overrides:
         headers = _checked_headers(changes["headers"])
     if "timeout" in changes:
         limit = changes["timeout"]
-        timeout = 0.0 if limit is None else to_ms("timeout", limit, least=0.001) / 1000
+        timeout = 0.0 if limit is None else to_ms("options(timeout=)", limit, least=0.001) / 1000
     if "retry" in changes:
         if not isinstance(changes["retry"], Retry):
             raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
@@ -144,7 +164,7 @@ def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
     """Seconds or a timedelta as whole milliseconds, rounded up, so nothing happens early."""
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    return math.ceil(check_seconds(f"options({what}=)", duration, least=least) * 1000)
+    return math.ceil(check_seconds(what, duration, least=least) * 1000)
 
 
 def _epoch_ms(what: str, moment: object) -> int:

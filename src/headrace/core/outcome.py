@@ -5,6 +5,8 @@
 | `Done`     | the task returned                                        | done; its result is kept |
 | `Again`    | it failed and may be retried, or asked to run later      | scheduled                |
 | `Dead`     | it failed for good, or was never fit to run              | dead, with its history   |
+| `Cancelled`| someone cancelled it                                     | cancelled                |
+| `Held`     | it may not start now: its task is paused, or over a limit | blocked, at that gate   |
 | `Released` | the worker stops before the job ended                    | waiting, nothing counted |
 """
 
@@ -32,11 +34,28 @@ class Dead(msgspec.Struct, frozen=True):
     ttl_ms: int = 0
 
 
+class Cancelled(msgspec.Struct, frozen=True):
+    verdict: bytes = b""
+    ttl_ms: int = 0
+
+
+class Held(msgspec.Struct, frozen=True):
+    gate: str
+    """`task_gate` of a paused task, or the name of one of the job's limits."""
+    past: bytes
+    """An encoded `Past` that includes the delivery at hand."""
+
+
+def task_gate(task: str) -> str:
+    """The gate at which jobs of a paused task wait."""
+    return f"task {task}"
+
+
 class Released(msgspec.Struct, frozen=True):
     pass
 
 
-Outcome = Done | Again | Dead | Released
+Outcome = Done | Again | Dead | Cancelled | Held | Released
 
 DONE = Done()
 RELEASED = Released()

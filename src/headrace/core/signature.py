@@ -1,7 +1,8 @@
 """The parameters of a task's function: arguments in, bytes out, and back.
 
 Arguments travel as one array in the order of the parameters, without trailing defaults. Functions
-with `*args` or `**kwargs` send `[args, kwargs]` instead.
+with `*args` or `**kwargs` send `[args, kwargs]` instead. An open call lacks the first argument: in
+a flow, the result of another job is put there, as the bytes it came in.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 import msgspec
 
 from headrace.core import codec
+from headrace.core.items import of_one_item
+from headrace.core.splice import with_first
 from headrace.errors import ArgumentError, ConfigError
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -27,14 +30,19 @@ class Misfit(Exception):
 
 class Signature:
     """How one function's arguments travel. A parameter annotated with `injected` does not: its
-    position is `injected_at`, its name `injected_as`."""
+    position is `injected_at`, its name `injected_as`. A `batched` function takes a list and returns
+    one (or nothing): what travels is one item of each."""
 
-    def __init__(self, function: Callable[..., Any], task: str, injected: type) -> None:
+    def __init__(
+        self, function: Callable[..., Any], task: str, injected: type, *, batched: bool = False
+    ) -> None:
         self.task = task
         hints = _type_hints(function, task)
         parameters = list(inspect.signature(function).parameters.values())
         self.injected_as, self.injected_at = _find_injected(parameters, hints, injected)
         self._parameters = [p for p in parameters if p.name != self.injected_as]
+        if batched:
+            hints = of_one_item(task, self._parameters, hints)
         self._python = inspect.Signature(self._parameters)
         self._variadic = any(p.kind in _VARIADIC for p in self._parameters)
         self._hints = hints
@@ -42,6 +50,8 @@ class Signature:
         self._positional = len(self._parameters) - len(keyword_only)
         self._keyword_names = [p.name for p in keyword_only]
         self._most, self._least = self._plain_arity(keyword_only)
+        # Arguments that are all there, and by position, need no struct in between.
+        self._exact = not self._variadic and self._most == self._least == len(self._parameters)
         self._decode = self._build_decoder()
         self.returns = hints.get("return", Any)
 
@@ -58,6 +68,8 @@ class Signature:
         """The arguments, converted by the annotations, or `Misfit`."""
         try:
             values = self._decode(payload)
+            if self._exact:
+                return values, {}
             if self._variadic:
                 return self._converted_variadic(*values)
         except codec.DECODE_ERRORS as error:
@@ -71,6 +83,44 @@ class Signature:
             if value is _EMPTY:
                 raise Misfit(f"argument {name!r} is missing")
         return fields[:split], named
+
+    def decode_fed(self, payload: bytes, first: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`decode` with `first`, an encoded value, before the arguments in `payload`."""
+        spliced = with_first(payload, first, at=1 if self._variadic else 0)
+        if spliced is None:
+            raise Misfit("the arguments are not an array")
+        return self.decode(spliced)
+
+    def encode_call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[bytes | None, bytes | None]:
+        """The arguments as they are, and as those after a first one that is still to come: None for
+        what does not fit. `ArgumentError` if neither does."""
+        if not kwargs and self._least <= len(args) <= self._most:
+            try:
+                payload = codec.encode(args)
+            except codec.ENCODE_ERRORS as error:
+                raise self._blame(args, error) from error
+            return payload, payload if len(args) < self._positional else None
+        fed = self._encode_after_first(args, kwargs)
+        try:
+            return self.encode(args, kwargs), fed
+        except ArgumentError:
+            if fed is None:
+                raise
+            return None, fed
+
+    def fingerprint(self, args: Sequence[Any], kwargs: Mapping[str, Any], is_open: bool) -> bytes:
+        """Bytes that are the same for calls that mean the same: by position or by name, defaults
+        given or left out."""
+        bound = self._python.bind(*([None, *args] if is_open else args), **kwargs)
+        given = [bound.args, bound.kwargs]
+        bound.apply_defaults()
+        try:
+            return codec.encode_alike([is_open, bound.args, bound.kwargs])
+        except codec.ENCODE_ERRORS:
+            # A default that cannot travel never does.
+            return codec.encode_alike([is_open, *given])
 
     def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The name of the argument that takes the most bytes."""
@@ -96,6 +146,27 @@ class Signature:
         sent = max((names.index(name) + 1 for name in bound.arguments), default=0)
         bound.apply_defaults()
         return [bound.arguments[name] for name in names[:sent]]
+
+    def _encode_after_first(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes | None:
+        if not self._variadic and not self._has_room(args, kwargs):
+            return None
+        try:
+            values = self._in_order([None, *args], kwargs)
+        except ArgumentError:
+            return None
+        try:
+            rest = [values[0][1:], values[1]] if self._variadic else values[1:]
+            return codec.encode(rest)
+        except codec.ENCODE_ERRORS as error:
+            raise self._blame(values, error) from error
+
+    def _has_room(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether arguments may fit behind another one: a glance that spares most calls by keyword
+        the binding."""
+        after = len(args)
+        if after >= self._positional:
+            return False
+        return not {self._parameters[0].name, self._parameters[after].name} & kwargs.keys()
 
     def _blame(self, values: Sequence[Any], error: Exception) -> ArgumentError:
         if self._variadic:
@@ -142,6 +213,8 @@ class Signature:
             if len(fields[i]) == 2:
                 fields[i] = (*fields[i], _as_default(_EMPTY))
         try:
+            if self._exact:
+                return codec.decoder(tuple[tuple(kind for _, kind in fields)])  # type: ignore[misc]
             arguments = msgspec.defstruct(
                 "Arguments", fields, array_like=True, forbid_unknown_fields=True
             )
@@ -183,7 +256,7 @@ class Signature:
     def _misfit_text(self, error: Exception) -> str:
         """msgspec says `$[1]`; people look for the parameter's name."""
         text = str(error)
-        few = re.search(r"at least length \d+, got (\d+)$", text)
+        few = re.search(r"length \d+, got (\d+)$", text)
         if few and not self._variadic and int(few[1]) < len(self._parameters):
             return f"argument {self._parameters[int(few[1])].name!r} is missing: {text}"
         place = re.search(r"`\$\[(\d+)\]", text)

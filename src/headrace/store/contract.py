@@ -7,16 +7,27 @@ every promise made here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
-from headrace.core.call import Parcel
+from headrace.core.call import Child, Parcel
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import Outcome
+from headrace.store.values import (
+    Arrival,
+    Control,
+    Ending,
+    Event,
+    KeyPage,
+    Letter,
+    LogPage,
+    MinuteCount,
+    Report,
+)
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
@@ -37,8 +48,12 @@ class Sighting(msgspec.Struct, frozen=True):
     deliveries: int = 0
     """Deliveries at its present place."""
     reason: str = ""
+    """Of a dead job why; of a blocked one what it waits for: `lane`, `flow` or the gate's name."""
     envelope: bytes = b""
     past: bytes = b""
+    ties: bytes = b""
+    progress: bytes = b""
+    """An encoded `Progress` of a job that has told of one and has not ended."""
 
 
 class DeadJob(msgspec.Struct, frozen=True):
@@ -49,6 +64,7 @@ class DeadJob(msgspec.Struct, frozen=True):
     reason: str
     envelope: bytes
     past: bytes
+    ties: bytes = b""
 
 
 class DeadPage(msgspec.Struct, frozen=True):
@@ -64,6 +80,7 @@ class Counts(msgspec.Struct, frozen=True):
     running: int = 0
     scheduled: int = 0
     dead: int = 0
+    blocked: int = 0
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -101,10 +118,106 @@ class Store(Protocol):
 
     async def append(
         self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
-    ) -> list[bool]:
-        """Store new jobs, all or none; for each, whether it was new. A job whose id the store still
-        knows is left as it is. `repeat` says that an earlier try may have been carried out, or that
-        a caller chose an id, so jobs that already ended are looked for too."""
+    ) -> dict[int, JobKey]:
+        """Store new jobs, all or none. Returns those that were not added, by position, with the job
+        that is there instead: a job whose id the store still knows is left as it is; one whose
+        `unique` name is taken is not added (its `debounced` time and arguments are taken over); a
+        tick that was fired is not fired again. `repeat` says that an earlier try may have been
+        carried out, or that a caller chose an id, so jobs that already ended are looked for too.
+
+        A job goes through its gates in this order, and waits, blocked, at each that is closed: the
+        jobs it waits for, its time, its lane, its limits. Children of a job that has already ended
+        are told so at once."""
+        ...
+
+    async def cancel(self, queue: str, keys: Sequence[JobKey]) -> list[State | None]:
+        """Cancel jobs: `CANCELLED` for each that now is (it never starts, its verdict is kept for
+        its `ttl_ms` or ten minutes); `RUNNING` for those whose worker is asked to end them, and
+        which end as cancelled unless they end by themselves first, whatever becomes of that worker;
+        else the state in which it has already ended, or None if the store does not know it."""
+        ...
+
+    async def pause(self, queue: str, task: str = "") -> None:
+        """Have no more jobs of the queue (or of one task in it) started, until `resume`."""
+        ...
+
+    async def resume(self, queue: str, task: str = "") -> None:
+        """Undo `pause`. Jobs that waited for it go on, in the order in which they came."""
+        ...
+
+    async def control(self, queue: str) -> Control:
+        """What is paused, and which running jobs are to end."""
+        ...
+
+    async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
+        """Have jobs, stored already, told when `parent` ends. If it has ended, nothing is noted and
+        its ending is returned; done without a value if the store does not know it (any more)."""
+        ...
+
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+        """Tell blocked jobs of the queue that jobs they waited for have ended; telling twice is
+        telling once. The last one sets a job free; a bad ending ends it too unless it
+        `runs_anyway`: dead as `parent_failed` after a dead one, cancelled after a cancelled one."""
+        ...
+
+    async def report(self, queue: str, reports: Sequence[Report]) -> None:
+        """Keep what running jobs tell of themselves; of those that are not in the store, nothing.
+        Logs keep their last 1,000 lines, for a day after the last one."""
+        ...
+
+    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
+        """The log of a job from line number `start` on, as far as it is kept."""
+        ...
+
+    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        """Note with a live job that `name` was done; kept through retries, death and replay."""
+        ...
+
+    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
+        """What was noted with a job."""
+        ...
+
+    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+        """Keys of the jobs in a state, a page at a time: each that was in it all the while is seen,
+        one that moves meanwhile may be seen or not. A page may be short, or empty, and not the
+        last. `done` and `cancelled` jobs cannot be listed: an empty page."""
+        ...
+
+    async def events(
+        self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
+    ) -> list[Event]:
+        """Facts after a cursor, from the oldest kept if it is empty; `$` is the cursor of now (and
+        gives one event, `lost` of nothing, that carries it). Waits up to `wait` seconds for the
+        first. If some after the cursor are no longer kept, the first event is `lost`."""
+        ...
+
+    async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:
+        """What was counted in this minute and each one since."""
+        ...
+
+    async def note(
+        self,
+        space: str,
+        name: str,
+        value: bytes | None,
+        *,
+        ttl: float | None = None,
+        expected: bytes | Literal["anything"] | None = "anything",
+    ) -> bool:
+        """Keep a small value under a name, for `ttl` seconds if given; None removes it. With
+        `expected` only if that is what is there now (None: nothing). Whether it was done."""
+        ...
+
+    async def notes(self, space: str) -> dict[str, bytes]:
+        """All values of a space that have not expired."""
+        ...
+
+    async def hear_notes(self, space: str, hear: Hear) -> Subscription:
+        """Call `hear` when a value of the space was written without a `ttl`. Best effort."""
+        ...
+
+    async def hear_news(self, queue: str, hear: Hear) -> Subscription:
+        """Call `hear` when jobs of the queue have reported something. Best effort."""
         ...
 
     async def look(
@@ -127,17 +240,29 @@ class Store(Protocol):
         """Dead jobs, the latest first."""
         ...
 
-    async def replay(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        """Send dead jobs again, as they were, with a clean past; False for those that are not dead
-        (any more), so asking twice replays once."""
+    async def replay(
+        self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
+    ) -> list[bool]:
+        """Send dead jobs again, as they were or, one for each, with other bytes, with a clean past;
+        False for those that are not dead (any more), so asking twice replays once. They go through
+        their lane and limits anew; a `unique` name that another job has meanwhile is left to it."""
         ...
 
     async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
         """Forget dead jobs; False for those that were not dead."""
         ...
 
-    def consumer(self, name: str, queues: Sequence[str], lease: float) -> Consumer:
-        """The side of the store that one worker talks to; `name` must be unique for ever."""
+    def consumer(
+        self,
+        name: str,
+        queues: Mapping[str, int] | Sequence[str],
+        lease: float,
+        *,
+        strict: bool = False,
+    ) -> Consumer:
+        """The side of the store that one worker talks to; `name` must be unique for ever. Queues
+        share its reads by weight (alike if none are given), what one does not need going to the
+        others; or `strict`, each only what those before it leave."""
         ...
 
 
@@ -147,8 +272,14 @@ class Consumer(Protocol):
     name: str
 
     async def fetch(self, limit: int, wait: float) -> list[Delivery]:
-        """Up to `limit` jobs of any of the queues, each now leased to this consumer; waits up to
-        `wait` seconds for the first. Must not be cancelled: `interrupt` ends the wait."""
+        """Up to `limit` jobs of any of the queues that are not paused, each now leased to this
+        consumer; of one queue those of the highest priority first. Waits up to `wait` seconds for
+        the first. Must not be cancelled: `interrupt` ends the wait."""
+        ...
+
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+        """Count the starts of jobs with limits. Those that may not start now are returned with the
+        gate at which they must be `Held`, and are not counted."""
         ...
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
@@ -182,11 +313,25 @@ class Consumer(Protocol):
         ...
 
     async def promote(self, queue: str) -> Promotion:
-        """Make scheduled jobs that are due ready, by the store's clock."""
+        """Let jobs go on whose time has come, by the store's clock: those that are due, and those
+        that wait at a gate which is open again."""
+        ...
+
+    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
+        """The oldest letters to other queues; one worker at a time is given any."""
+        ...
+
+    async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
+        """Forget letters that have been delivered."""
         ...
 
     async def hear_due(self, queue: str, hear: Hear) -> Subscription:
-        """Call `hear` when `promote` should be called earlier than planned."""
+        """Call `hear` when `promote` should be called earlier than planned, or the outbox is to be
+        looked at."""
+        ...
+
+    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
+        """Call `hear` when `Store.control` has changed; the next `fetch` heeds it."""
         ...
 
     async def close(self) -> None:

@@ -1,0 +1,62 @@
+"""How far a running job is, as it tells itself."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+import msgspec
+
+from headrace.errors import ConfigError
+
+MAX_LINE = 4_096
+
+
+class Progress(msgspec.Struct, array_like=True, frozen=True):
+    """What a job last said with `ctx.progress(fraction, text)`."""
+
+    fraction: float
+    text: str = ""
+    at_ms: int = 0
+    """By the store's clock."""
+
+    @property
+    def at(self) -> datetime:
+        """When the job said so."""
+        return datetime.fromtimestamp(self.at_ms / 1000, UTC)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Progress).decode
+
+
+def encode_progress(progress: Progress) -> bytes:
+    return _encode(progress)
+
+
+def decode_progress(data: bytes) -> Progress | None:
+    """Never fails: what cannot be read is as good as not said."""
+    if not data:
+        return None
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def check_fraction(fraction: object) -> float:
+    """`fraction` as a number from 0 to 1."""
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise ConfigError(f"progress() takes a number from 0 to 1, not {fraction!r}")
+    if not 0 <= fraction <= 1 or math.isnan(fraction):
+        raise ConfigError(f"progress() takes a number from 0 to 1, not {fraction!r}")
+    return float(fraction)
+
+
+def clean_line(text: object) -> str:
+    """Text as it is kept: what no store can hold is replaced, what is too long is cut."""
+    line = str(text)
+    if len(line) > MAX_LINE:
+        mark = f"… (cut: {len(line):,} characters)"
+        line = line[: MAX_LINE - len(mark)] + mark
+    return line if line.isascii() else line.encode("utf-8", "replace").decode()

@@ -1,0 +1,106 @@
+"""What goes in and out of a store beyond jobs themselves."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headrace.core.ids import JobKey
+from headrace.core.job import State
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a job ended, as told to one that waits for it. `value` is its encoded result; empty if it
+    had none or it was not kept."""
+
+    state: State
+    value: bytes = b""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """The news for `child` that `parent` has ended."""
+
+    child: JobKey
+    parent: JobKey
+    ending: Ending
+    runs_anyway: bool = False
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """An arrival in another queue, on its way there: kept in the outbox until it is delivered."""
+
+    id: str
+    queue: str
+    arrival: Arrival
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a running job tells of itself: how far it is, and lines for its log."""
+
+    key: JobKey
+    progress: bytes = b""
+    """An encoded `Progress`; empty for no change."""
+    lines: tuple[str, ...] = ()
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    lines: list[str]
+    following: int
+    """The number of the line after the last of these, to ask for more."""
+
+
+class Control(msgspec.Struct, frozen=True):
+    """What people want of those who work on a queue."""
+
+    paused: bool = False
+    paused_tasks: frozenset[str] = frozenset()
+    cancelling: tuple[JobKey, ...] = ()
+    """Jobs that were running when someone cancelled them, and have not ended yet."""
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    keys: list[JobKey]
+    cursor: str
+    """Where the next page begins; empty after the last."""
+
+
+Kind = Literal[
+    "sent", "scheduled", "blocked", "ready", "started",
+    "done", "retry", "dead", "cancelled", "held", "released", "replayed", "lost",
+]  # fmt: skip
+
+
+class Fact(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One thing that happened to a job. `detail` is a reason or a delay, as the kind has it."""
+
+    kind: Kind
+    key: JobKey
+    task: str = ""
+    attempt: int = 0
+    started_ms: int = 0
+    took_us: int = 0
+    detail: str = ""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A fact with the store's time, and the cursor with which reading goes on after it."""
+
+    cursor: str
+    at_ms: int
+    fact: Fact
+
+
+BUCKETS_US = tuple(1000 * 4**power for power in range(12))
+"""Upper bounds, in microseconds, by which the lengths of runs are counted."""
+
+
+class MinuteCount(msgspec.Struct, frozen=True):
+    """What was counted of one task in one minute. `kind` is that of a fact, or `<` and a number of
+    microseconds for runs that took up to so long (and longer than the next smaller one)."""
+
+    minute: int
+    """Minutes since 1970 by the store's clock."""
+    task: str
+    kind: str
+    count: int
