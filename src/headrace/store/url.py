@@ -10,11 +10,21 @@ from headrace.errors import ConfigError
 from headrace.store.contract import Store
 
 DEFAULT_URL = "sqlite:///headrace.db"
-_REDIS = ("redis", "rediss", "unix", "redis+sentinel")
+_REDIS = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "rediss+cluster")
+_KNOWN = (
+    "sqlite:///file.db, memory://, redis://host:port/db, rediss://…, unix:///file.sock, "
+    "redis+sentinel://host1,host2/master/db, redis+cluster://host1,host2, rediss+cluster://…"
+)
 
 
 def open_store(
-    url: str, *, namespace: str, crash_limit: int, require_durable: bool, clock: Clock
+    url: str,
+    *,
+    namespace: str,
+    crash_limit: int,
+    require_durable: bool,
+    events: bool,
+    clock: Clock,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
     try:
@@ -27,12 +37,17 @@ def open_store(
 
         if scheme == "memory" and require_durable:
             raise ConfigError("require_durable: memory:// keeps nothing; use sqlite:///file.db")
-        return SqliteStore(url, namespace=namespace, crash_limit=crash_limit, clock=clock)
+        return SqliteStore(
+            url, namespace=namespace, crash_limit=crash_limit, events=events, clock=clock
+        )
     if scheme in _REDIS:
         from headrace.store.redis.store import RedisStore
 
         return RedisStore(
-            url, namespace=namespace, crash_limit=crash_limit, require_durable=require_durable
+            url,
+            namespace=namespace,
+            crash_limit=crash_limit,
+            require_durable=require_durable,
+            events=events,
         )
-    known = "sqlite:///file.db, memory://, redis://host:port/db, rediss://…, redis+sentinel://host1,host2/master/db"
-    raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {known}")
+    raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {_KNOWN}")

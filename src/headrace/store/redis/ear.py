@@ -18,6 +18,8 @@ log = logging.getLogger("headrace.store")
 
 _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
 _RECONNECT = 1.0
+# Silence may be that of a node that has died without a word, while the cluster goes on.
+_PING_EVERY = 10.0
 
 
 def encode_keys(keys: Sequence[JobKey]) -> bytes:
@@ -33,6 +35,7 @@ class Ear:
         self._hearers: dict[str, set[Hear]] = {}
         self._link: Link | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._heard = True
 
     async def add(self, channel: str, hear: Hear) -> Subscribed:
         new = channel not in self._hearers
@@ -63,14 +66,33 @@ class Ear:
             link = Link(self._connect)
             try:
                 await self._subscribe(link)
-                while True:
-                    self._dispatch(await link.receive())
+                await self._hear(link)
             except StoreError as error:
                 log.debug("signals are cut off: %s", error)
             finally:
                 self._link = None
                 await link.drop()
             await asyncio.sleep(_RECONNECT)
+
+    async def _hear(self, link: Link) -> None:
+        pinging = asyncio.create_task(self._ping(link), name="headrace-ear-ping")
+        try:
+            while True:
+                self._dispatch(await link.receive())
+                self._heard = True
+        finally:
+            pinging.cancel()
+            await asyncio.gather(pinging, return_exceptions=True)
+
+    async def _ping(self, link: Link) -> None:
+        """Close a connection on which nothing comes any more, not even an answer."""
+        self._heard = True
+        with contextlib.suppress(StoreError):
+            while self._heard:
+                self._heard = False
+                await link.send("PING")
+                await asyncio.sleep(_PING_EVERY)
+        await link.drop()
 
     async def _subscribe(self, link: Link) -> None:
         subscribed: set[str] = set()
@@ -81,9 +103,10 @@ class Ear:
         self._link = link
 
     def _dispatch(self, message: list[bytes]) -> None:
-        kind, channel, data = message
+        # The answer to a ping has no third part.
+        kind, channel = message[:2]
         if kind == b"message":
-            self._tell(channel, _keys(data))
+            self._tell(channel, _keys(message[2]))
         elif kind == b"subscribe":
             # What was said before we listened is lost: let everyone look.
             self._tell(channel, None)

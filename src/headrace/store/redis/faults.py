@@ -15,8 +15,18 @@ class NoScript(StoreError):
     """The server has forgotten its scripts: SCRIPT FLUSH, a restart or a failover."""
 
 
+class Moved(StoreUnavailable):
+    """Nothing was done: another node of the cluster has the slot, by the word of the one asked. The
+    `host` is empty if it is the same."""
+
+    def __init__(self, slot: int, host: str, port: int) -> None:
+        super().__init__(f"Redis: slot {slot} of the cluster is now at {host}:{port}")
+        self.slot, self.host, self.port = slot, host, port
+
+
 # Codes at the start of an error reply, sent before anything was done, that pass by themselves.
 _PASSING = {
+    "ASK": "the cluster is moving a slot",
     "BUSY": "the server is busy with a script",
     "CLUSTERDOWN": "the cluster is not complete",
     "LOADING": "the server is loading its data",
@@ -41,6 +51,8 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
         return StoreUnavailable(f"Redis: {_PASSING['READONLY']}")
     if isinstance(error, driver.NoScriptError):
         return NoScript(str(error))
+    if isinstance(error, driver.MovedError):
+        return Moved(error.slot_id, error.host, error.port)
     if isinstance(error, driver.NoPermissionError):
         return StoreUnavailable(f"Redis does not allow this user what Headrace needs: {error}")
     if isinstance(error, driver.AuthenticationError):

@@ -24,55 +24,153 @@ def unsigned(consumer: str) -> str:
 
 
 class QueueKeys:
-    """The keys of one queue.
+    """The keys of one queue. A name that others are made from by adding to it ends in a colon.
 
-    | key        | type   | holds                                                             |
-    |------------|--------|-------------------------------------------------------------------|
-    | ready      | stream | jobs to run: fields `j` (envelope), `h` (past, if there is one)   |
-    | jobs       | hash   | job key → place: an entry id of `ready`, `s` for scheduled, or    |
-    |            |        | `d` and an entry id of `dead`                                     |
-    | scheduled  | zset   | job key by due time in ms                                         |
-    | parked     | hash   | job key → `<length of past>:<past><envelope>` of a scheduled job  |
-    | dead       | stream | dead jobs: fields `k` (job key), `r` (reason), `j`, `h`           |
-    | epoch      | string | counts the times that leases were taken from their holders       |
-    | look       | string | when abandoned jobs were last looked for, and where to go on      |
-    | promoter   | string | the consumer that promotes for now; expires by itself             |
-    | result + k | string | the verdict on job k; expires by itself                           |
+    | key             | type   | holds                                                            |
+    |-----------------|--------|------------------------------------------------------------------|
+    | ready           | stream | jobs to run: fields `j` (envelope), `h` (past), `t` (ties), `i`  |
+    |                 |        | (inputs), each but the first only if there is one                |
+    | level + n       | stream | the same, of jobs with priority n                                |
+    | levels          | zset   | the priorities that were ever used                               |
+    | jobs            | hash   | job key → place: an entry id of `ready`, or a priority, `/` and  |
+    |                 |        | an entry id; `s` scheduled, `S` the same with its lane kept;     |
+    |                 |        | `k` in its lane, `g` and a gate, `f` behind other jobs; `d` and  |
+    |                 |        | an entry id of `dead`                                            |
+    | scheduled       | zset   | job key by due time in ms                                        |
+    | parked          | hash   | job key → lengths and bytes of all that a stream entry would hold |
+    | dead            | stream | dead jobs: fields `k` (job key), `r` (reason), `j`, `h`, `t`, `i`|
+    | result + k      | string | the verdict on job k; expires by itself                          |
+    | lanes           | hash   | lane → how many jobs are in it; none for one that is idle        |
+    | lane + l        | zset   | job keys that wait for lane l, in order                          |
+    | gates           | zset   | gates by the time at which they may let the next job pass        |
+    | line + g        | zset   | job keys that wait at gate g, in order                           |
+    | starts + g      | list   | when the jobs that passed gate g began; expires by itself        |
+    | passed + g      | set    | job keys that passed gate g and have not begun                   |
+    | pace + g        | string | when the next may pass if they are spread out; expires by itself |
+    | unique + u      | string | the job that has the unique name u; expires if kept after its end |
+    | flow + k        | hash   | what job k waits for: see moving.lua                             |
+    | children        | hash   | job key → those that wait for it                                 |
+    | outbox          | stream | endings to be told to jobs of other queues                       |
+    | cancelling      | hash   | running jobs that are to end                                     |
+    | paused          | set    | paused tasks; an empty name for the whole queue                  |
+    | progress        | hash   | job key → how far it is                                          |
+    | log + k         | list   | log lines of job k, the number of the first before them; expires |
+    | marks           | hash   | job key → what was done once, by name                            |
+    | ticks           | hash   | schedule → the last time for which it sent a job                 |
+    | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not these) |
+    | facts           | string | how many facts `events` holds                                    |
+    | minute + m      | hash   | kind and task → count; expires by itself                         |
+    | epoch           | string | counts the times that leases were taken from their holders       |
+    | look            | hash   | when abandoned jobs were last looked for, and where to go on     |
+    | promoter        | string | the consumer that promotes for now; expires by itself            |
+    | courier         | string | the consumer that empties the outbox for now; expires by itself  |
     """
 
-    __slots__ = (
+    ALL = (
+        "cancelling",
+        "children",
+        "control_channel",
+        "courier",
         "dead",
         "due_channel",
         "epoch",
+        "events",
+        "facts",
         "finished_channel",
+        "flow",
+        "gates",
         "jobs",
+        "lane",
+        "lanes",
+        "level",
+        "levels",
+        "line",
+        "log",
         "look",
+        "marks",
+        "minute",
+        "news_channel",
+        "outbox",
+        "pace",
         "parked",
+        "passed",
+        "paused",
+        "progress",
         "promoter",
-        "queue",
         "ready",
         "result",
         "scheduled",
+        "starts",
+        "ticks",
+        "unique",
     )
+    __slots__ = (*ALL, "all", "queue")
 
     def __init__(self, namespace: str, queue: str) -> None:
-        # A colon of the namespace's own must not look like the one between it and the queue.
-        escaped = namespace.replace("%", "%25").replace(":", "%3A")
-        base = f"{{{escaped}:{queue}}}"
+        base = f"{{{escaped(namespace)}:{queue}}}"
         self.queue = queue
         self.ready = f"{base}:ready"
+        self.level = f"{base}:ready:"
+        self.levels = f"{base}:levels"
         self.jobs = f"{base}:jobs"
         self.scheduled = f"{base}:scheduled"
         self.parked = f"{base}:parked"
         self.dead = f"{base}:dead"
+        self.result = f"{base}:result:"
+        self.lanes = f"{base}:lanes"
+        self.lane = f"{base}:lane:"
+        self.gates = f"{base}:gates"
+        self.line = f"{base}:line:"
+        self.starts = f"{base}:starts:"
+        self.passed = f"{base}:passed:"
+        self.pace = f"{base}:pace:"
+        self.unique = f"{base}:unique:"
+        self.flow = f"{base}:flow:"
+        self.children = f"{base}:children"
+        self.outbox = f"{base}:outbox"
+        self.cancelling = f"{base}:cancelling"
+        self.paused = f"{base}:paused"
+        self.progress = f"{base}:progress"
+        self.log = f"{base}:log:"
+        self.marks = f"{base}:marks"
+        self.ticks = f"{base}:ticks"
+        self.events = f"{base}:events"
+        self.facts = f"{base}:facts"
+        self.minute = f"{base}:minute:"
         self.epoch = f"{base}:epoch"
         self.look = f"{base}:look"
         self.promoter = f"{base}:ticket:promote"
-        self.result = f"{base}:result:"
+        self.courier = f"{base}:ticket:courier"
         self.finished_channel = f"{base}:finished"
         self.due_channel = f"{base}:due"
+        self.control_channel = f"{base}:control"
+        self.news_channel = f"{base}:news"
+        self.all = [getattr(self, name) for name in self.ALL]
+
+
+class NoteKeys:
+    """The keys of one space of notes.
+
+    | key     | type | holds                                                      |
+    |---------|------|------------------------------------------------------------|
+    | values  | hash | name → value                                               |
+    | expiry  | zset | name by the time until which its value is kept, if any     |
+    """
+
+    __slots__ = ("expiry", "noted_channel", "values")
+
+    def __init__(self, namespace: str, space: str) -> None:
+        base = f"{{{escaped(namespace)}}}:notes:{space}"
+        self.values = f"{base}:values"
+        self.expiry = f"{base}:expiry"
+        self.noted_channel = f"{base}:noted"
+
+
+def escaped(namespace: str) -> str:
+    """A colon of the namespace's own must not look like the one between it and the queue."""
+    return namespace.replace("%", "%25").replace(":", "%3A")
 
 
 def queues_key(namespace: str) -> str:
     """The set of names of all queues of a namespace."""
-    return f"{{{namespace}}}:queues"
+    return f"{{{escaped(namespace)}}}:queues"

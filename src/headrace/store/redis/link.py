@@ -44,13 +44,16 @@ class Link:
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """Run a script; one that the server does not know is sent along."""
         try:
-            return await self.call("EVALSHA", script.sha, len(keys), *keys, *arguments)
+            return await self.call("EVALSHA", script.sha, len(keys), *keys, *arguments, key=keys[0])
         except NoScript:
-            return await self.call("EVAL", script.body, len(keys), *keys, *arguments)
+            return await self.call("EVAL", script.body, len(keys), *keys, *arguments, key=keys[0])
 
-    async def call(self, *command: Argument, timeout: float = CALL_TIMEOUT) -> Any:
+    async def call(
+        self, *command: Argument, key: str | None = None, timeout: float = CALL_TIMEOUT
+    ) -> Any:
         """The server's reply, or a `StoreError`. If cancelled, the connection is dropped with the
-        reply that nobody waits for."""
+        reply that nobody waits for. `key` is the one that the command is about: in a cluster it
+        says which node to ask."""
         async with self._lock:
             reused = self._connection is not None
             try:
@@ -59,6 +62,11 @@ class Link:
                 if not (self._repeats and reused and error.sent):
                     raise
             return await self._exchange(command, timeout)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._lock.locked()
 
     async def identify(self) -> None:
         """Learn `client_id`, by which another link can end this one's blocking call."""

@@ -1,7 +1,8 @@
 """The Lua scripts, each with the Python signature of its arguments.
 
-A script's header names its KEYS as attributes of `QueueKeys`, which is how they are filled in, and
-its ARGV as the parameters of the function here of the same name; a test compares the two.
+A script's header names its KEYS as attributes of `QueueKeys` (`*` for all of them), which is how
+they are filled in and what the script finds in its table `key`; and its ARGV as the parameters of
+the function here of the same name. A test compares the two.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
-from headrace.store.redis.keys import GROUP, RETURNED, QueueKeys
+from headrace.store.redis.keys import GROUP, RETURNED, NoteKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
 
 
@@ -23,14 +23,22 @@ class Script:
 
     def __init__(self, name: str) -> None:
         source = _source(name)
-        self.keys = tuple(_header(source, "KEYS").split())
-        self.arguments = tuple(_header(source, "ARGV").split(", then ")[0].split())
-        # The first line says to the server what the script may do, so the prelude comes second.
+        self.takes_all = _header(source, "KEYS") == "*"
+        self.keys = QueueKeys.ALL if self.takes_all else tuple(_header(source, "KEYS").split())
+        # The first line says to the server what the script may do, so the rest comes after it.
         flags, _, rest = source.partition("\n")
-        self.body = f"{flags}\n{_source('prelude')}\n{rest}"
+        named = ", ".join(f"{key} = KEYS[{at}]" for at, key in enumerate(self.keys, start=1))
+        parts = [flags, f"local key = {{{named}}}", _source("prelude")]
+        if self.takes_all:
+            parts.append(_source("moving"))
+        self.body = "\n".join([*parts, rest])
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
-    async def __call__(self, link: Link, keys: QueueKeys, arguments: Sequence[Argument]) -> Any:
+    async def __call__(
+        self, link: Link, keys: QueueKeys | NoteKeys, arguments: Sequence[Argument]
+    ) -> Any:
+        if self.takes_all and isinstance(keys, QueueKeys):
+            return await link.run(self, keys.all, arguments)
         return await link.run(self, [getattr(keys, name) for name in self.keys], arguments)
 
 
@@ -44,6 +52,9 @@ def _header(source: str, name: str) -> str:
 
 
 _append = Script("append")
+_enter = Script("enter")
+_fetch = Script("fetch")
+_begin = Script("begin")
 _settle = Script("settle")
 _renew = Script("renew")
 _reclaim = Script("reclaim")
@@ -51,47 +62,89 @@ _promote = Script("promote")
 _prepare = Script("prepare")
 _leave = Script("leave")
 _look = Script("look")
+_browse = Script("browse")
+_count = Script("count")
 _replay = Script("replay")
 _purge = Script("purge")
-_count = Script("count")
+_cancel = Script("cancel")
+_halt = Script("halt")
+_follow = Script("follow")
+_arrive = Script("arrive")
+_outbox = Script("outbox")
+_posted = Script("posted")
+_report = Script("report")
+_mark = Script("mark")
+_marks = Script("marks")
+_note = Script("note")
+_notes = Script("notes")
+_stats = Script("stats")
 
 
 async def append(
-    link: Link, keys: QueueKeys, *, check: bool, parcels: Sequence[Parcel]
+    link: Link,
+    keys: QueueKeys,
+    *,
+    events: int,
+    check: bool,
+    facts: bytes,
+    counts: bytes,
+    jobs: Sequence[Argument],
 ) -> list[int]:
-    arguments: list[Argument] = [int(check), keys.result, keys.due_channel]
-    for parcel in parcels:
-        arguments += (parcel.key, _when(parcel), parcel.envelope)
-    known: list[int] = await _append(link, keys, arguments)
+    known: list[int] = await _append(link, keys, [events, int(check), facts, counts, *jobs])
     return known
 
 
-def _when(parcel: Parcel) -> str:
-    if parcel.at_ms is not None:
-        return f"@{parcel.at_ms}"
-    return f"+{parcel.delay_ms}" if parcel.delay_ms else ""
+async def enter(
+    link: Link,
+    keys: QueueKeys,
+    *,
+    events: int,
+    check: bool,
+    facts: bytes,
+    counts: bytes,
+    jobs: Sequence[Argument],
+) -> list[Any]:
+    known: list[Any] = await _enter(
+        link, keys, [events, keys.queue, int(check), facts, counts, *jobs]
+    )
+    return known
+
+
+async def fetch(link: Link, keys: QueueKeys, *, consumer: str, limit: int) -> list[Any]:
+    entries: list[Any] = await _fetch(link, keys, [GROUP, consumer, limit])
+    return entries
+
+
+async def begin(
+    link: Link, keys: QueueKeys, *, events: int, jobs: Sequence[Argument]
+) -> list[bytes]:
+    refused: list[bytes] = await _begin(link, keys, [events, keys.queue, *jobs])
+    return refused
 
 
 async def settle(
     link: Link,
     keys: QueueKeys,
     *,
+    events: int,
     consumer: str,
     epoch: int,
     checked: bool,
     finished: bytes,
     dead_most: int,
     dead_ms: int,
+    facts_count: int,
+    facts: bytes,
+    counts: bytes,
     done: int,
     kept: int,
-    again: int,
-    dead: int,
-    released: int,
+    tied: int,
+    moved: int,
     blocks: Sequence[Argument],
 ) -> list[bytes]:
     head: list[Argument] = [
-        GROUP, RETURNED, consumer, epoch, int(checked), keys.result, keys.finished_channel,
-        finished, keys.due_channel, dead_most, dead_ms, done, kept, again, dead, released,
+        events, keys.queue, consumer, epoch, int(checked), finished, dead_most, dead_ms,
+        facts_count, facts, counts, done, kept, tied, moved,
     ]  # fmt: skip
     reply: list[bytes] = await _settle(link, keys, head + list(blocks))
     return reply
@@ -108,6 +161,7 @@ async def reclaim(
     link: Link,
     keys: QueueKeys,
     *,
+    events: int,
     consumer: str,
     limit: int,
     last_chance: bool,
@@ -115,24 +169,28 @@ async def reclaim(
     interval: int,
     crash_limit: int,
     dead_ms: int,
-) -> tuple[list[Any], list[int]]:
-    entries, counts = await _reclaim(
+) -> tuple[list[Any], list[int], list[bytes], int]:
+    entries, counts, levels, paused = await _reclaim(
         link,
         keys,
-        [GROUP, RETURNED, consumer, limit, int(last_chance), lease, interval, crash_limit, dead_ms],
-    )
-    return entries, counts
+        [
+            events, keys.queue, consumer, limit, int(last_chance), lease, interval, crash_limit,
+            dead_ms,
+        ],
+    )  # fmt: skip
+    return entries, counts, levels, paused
 
 
 async def promote(
-    link: Link, keys: QueueKeys, *, consumer: str, limit: int, ticket: int
+    link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int, ticket: int
 ) -> tuple[int, int]:
-    moved, wait = await _promote(link, keys, [consumer, limit, ticket])
+    moved, wait = await _promote(link, keys, [events, keys.queue, consumer, limit, ticket])
     return moved, wait
 
 
-async def prepare(link: Link, keys: QueueKeys) -> int:
-    return int(await _prepare(link, keys, [GROUP]))
+async def prepare(link: Link, keys: QueueKeys) -> tuple[int, list[bytes], int]:
+    epoch, levels, paused = await _prepare(link, keys, [GROUP])
+    return epoch, levels, paused
 
 
 async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:
@@ -143,22 +201,111 @@ async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:
 async def look(
     link: Link, keys: QueueKeys, *, bodies: bool, job_keys: Sequence[JobKey]
 ) -> list[list[Any]]:
-    sights: list[list[Any]] = await _look(
-        link, keys, [GROUP, RETURNED, keys.result, int(bodies), *job_keys]
-    )
+    sights: list[list[Any]] = await _look(link, keys, [GROUP, RETURNED, int(bodies), *job_keys])
     return sights
 
 
-async def replay(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> list[int]:
-    replayed: list[int] = await _replay(link, keys, [keys.result, *job_keys])
-    return replayed
-
-
-async def purge(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> list[int]:
-    purged: list[int] = await _purge(link, keys, [keys.result, *job_keys])
-    return purged
+async def browse(
+    link: Link, keys: QueueKeys, *, state: str, cursor: str, limit: int
+) -> list[bytes]:
+    page: list[bytes] = await _browse(link, keys, [GROUP, RETURNED, state, cursor, limit])
+    return page
 
 
 async def count(link: Link, keys: QueueKeys) -> list[int]:
     counts: list[int] = await _count(link, keys, [GROUP, RETURNED])
     return counts
+
+
+async def replay(
+    link: Link, keys: QueueKeys, *, events: int, jobs: Sequence[Argument]
+) -> list[int]:
+    replayed: list[int] = await _replay(link, keys, [events, keys.queue, *jobs])
+    return replayed
+
+
+async def purge(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> list[int]:
+    purged: list[int] = await _purge(link, keys, list(job_keys))
+    return purged
+
+
+async def cancel(
+    link: Link, keys: QueueKeys, *, events: int, job_keys: Sequence[JobKey]
+) -> list[bytes]:
+    answers: list[bytes] = await _cancel(link, keys, [events, keys.queue, *job_keys])
+    return answers
+
+
+async def halt(link: Link, keys: QueueKeys, *, events: int, task: str, gate: str, on: bool) -> int:
+    changed: int = await _halt(link, keys, [events, keys.queue, task, gate, int(on)])
+    return changed
+
+
+async def follow(link: Link, keys: QueueKeys, *, parent: JobKey, children: bytes) -> list[bytes]:
+    ending: list[bytes] = await _follow(link, keys, [parent, children])
+    return ending
+
+
+async def arrive(link: Link, keys: QueueKeys, *, events: int, arrivals: Sequence[Argument]) -> int:
+    told: int = await _arrive(link, keys, [events, keys.queue, *arrivals])
+    return told
+
+
+async def outbox(
+    link: Link, keys: QueueKeys, *, consumer: str, limit: int, ticket: int
+) -> list[Any]:
+    letters: list[Any] = await _outbox(link, keys, [consumer, limit, ticket])
+    return letters
+
+
+async def posted(link: Link, keys: QueueKeys, *, entries: Sequence[str]) -> int:
+    left: int = await _posted(link, keys, list(entries))
+    return left
+
+
+async def report(
+    link: Link,
+    keys: QueueKeys,
+    *,
+    lines_most: int,
+    log_ttl: int,
+    news: bytes,
+    jobs: Sequence[Argument],
+) -> int:
+    heard: int = await _report(link, keys, [lines_most, log_ttl, news, *jobs])
+    return heard
+
+
+async def mark(link: Link, keys: QueueKeys, *, job: JobKey, name: str, value: bytes) -> int:
+    there: int = await _mark(link, keys, [job, name, value])
+    return there
+
+
+async def marks(link: Link, keys: QueueKeys, *, job: JobKey) -> list[bytes]:
+    pairs: list[bytes] = await _marks(link, keys, [job])
+    return pairs
+
+
+async def note(
+    link: Link,
+    keys: NoteKeys,
+    *,
+    name: str,
+    compare: str,
+    expected: bytes,
+    remove: bool,
+    value: bytes,
+    ttl: str,
+) -> int:
+    done: int = await _note(link, keys, [name, compare, expected, int(remove), value, ttl])
+    return done
+
+
+async def notes(link: Link, keys: NoteKeys) -> list[bytes]:
+    pairs: list[bytes] = await _notes(link, keys, [])
+    return pairs
+
+
+async def stats(link: Link, keys: QueueKeys, *, since: int) -> list[list[bytes]]:
+    minutes: list[list[bytes]] = await _stats(link, keys, [since])
+    return minutes

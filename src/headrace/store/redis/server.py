@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,16 +16,16 @@ from redis.backoff import NoBackoff
 from headrace.core.address import without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis import sentinel
+from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
+from headrace.store.redis.cluster import Cluster, pool_of
 from headrace.store.redis.link import Link
+from headrace.store.redis.routed import ClusterLink, KeyLink
 
 log = logging.getLogger("headrace.store")
 
 MIN_VERSION = (7, 0)
 _QUERY = {"client_name", "db", "password", "username"}
 _EVICTING = "maxmemory-policy"
-
-
-SENTINEL_SCHEME = "redis+sentinel://"
 _OPTIONS: dict[str, Any] = {
     "protocol": 2,
     "socket_timeout": None,
@@ -34,51 +35,92 @@ _OPTIONS: dict[str, Any] = {
     # One xadd() sent twice is two jobs: nothing is repeated behind our back.
     "retry": Retry(NoBackoff(), 0),
 }
+_SOCKET_OPTIONS = {name: it for name, it in _OPTIONS.items() if name != "socket_keepalive"}
 
 
 class Server:
-    """The server behind a URL."""
+    """What is behind a URL: one server, the master that sentinels tell of, or a cluster."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        if url.startswith(SENTINEL_SCHEME):
+        self._cluster: Cluster | None = None
+        scheme = urlsplit(url).scheme
+        if scheme == "redis+sentinel":
             watch = sentinel.parse(url)
             self._pool = ConnectionPool(
                 connection_class=sentinel.SentinelConnection, watch=watch, **_OPTIONS
             )
             return
         _check_parts(url)
-        try:
-            self._pool = ConnectionPool.from_url(url, **_OPTIONS)
-        except (ValueError, TypeError) as error:
-            raise ConfigError(
-                f"the Redis URL {without_password(url)!r} cannot be used: {error}"
-            ) from None
+        if scheme in CLUSTER_SCHEMES:
+            self._cluster = Cluster(url, _OPTIONS)
+        else:
+            options = _SOCKET_OPTIONS if scheme == "unix" else _OPTIONS
+            self._pool = pool_of(url, options, shown=without_password(url))
+
+    @property
+    def reads_span(self) -> bool:
+        """Whether one command may be about keys of several queues."""
+        return self._cluster is None
 
     def connect(self) -> AbstractConnection:
+        """A connection, not yet made, to the server; in a cluster to any node."""
+        if self._cluster is not None:
+            return self._cluster.connect()
         connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
         return connection
 
+    def link(self, *, repeats: bool = False) -> Link:
+        """A link for scripts and for commands that say which key they are about."""
+        if self._cluster is not None:
+            return ClusterLink(self._cluster, repeats=repeats)
+        return Link(self.connect, repeats=repeats)
+
+    def link_at(self, key: str) -> Link:
+        """A link of one connection, to wherever `key` is: for calls that wait, and to end them."""
+        if self._cluster is not None:
+            return KeyLink(self._cluster, key)
+        return Link(self.connect)
+
     async def check(self, link: Link, *, require_durable: bool) -> None:
         """Refuse a server that is too old; say which settings may lose jobs, and refuse those
-        under `require_durable`."""
+        under `require_durable`. In a cluster, all masters are looked at."""
+        shown = without_password(self.url)
         try:
-            info = _parsed(await link.call("INFO", "everything"))
+            if self._cluster is None:
+                risks = await self._inspect(link, shown)
+            else:
+                risks = await self._inspect_all(self._cluster)
         except StoreUnavailable as error:
-            raise StoreUnavailable(f"{error} (URL {without_password(self.url)})") from error
+            raise StoreUnavailable(f"{error} (URL {shown})") from error
+        if risks and require_durable:
+            raise ConfigError(f"require_durable: {'; '.join(risks)} (URL {shown})")
+        for risk in risks:
+            log.info("Redis at %s: %s", shown, risk)
+
+    async def _inspect_all(self, cluster: Cluster) -> list[str]:
+        risks = []
+        for node in await cluster.masters():
+            link = Link(partial(cluster.connect_to, node))
+            try:
+                risks += [f"node {node}: {risk}" for risk in await self._inspect(link, str(node))]
+            finally:
+                await link.drop()
+        return risks
+
+    async def _inspect(self, link: Link, shown: str) -> list[str]:
+        info = _parsed(await link.call("INFO", "everything"))
         version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2])
         if version < MIN_VERSION:
             raise StoreMismatch(
-                f"Redis {info.get('redis_version')} at {without_password(self.url)} is too old: "
+                f"Redis {info.get('redis_version')} at {shown} is too old: "
                 "Headrace needs Redis 7.0 or newer, or Valkey"
             )
-        risks = await self._risks(link, info)
-        if risks and require_durable:
+        if self._cluster is None and info.get("cluster_enabled") == "1":
             raise ConfigError(
-                f"require_durable: {'; '.join(risks)} (URL {without_password(self.url)})"
+                f"the Redis server at {shown} is part of a cluster: write redis+cluster://host:port"
             )
-        for risk in risks:
-            log.info("Redis at %s: %s", without_password(self.url), risk)
+        return await self._risks(link, info)
 
     async def _risks(self, link: Link, info: dict[str, str]) -> list[str]:
         risks = []

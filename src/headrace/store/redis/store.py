@@ -1,23 +1,37 @@
-"""The store on one Redis or Valkey server."""
+"""The store on Redis or Valkey: one server, one that sentinels watch, or a cluster."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from headrace.core.call import Parcel
+from headrace.core.call import Child, Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
+from headrace.core.limits import EVENTS_KEPT, LOG_LINES, LOG_TTL
+from headrace.core.outcome import task_gate
+from headrace.core.ties import encode_ties
 from headrace.errors import ConfigError
 from headrace.store.contract import Counts, DeadJob, DeadPage, Hear, Sighting, Subscription
 from headrace.store.loops import LoopLocal
-from headrace.store.redis import scripts
+from headrace.store.redis import facts, scripts
 from headrace.store.redis.consumer import RedisConsumer
-from headrace.store.redis.ear import Ear
-from headrace.store.redis.keys import QueueKeys, queues_key, unsigned
-from headrace.store.redis.link import Link
+from headrace.store.redis.ear import Ear, encode_keys
+from headrace.store.redis.history import read_events
+from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key, unsigned
+from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.server import Server
+from headrace.store.values import (
+    Arrival,
+    Control,
+    Ending,
+    Event,
+    KeyPage,
+    LogPage,
+    MinuteCount,
+    Report,
+)
 
 _ANNOUNCED_FOR = 60.0
 
@@ -26,8 +40,8 @@ class LoopLinks:
     """The connections of one event loop: one to send, one to ask, one to listen."""
 
     def __init__(self, server: Server) -> None:
-        self.send = Link(server.connect)
-        self.ask = Link(server.connect, repeats=True)
+        self.send = server.link()
+        self.ask = server.link(repeats=True)
         self.ear = Ear(server.connect)
 
     async def close(self) -> None:
@@ -40,11 +54,18 @@ class RedisStore:
     """See `headrace.store.contract.Store`."""
 
     def __init__(
-        self, url: str, *, namespace: str, crash_limit: int, require_durable: bool = False
+        self,
+        url: str,
+        *,
+        namespace: str,
+        crash_limit: int,
+        require_durable: bool = False,
+        events: bool = True,
     ) -> None:
         self.namespace = namespace
         self.crash_limit = crash_limit
         self.server = Server(url)
+        self.events_most = EVENTS_KEPT if events else 0
         self._require_durable = require_durable
         self._links: LoopLocal[LoopLinks] = LoopLocal()
         self._keys: dict[str, QueueKeys] = {}
@@ -62,19 +83,78 @@ class RedisStore:
         seconds, micros = await self.links().ask.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
+    # Sending
+
     async def append(
         self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
-    ) -> list[bool]:
+    ) -> dict[int, JobKey]:
         if not parcels:
-            return []
+            return {}
         links, keys = self.links(), self.keys(queue)
         if self._announced.get(queue, 0.0) < time.monotonic():
             await self.announce(links.send, queue)
-        known = await scripts.append(links.send, keys, check=repeat, parcels=parcels)
-        added = [True] * len(parcels)
-        for position in known:
-            added[position - 1] = False
-        return added
+        plain = all(parcel.is_plain for parcel in parcels)
+        told = facts.of_parcels(parcels, told=plain) if self.events_most else facts.NONE
+        if not plain:
+            return await self._enter(links.send, keys, parcels, repeat, told)
+        jobs: list[Argument] = []
+        for parcel in parcels:
+            jobs += (parcel.key, _when(parcel), parcel.envelope)
+        known = await scripts.append(
+            links.send,
+            keys,
+            events=self.events_most,
+            check=repeat,
+            facts=told.data,
+            counts=told.counts,
+            jobs=jobs,
+        )
+        return {position - 1: parcels[position - 1].key for position in known}
+
+    async def _enter(
+        self,
+        link: Link,
+        keys: QueueKeys,
+        parcels: Sequence[Parcel],
+        repeat: bool,
+        told: facts.Facts,
+    ) -> dict[int, JobKey]:
+        known = await scripts.enter(
+            link,
+            keys,
+            events=self.events_most,
+            check=repeat,
+            facts=told.data,
+            counts=told.counts,
+            jobs=[part for parcel in parcels for part in _parts(parcel)],
+        )
+        return {at - 1: key for at, key in zip(known[::2], known[1::2], strict=True)}
+
+    async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
+        reply = await scripts.follow(
+            self.links().send,
+            self.keys(queue),
+            parent=parent,
+            children=b"".join(map(_child, children)),
+        )
+        if not reply:
+            return None
+        state, verdict = reply
+        if verdict:
+            ended = decode_verdict(verdict)
+            return Ending(ended.state, ended.value)
+        return Ending(State(state.decode()) if state else State.DONE)
+
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+        told: list[Argument] = []
+        for each in arrivals:
+            ending = each.ending
+            told += (each.child, each.parent, ending.state, ending.value, int(each.runs_anyway))
+        await scripts.arrive(
+            self.links().send, self.keys(queue), events=self.events_most, arrivals=told
+        )
+
+    # Asking
 
     async def look(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
@@ -84,41 +164,173 @@ class RedisStore:
         )
         return [_sighting(sight) for sight in sights]
 
-    async def hear_finished(self, queue: str, hear: Hear) -> Subscription:
-        return await self.links().ear.add(self.keys(queue).finished_channel, hear)
+    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+        if state in (State.DONE, State.CANCELLED):
+            return KeyPage([], "")
+        if state is State.DEAD:
+            page = await self.dead(queue, cursor, limit)
+            return KeyPage([job.key for job in page.jobs], page.cursor)
+        following, *found = await scripts.browse(
+            self.links().ask, self.keys(queue), state=state, cursor=cursor, limit=limit
+        )
+        return KeyPage(found, following.decode())
 
     async def queues(self) -> list[str]:
-        names = await self.links().ask.call("SMEMBERS", queues_key(self.namespace))
+        key = queues_key(self.namespace)
+        names = await self.links().ask.call("SMEMBERS", key, key=key)
         return sorted(name.decode() for name in names)
 
     async def count(self, queue: str) -> Counts:
         return Counts(*await scripts.count(self.links().ask, self.keys(queue)))
 
     async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
-        start = f"({cursor}" if cursor else "+"
-        entries = await self.links().ask.call(
-            "XREVRANGE", self.keys(queue).dead, start, "-", "COUNT", limit
-        )
+        start, key = f"({cursor}" if cursor else "+", self.keys(queue).dead
+        entries = await self.links().ask.call("XREVRANGE", key, start, "-", "COUNT", limit, key=key)
         jobs = [_dead_job(entry_id, fields) for entry_id, fields in entries]
         following = entries[-1][0].decode() if len(entries) == limit else ""
         return DeadPage(jobs, following)
 
-    async def replay(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        replayed = await scripts.replay(self.links().send, self.keys(queue), job_keys=keys)
+    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
+        name = self.keys(queue).log + key.decode("latin-1")
+        raw = self.keys(queue).log.encode() + key
+        lines = await self.links().ask.call("LRANGE", raw, 0, -1, key=name)
+        if not lines:
+            return LogPage([], start)
+        dropped, texts = int(lines[0]), [line.decode("utf-8", "replace") for line in lines[1:]]
+        return LogPage(texts[max(0, start - dropped) :], dropped + len(texts))
+
+    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
+        pairs = await scripts.marks(self.links().ask, self.keys(queue), job=key)
+        return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+
+    async def events(
+        self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
+    ) -> list[Event]:
+        return await read_events(self, self.keys(queue), after, limit, wait)
+
+    async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:
+        minutes = await scripts.stats(self.links().ask, self.keys(queue), since=since_minute)
+        return facts.minute_counts(minutes)
+
+    async def control(self, queue: str) -> Control:
+        keys, ask = self.keys(queue), self.links().ask
+        paused = {
+            name.decode() for name in await ask.call("SMEMBERS", keys.paused, key=keys.paused)
+        }
+        cancelling = await ask.call("HKEYS", keys.cancelling, key=keys.cancelling)
+        return Control("" in paused, frozenset(paused - {""}), tuple(cancelling))
+
+    # Changing
+
+    async def cancel(self, queue: str, keys: Sequence[JobKey]) -> list[State | None]:
+        answers = await scripts.cancel(
+            self.links().send, self.keys(queue), events=self.events_most, job_keys=keys
+        )
+        return [_cancelled(answer) for answer in answers]
+
+    async def pause(self, queue: str, task: str = "") -> None:
+        await self._halt(queue, task, on=True)
+
+    async def resume(self, queue: str, task: str = "") -> None:
+        await self._halt(queue, task, on=False)
+
+    async def _halt(self, queue: str, task: str, *, on: bool) -> None:
+        await scripts.halt(
+            self.links().send,
+            self.keys(queue),
+            events=self.events_most,
+            task=task,
+            gate=task_gate(task),
+            on=on,
+        )
+
+    async def replay(
+        self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
+    ) -> list[bool]:
+        pairs = zip(keys, envelopes or [b""] * len(keys), strict=True)
+        replayed = await scripts.replay(
+            self.links().send,
+            self.keys(queue),
+            events=self.events_most,
+            jobs=[part for pair in pairs for part in pair],
+        )
         return [bool(done) for done in replayed]
 
     async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
         purged = await scripts.purge(self.links().send, self.keys(queue), job_keys=keys)
         return [bool(done) for done in purged]
 
-    def consumer(self, name: str, queues: Sequence[str], lease: float) -> RedisConsumer:
+    async def report(self, queue: str, reports: Sequence[Report]) -> None:
+        jobs: list[Argument] = []
+        for each in reports:
+            jobs += (each.key, each.progress, len(each.lines), *each.lines)
+        await scripts.report(
+            self.links().ask,
+            self.keys(queue),
+            lines_most=LOG_LINES,
+            log_ttl=LOG_TTL,
+            news=encode_keys([each.key for each in reports]),
+            jobs=jobs,
+        )
+
+    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        await scripts.mark(self.links().ask, self.keys(queue), job=key, name=name, value=value)
+
+    async def note(
+        self,
+        space: str,
+        name: str,
+        value: bytes | None,
+        *,
+        ttl: float | None = None,
+        expected: bytes | Literal["anything"] | None = "anything",
+    ) -> bool:
+        compare = "absent" if expected is None else "equal"
+        done = await scripts.note(
+            self.links().send,
+            NoteKeys(self.namespace, space),
+            name=name,
+            compare="" if expected == "anything" else compare,
+            expected=expected if isinstance(expected, bytes) else b"",
+            remove=value is None,
+            value=value or b"",
+            ttl="" if ttl is None or value is None else str(int(ttl * 1000)),
+        )
+        return bool(done)
+
+    async def notes(self, space: str) -> dict[str, bytes]:
+        pairs = await scripts.notes(self.links().ask, NoteKeys(self.namespace, space))
+        return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+
+    # Hearing
+
+    async def hear_finished(self, queue: str, hear: Hear) -> Subscription:
+        return await self.links().ear.add(self.keys(queue).finished_channel, hear)
+
+    async def hear_news(self, queue: str, hear: Hear) -> Subscription:
+        return await self.links().ear.add(self.keys(queue).news_channel, hear)
+
+    async def hear_notes(self, space: str, hear: Hear) -> Subscription:
+        channel = NoteKeys(self.namespace, space).noted_channel
+        return await self.links().ear.add(channel, hear)
+
+    def consumer(
+        self,
+        name: str,
+        queues: Mapping[str, int] | Sequence[str],
+        lease: float,
+        *,
+        strict: bool = False,
+    ) -> RedisConsumer:
         if not queues:
             raise ConfigError("a worker needs at least one queue")
-        return RedisConsumer(self, name, queues, lease)
+        weights = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
+        return RedisConsumer(self, name, weights, lease, strict=strict)
 
     async def announce(self, link: Link, *queues: str) -> None:
         """Add to the list of queues; again now and then, in case someone emptied the server."""
-        await link.call("SADD", queues_key(self.namespace), *queues)
+        key = queues_key(self.namespace)
+        await link.call("SADD", key, *queues, key=key)
         until = time.monotonic() + _ANNOUNCED_FOR
         self._announced.update(dict.fromkeys(queues, until))
 
@@ -132,8 +344,42 @@ class RedisStore:
         return self._links.get() or self._links.set(LoopLinks(self.server))
 
 
+def _when(parcel: Parcel) -> str:
+    if parcel.at_ms is not None:
+        return f"@{parcel.at_ms}"
+    return f"+{parcel.delay_ms}" if parcel.delay_ms else ""
+
+
+def _parts(parcel: Parcel) -> tuple[Argument, ...]:
+    """What `enter.lua` takes for each job."""
+    return (
+        parcel.key,
+        _when(parcel),
+        parcel.envelope,
+        encode_ties(parcel.ties),
+        b"".join(b"%d:%b" % (len(key), key) for key in parcel.parents),
+        b"".join(map(_child, parcel.children)),
+        parcel.tick.schedule if parcel.tick else "",
+        parcel.tick.at_ms if parcel.tick else "",
+    )
+
+
+def _child(child: Child) -> bytes:
+    queue = child.queue.encode()
+    lengths = len(queue), len(child.key), child.runs_anyway
+    return b"%d,%d,%d:%b%b" % (*lengths, queue, child.key)
+
+
+def _cancelled(answer: bytes) -> State | None:
+    if not answer:
+        return None
+    if answer in (b"cancelled", b"running", b"dead"):
+        return State(answer.decode())
+    return decode_verdict(answer).state
+
+
 def _sighting(sight: list[Any]) -> Sighting | None:
-    state, due, worker, deliveries, reason, envelope, past, verdict = sight
+    state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress = sight
     if not state:
         if not verdict:
             return None
@@ -147,10 +393,13 @@ def _sighting(sight: list[Any]) -> Sighting | None:
         reason.decode(),
         envelope,
         past,
+        ties,
+        progress,
     )
 
 
 def _dead_job(entry_id: bytes, fields: list[bytes]) -> DeadJob:
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     died_ms = int(entry_id.split(b"-")[0])
-    return DeadJob(named[b"k"], died_ms, named[b"r"].decode(), named[b"j"], named[b"h"])
+    reason, ties = named[b"r"].decode(), named.get(b"t", b"")
+    return DeadJob(named[b"k"], died_ms, reason, named[b"j"], named[b"h"], ties)

@@ -1,18 +1,18 @@
 #!lua
--- Add jobs, all or none; atomic, so that a job is in the index exactly if it is in a place.
--- KEYS: ready jobs scheduled parked
--- ARGV: check result due_channel, then for each job: key when envelope
+-- Add jobs that have no ties, all or none; atomic, so that a job is in the index exactly if it is in a place.
+-- KEYS: ready jobs scheduled parked result due_channel events facts minute
+-- ARGV: events check facts counts, then for each job: key when envelope
 -- Returns the positions, from 1, of jobs that were known already and are left as they are.
 
 -- when: '' now, '+ms' so long from now, '@ms' at that time.
-local check, result, due_channel = ARGV[1] == '1', ARGV[2], ARGV[3]
-local HEAD, EACH = 3, 3
+local most, check = tonumber(ARGV[1]), ARGV[2] == '1'
+local HEAD, EACH = 4, 3
 local count = (#ARGV - HEAD) / EACH
 
-local kinds = {[KEYS[1]] = 'stream', [KEYS[2]] = 'hash'}
+local kinds = {[key.ready] = 'stream', [key.jobs] = 'hash'}
 for i = HEAD + 2, #ARGV, EACH do
   if ARGV[i] ~= '' then
-    kinds[KEYS[3]], kinds[KEYS[4]] = 'zset', 'hash'
+    kinds[key.scheduled], kinds[key.parked] = 'zset', 'hash'
     break
   end
 end
@@ -21,10 +21,14 @@ if wrong then
   return wrong
 end
 
+local function first_due()
+  return redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2]
+end
+
 local now, earliest
-local function schedule(key, when, envelope)
+local function schedule(job_key, when, envelope)
   if not now then
-    now, earliest = now_ms(), first_due(KEYS[3])
+    now, earliest = now_ms(), first_due()
   end
   local due = tonumber(string.sub(when, 2))
   if string.sub(when, 1, 1) == '+' then
@@ -32,10 +36,10 @@ local function schedule(key, when, envelope)
     due = now + due + 1
   end
   if due <= now then
-    return redis.call('XADD', KEYS[1], '*', 'j', envelope)
+    return redis.call('XADD', key.ready, '*', 'j', envelope)
   end
-  redis.call('ZADD', KEYS[3], string.format('%d', due), key)
-  redis.call('HSET', KEYS[4], key, '0:' .. envelope)
+  redis.call('ZADD', key.scheduled, string.format('%d', due), job_key)
+  redis.call('HSET', key.parked, job_key, '0:' .. envelope)
   return 's'
 end
 
@@ -43,35 +47,45 @@ local keys = {}
 for i = 1, count do
   keys[i] = ARGV[HEAD + (i - 1) * EACH + 1]
 end
-local places = redis.call('HMGET', KEYS[2], unpack(keys))
+local places = redis.call('HMGET', key.jobs, unpack(keys))
 
 -- A place in a stream that someone deleted is no place.
 local function is_there(place)
-  return not check or not string.find(place, '^%d') or #redis.call('XRANGE', KEYS[1], place, place) > 0
+  return not check or not string.find(place, '^%d+%-') or #redis.call('XRANGE', key.ready, place, place) > 0
 end
 
-local known, seen, index = {}, {}, {}
+local known, lost, seen, index, made = {}, {}, {}, {}, {}
+
+-- The sender counted all of them.
+local function uncount(envelope)
+  local name = 'sent ' .. task_of(envelope)
+  made[name] = (made[name] or 0) - 1
+end
+
 for i = 1, count do
-  local key = keys[i]
-  if (places[i] and is_there(places[i])) or (check and (seen[key] or redis.call('EXISTS', result .. key) == 1)) then
+  local job_key = keys[i]
+  if (places[i] and is_there(places[i])) or (check and (seen[job_key] or redis.call('EXISTS', key.result .. job_key) == 1)) then
     known[#known + 1] = i
+    lost[#lost + 1] = job_key
+    uncount(ARGV[HEAD + i * EACH])
   else
     local when, envelope = ARGV[HEAD + (i - 1) * EACH + 2], ARGV[HEAD + i * EACH]
     local place
     if when == '' then
-      place = redis.call('XADD', KEYS[1], '*', 'j', envelope)
+      place = redis.call('XADD', key.ready, '*', 'j', envelope)
     else
-      place = schedule(key, when, envelope)
+      place = schedule(job_key, when, envelope)
     end
-    seen[key] = true
-    index[#index + 1] = key
+    seen[job_key] = true
+    index[#index + 1] = job_key
     index[#index + 1] = place
   end
 end
 if #index > 0 then
-  redis.call('HSET', KEYS[2], unpack(index))
+  redis.call('HSET', key.jobs, unpack(index))
 end
-if now and first_due(KEYS[3]) ~= earliest then
-  redis.call('PUBLISH', due_channel, '')
+if now and first_due() ~= earliest then
+  redis.call('PUBLISH', key.due_channel, '')
 end
+record(most, count, ARGV[3], lost, ARGV[4], made)
 return known

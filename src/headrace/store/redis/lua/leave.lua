@@ -1,20 +1,36 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
--- KEYS: ready
+-- KEYS: ready level levels promoter courier due_channel
 -- ARGV: group returned consumer
 -- Returns how many entries were handed back.
 
 local group, returned, consumer = ARGV[1], ARGV[2], ARGV[3]
-local back = 0
-while true do
-  local page = redis.call('XPENDING', KEYS[1], group, '-', '+', 1000, consumer)
-  if #page == 0 then
-    break
+
+local function leave(stream)
+  local back = 0
+  while true do
+    local page = redis.call('XPENDING', stream, group, '-', '+', 1000, consumer)
+    if #page == 0 then
+      break
+    end
+    for _, pending in ipairs(page) do
+      redis.call('XCLAIM', stream, group, returned, 0, pending[1], 'RETRYCOUNT', pending[4] - 1, 'JUSTID')
+    end
+    back = back + #page
   end
-  for _, pending in ipairs(page) do
-    redis.call('XCLAIM', KEYS[1], group, returned, 0, pending[1], 'RETRYCOUNT', pending[4] - 1, 'JUSTID')
-  end
-  back = back + #page
+  redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
+  return back
 end
-redis.call('XGROUP', 'DELCONSUMER', KEYS[1], group, consumer)
+
+local back = leave(key.ready)
+for _, level in ipairs(redis.call('ZRANGE', key.levels, 0, -1)) do
+  back = back + leave(key.level .. level)
+end
+-- Others need not wait until what it was in charge of expires.
+for _, ticket in ipairs({key.promoter, key.courier}) do
+  if redis.call('GET', ticket) == consumer then
+    redis.call('DEL', ticket)
+    redis.call('PUBLISH', key.due_channel, '')
+  end
+end
 return back

@@ -1,76 +1,84 @@
 #!lua flags=no-writes
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
--- KEYS: ready jobs scheduled parked dead
--- ARGV: group returned result bodies, then the job keys
--- Returns for each job {state, due, worker, deliveries, reason, envelope, past, verdict}; state is '' if it is in no place.
+-- KEYS: ready level jobs scheduled parked dead result progress
+-- ARGV: group returned bodies, then the job keys
+-- Returns for each job {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place.
 
-local group, returned, result, bodies = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
-
-local function field(fields, name)
-  for i = 1, #fields, 2 do
-    if fields[i] == name then
-      return fields[i + 1]
-    end
-  end
-  return ''
-end
+local group, returned, bodies = ARGV[1], ARGV[2], ARGV[3] == '1'
+local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
 
 local function in_stream(stream, id)
   local entry = redis.call('XRANGE', stream, id, id)[1]
   return entry and entry[2] or {}
 end
 
-local function scheduled(key)
-  local sight = {'scheduled', redis.call('ZSCORE', KEYS[3], key) or '0', '', 0, '', '', ''}
-  local body = bodies and redis.call('HGET', KEYS[4], key)
+local function with_bodies(sight, past, envelope, ties)
+  if bodies then
+    sight[6], sight[7], sight[9] = envelope, past, ties
+  end
+  return sight
+end
+
+local function parked(job_key, state, due, reason)
+  local sight = {state, due, '', 0, reason, '', '', '', '', ''}
+  local body = bodies and redis.call('HGET', key.parked, job_key)
   if body then
-    sight[7], sight[6] = unparked(body)
+    local job = unparked(job_key, body)
+    return with_bodies(sight, job.past, job.envelope, job.ties)
   end
   return sight
 end
 
 local function dead(id)
-  local fields = in_stream(KEYS[5], id)
-  local sight = {'dead', '0', '', 0, field(fields, 'r'), '', ''}
-  if bodies then
-    sight[6], sight[7] = field(fields, 'j'), field(fields, 'h')
-  end
-  return sight
+  local fields = in_stream(key.dead, id)
+  local sight = {'dead', '0', '', 0, field(fields, 'r'), '', '', '', '', ''}
+  return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 
-local function ready(id)
-  local fields = in_stream(KEYS[1], id)
+local function ready(place)
+  local level, id = string.match(place, '^(%d+)/(.+)$')
+  local stream = level and key.level .. level or key.ready
+  id = id or place
+  local fields = in_stream(stream, id)
   if #fields == 0 then
     -- Someone deleted the stream: the index remembers a job that is gone.
-    return {'', '0', '', 0, '', '', ''}
+    return {unpack(GONE)}
   end
-  local sight = {'waiting', '0', '', 0, '', '', ''}
-  local pending = redis.pcall('XPENDING', KEYS[1], group, id, id, 1)
+  local sight = {'waiting', '0', '', 0, '', '', '', '', '', ''}
+  local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
   if not pending.err and pending[1] then
     sight[4] = pending[1][4]
     if pending[1][2] ~= returned then
       sight[1], sight[3] = 'running', pending[1][2]
     end
   end
-  if bodies then
-    sight[6], sight[7] = field(fields, 'j'), field(fields, 'h')
-  end
-  return sight
+  return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 
-local sights = {}
-for i = 5, #ARGV do
-  local key = ARGV[i]
-  local place = redis.call('HGET', KEYS[2], key)
-  local sight = {'', '0', '', 0, '', '', ''}
-  if place == 's' then
-    sight = scheduled(key)
-  elseif place and string.sub(place, 1, 1) == 'd' then
-    sight = dead(string.sub(place, 2))
-  elseif place then
-    sight = ready(place)
+local function sight_of(job_key, place)
+  local first = string.sub(place, 1, 1)
+  if first == 's' or first == 'S' then
+    return parked(job_key, 'scheduled', redis.call('ZSCORE', key.scheduled, job_key) or '0', '')
+  elseif first == 'k' then
+    return parked(job_key, 'blocked', '0', 'lane')
+  elseif first == 'f' then
+    return parked(job_key, 'blocked', '0', 'flow')
+  elseif first == 'g' then
+    return parked(job_key, 'blocked', '0', string.sub(place, 2))
+  elseif first == 'd' then
+    return dead(string.sub(place, 2))
   end
-  sight[8] = redis.call('GET', result .. key) or ''
+  return ready(place)
+end
+
+local told = redis.call('EXISTS', key.progress) == 1
+local sights = {}
+for i = 4, #ARGV do
+  local job_key = ARGV[i]
+  local place = redis.call('HGET', key.jobs, job_key)
+  local sight = place and sight_of(job_key, place) or {unpack(GONE)}
+  sight[8] = redis.call('GET', key.result .. job_key) or ''
+  sight[10] = told and redis.call('HGET', key.progress, job_key) or ''
   sights[#sights + 1] = sight
 end
 return sights

@@ -1,48 +1,96 @@
 #!lua flags=allow-oom
--- Make due jobs ready; atomic, so that a job is never in two places or none, and by the server's clock, so that it is never early.
--- KEYS: ready jobs scheduled parked promoter
--- ARGV: consumer limit ticket
+-- Let jobs go on whose time has come; atomic, so that a job is never in two places or none, and by the server's clock, so that it is never early.
+-- KEYS: *
+-- ARGV: events queue consumer limit ticket
 -- Returns {moved, wait}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled.
 
-local holder = redis.call('GET', KEYS[5])
-if holder and holder ~= ARGV[1] then
-  return {0, math.max(redis.call('PTTL', KEYS[5]), 1)}
+local holder = redis.call('GET', key.promoter)
+if holder and holder ~= ARGV[3] then
+  return {0, math.max(redis.call('PTTL', key.promoter), 1)}
 end
 
-local now = now_ms()
-local limit = tonumber(ARGV[2])
-local due = redis.call('ZRANGE', KEYS[3], '-inf', string.format('%d', now), 'BYSCORE', 'LIMIT', 0, limit)
+local limit, moved = tonumber(ARGV[4]), 0
+-- We are the one who sleeps until the next is due, and are told by the answer.
+due_before = false
+
+local function go_on(job, in_lane)
+  local tie = tie_of(job)
+  if tie.b and redis.call('GET', key.unique .. tie.u) == job.key then
+    redis.call('DEL', key.unique .. tie.u)
+  end
+  if place(job, in_lane) then
+    tell('ready', job)
+  end
+end
+
+local due = redis.call('ZRANGE', key.scheduled, '-inf', string.format('%d', now()), 'BYSCORE', 'LIMIT', 0, limit)
 if #due > 0 then
-  local wrong = wrong_type({[KEYS[1]] = 'stream', [KEYS[2]] = 'hash'})
+  local wrong = wrong_type({[key.ready] = 'stream', [key.jobs] = 'hash'})
   if wrong then
     return wrong
   end
-  local bodies = redis.call('HMGET', KEYS[4], unpack(due))
-  local index = {}
-  for i, key in ipairs(due) do
-    local body = bodies[i]
-    if body then
-      local past, envelope = unparked(body)
-      local place
-      if past == '' then
-        place = redis.call('XADD', KEYS[1], '*', 'j', envelope)
-      else
-        place = redis.call('XADD', KEYS[1], '*', 'j', envelope, 'h', past)
-      end
-      index[#index + 1] = key
-      index[#index + 1] = place
+  read_ahead(bodies, key.parked, due)
+  read_ahead(places, key.jobs, due)
+  redis.call('ZREM', key.scheduled, unpack(due))
+  for _, job_key in ipairs(due) do
+    local in_lane, job = place_of(job_key) == 'S', unpark(job_key)
+    if job then
+      go_on(job, in_lane)
     end
   end
-  if #index > 0 then
-    redis.call('HSET', KEYS[2], unpack(index))
-  end
-  redis.call('ZREM', KEYS[3], unpack(due))
-  redis.call('HDEL', KEYS[4], unpack(due))
+  moved = #due
 end
 
-local first = first_due(KEYS[3])
-if not first then
-  return {#due, -1}
+-- How long gate `name` stays closed for the job at its head: 0 if it may pass, nil if unknown.
+local function wait_of(name, job)
+  for _, each in ipairs(tie_of(job).r or {}) do
+    if each[1] == name then
+      return wait_for(each)
+    end
+  end
+  if redis.call('SISMEMBER', key.paused, string.sub(name, 6)) == 1 then
+    return nil
+  end
+  return 0
 end
-redis.call('SET', KEYS[5], ARGV[1], 'PX', ARGV[3])
-return {#due, math.max(tonumber(first) - now, 0)}
+
+local function open(name)
+  local line = key.line .. name
+  while true do
+    local head = redis.call('ZRANGE', line, 0, 0)[1]
+    if not head then
+      return arm(name, nil)
+    end
+    local body = body_of(head)
+    local job = body and unparked(head, body)
+    local wait = job and wait_of(name, job) or 0
+    if job and not wait_of(name, job) then
+      return arm(name, nil)
+    elseif wait > 0 then
+      return arm(name, wait)
+    elseif moved >= limit then
+      return arm(name, 0)
+    end
+    redis.call('ZREM', line, head)
+    if job then
+      bodies[head] = false
+      moved = moved + 1
+      if after_lane(job, name) then
+        tell('ready', job)
+      end
+    end
+  end
+end
+
+for _, name in ipairs(redis.call('ZRANGE', key.gates, '-inf', string.format('%d', now()), 'BYSCORE', 'LIMIT', 0, 100)) do
+  open(name)
+end
+
+due_before = nil
+finish(0, '', {}, '')
+local first = first_due()
+if not first then
+  return {moved, -1}
+end
+redis.call('SET', key.promoter, ARGV[3], 'PX', ARGV[5])
+return {moved, math.max(first - now(), 0)}

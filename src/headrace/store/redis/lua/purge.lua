@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
 -- Forget dead jobs; atomic, so that none stays in the index or has a verdict without its entry.
--- KEYS: jobs dead
--- ARGV: result, then the job keys
+-- KEYS: jobs dead result marks
+-- ARGV: the job keys
 -- Returns for each job 1 if it was dead and is gone, 0 otherwise.
 
 local purged = {}
-for i = 2, #ARGV do
-  local key = ARGV[i]
-  local place = redis.call('HGET', KEYS[1], key)
+for i, job_key in ipairs(ARGV) do
+  local place = redis.call('HGET', key.jobs, job_key)
   local id = place and string.match(place, '^d(.+)$')
-  purged[i - 1] = 0
+  purged[i] = 0
   if id then
-    redis.call('XDEL', KEYS[2], id)
-    redis.call('HDEL', KEYS[1], key)
-    redis.call('DEL', ARGV[1] .. key)
-    purged[i - 1] = 1
+    redis.call('XDEL', key.dead, id)
+    redis.call('HDEL', key.jobs, job_key)
+    redis.call('HDEL', key.marks, job_key)
+    redis.call('DEL', key.result .. job_key)
+    purged[i] = 1
   end
 end
 return purged

@@ -1,20 +1,23 @@
 #!lua flags=allow-oom
 -- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and looks at the fleet's pending entries happen once per interval.
--- KEYS: ready jobs dead epoch look
--- ARGV: group returned consumer limit last_chance lease interval crash_limit dead_ms
--- Returns {{id, fields}…, counts…}: a list of claimed entries and, in the same order, a list of their delivery counts.
+-- KEYS: *
+-- ARGV: events queue consumer limit last_chance lease interval crash_limit dead_ms
+-- Returns {entries, counts, levels, paused}: claimed {receipt, fields}, in the same order how often each was delivered, and what a reader must know.
 
-local group, returned, consumer = ARGV[1], ARGV[2], ARGV[3]
+local consumer = ARGV[3]
 local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'
 local lease, interval, crash_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local PAGE = 1000
+-- A consumer that has nothing and was not heard of for so long is gone.
+local LONG_GONE = 6000
 
 -- The lease of the entry's holder, which stands in its name; ours if it does not.
 local function lease_of(holder)
   return tonumber(string.match(holder, '~(%d+)$')) or lease
 end
 
-local ids, counts, foreign, left_behind = {}, {}, false, false
+local chosen, found, foreign, left_behind = {}, 0, false, false
+local paused = redis.call('SISMEMBER', key.paused, '')
 
 -- One more crash and the job is dead: of such jobs a worker gets one at a time, so that the one
 -- which kills its workers does not take the others with it.
@@ -28,64 +31,121 @@ local function wanted(delivered)
   return free
 end
 
-local function choose(pending)
-  ids[#ids + 1] = pending[1]
-  counts[pending[1]] = pending[4] + 1
+-- Someone cancelled the job, and its worker is gone.
+local function ends_here(stream, level, id)
+  if not any_special() then
+    return false
+  end
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  local place = level == '0' and id or level .. '/' .. id
+  for _, job_key in ipairs(redis.call('HKEYS', key.cancelling)) do
+    if entry and place_of(job_key) == place then
+      redis.call('XACK', stream, GROUP, id)
+      redis.call('XDEL', stream, id)
+      cancelled(job_of(job_key, entry[2]), true)
+      return true
+    end
+  end
+  return false
 end
 
-for _, pending in ipairs(redis.call('XPENDING', KEYS[1], group, '-', '+', limit, returned)) do
-  if wanted(pending[4]) then
-    choose(pending)
+-- Whether it was taken from its holder. Of a paused queue nothing is begun, but cancelled jobs end.
+local function choose(level, stream, pending)
+  if ends_here(stream, level, pending[1]) then
+    return true
+  elseif paused == 1 then
+    return false
+  end
+  chosen[level] = chosen[level] or {ids = {}, counts = {}}
+  table.insert(chosen[level].ids, pending[1])
+  chosen[level].counts[pending[1]] = pending[4] + 1
+  found = found + 1
+  return true
+end
+
+local function take_back(level, stream)
+  for _, pending in ipairs(redis.call('XPENDING', stream, GROUP, '-', '+', limit, RETURNED)) do
+    if found < limit and wanted(pending[4]) then
+      choose(level, stream, pending)
+    end
   end
 end
 
-local now = now_ms()
-local last, hold, cursor = string.match(redis.call('GET', KEYS[5]) or '', '^(%d+) (%d+) (%S+)$')
-last, hold, cursor = tonumber(last), tonumber(hold) or 0, cursor or '-'
+local function remove_gone(stream)
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
+    local name, pending, idle = info[2], info[4], info[6]
+    if pending == 0 and name ~= RETURNED and idle > 3 * lease_of(name) + LONG_GONE then
+      redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, name)
+    end
+  end
+end
 
-if not last or now < last or now - last >= interval then
+local function search(level, stream)
+  local cursor = redis.call('HGET', key.look, level) or '-'
+  local page = redis.call('XPENDING', stream, GROUP, cursor, '+', PAGE)
+  for _, pending in ipairs(page) do
+    if found >= limit then
+      left_behind = true
+      break
+    end
+    if pending[2] ~= RETURNED and pending[3] >= lease_of(pending[2]) and wanted(pending[4]) then
+      foreign = choose(level, stream, pending) or foreign
+    end
+    cursor = '(' .. pending[1]
+  end
+  if #page < PAGE and found < limit then
+    cursor = '-'
+  end
+  redis.call('HSET', key.look, level, cursor)
+  remove_gone(stream)
+end
+
+local function forget_old_dead()
+  local old = string.format('(%d', now() - tonumber(ARGV[9]))
+  for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', old, 'COUNT', 100)) do
+    redis.call('XDEL', key.dead, entry[1])
+    places[entry[2][2]] = false
+    redis.call('HDEL', key.marks, entry[2][2])
+  end
+end
+
+local in_use = levels()
+for _, level in ipairs(in_use) do
+  take_back(level, stream_of(level))
+end
+
+local state = redis.call('HMGET', key.look, 'at', 'hold')
+local last, hold = tonumber(state[1]), tonumber(state[2]) or 0
+if not last or now() < last or now() - last >= interval then
   -- Nobody looked for a while, or time went backwards: the server or the fleet slept, so every
   -- lease may seem over. Holders get one lease of time to renew.
-  if not last or now < last or now - last > 3 * interval then
-    hold = now + lease
+  if not last or now() < last or now() - last > 3 * interval then
+    hold = now() + lease
   end
-  if now >= hold then
-    local page = redis.call('XPENDING', KEYS[1], group, cursor, '+', PAGE)
-    for _, pending in ipairs(page) do
-      if #ids >= limit then
-        left_behind = true
-        break
-      end
-      if pending[2] ~= returned and pending[3] >= lease_of(pending[2]) and wanted(pending[4]) then
-        choose(pending)
-        foreign = true
-      end
-      cursor = '(' .. pending[1]
+  if now() >= hold then
+    for _, level in ipairs(in_use) do
+      search(level, stream_of(level))
     end
-    if #page < PAGE and #ids < limit then
-      cursor = '-'
-    end
-    local old = string.format('(%d', now - tonumber(ARGV[9]))
-    for _, entry in ipairs(redis.call('XRANGE', KEYS[3], '-', old, 'COUNT', 100)) do
-      redis.call('XDEL', KEYS[3], entry[1])
-      redis.call('HDEL', KEYS[2], entry[2][2])
-    end
+    forget_old_dead()
   end
   -- What was left behind is for the next to look, at once.
-  local looked = left_behind and now - interval or now
-  redis.call('SET', KEYS[5], string.format('%d %d %s', looked, hold, cursor), 'EX', 86400)
+  local looked = left_behind and now() - interval or now()
+  redis.call('HSET', key.look, 'at', string.format('%d', looked), 'hold', string.format('%d', hold))
+  redis.call('EXPIRE', key.look, 86400)
 end
 
-if #ids == 0 then
-  return {{}, {}}
-end
 if foreign then
   -- Who settles with an older epoch must first see what it still holds.
-  redis.call('INCR', KEYS[4])
+  redis.call('INCR', key.epoch)
 end
-local claimed = redis.call('XCLAIM', KEYS[1], group, consumer, 0, unpack(ids))
-local claimed_counts = {}
-for i, entry in ipairs(claimed) do
-  claimed_counts[i] = counts[entry[1]]
+local entries, counts = {}, {}
+for level, claims in pairs(chosen) do
+  for _, entry in ipairs(redis.call('XCLAIM', stream_of(level), GROUP, consumer, 0, unpack(claims.ids))) do
+    counts[#counts + 1] = claims.counts[entry[1]]
+    local receipt = level == '0' and entry[1] or level .. '/' .. entry[1]
+    entries[#entries + 1] = {receipt, entry[2]}
+  end
 end
-return {claimed, claimed_counts}
+finish(0, '', {}, '')
+table.remove(in_use)
+return {entries, counts, in_use, paused}

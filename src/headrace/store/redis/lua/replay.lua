@@ -1,21 +1,32 @@
 #!lua
--- Send dead jobs again as they were; atomic and gated by the deletion, so that asking twice replays once.
--- KEYS: ready jobs dead
--- ARGV: result, then the job keys
--- Returns for each job 1 if it was dead and is ready now, 0 otherwise.
+-- Send dead jobs again; atomic and gated by the deletion, so that asking twice replays once.
+-- KEYS: *
+-- ARGV: events queue, then for each job: key envelope
+-- Returns for each job 1 if it was dead and is on its way now, 0 otherwise.
 
 local replayed = {}
-for i = 2, #ARGV do
-  local key = ARGV[i]
-  local place = redis.call('HGET', KEYS[2], key)
-  local id = place and string.match(place, '^d(.+)$')
-  local entry = id and redis.call('XRANGE', KEYS[3], id, id)[1]
-  replayed[i - 1] = 0
-  if entry and redis.call('XDEL', KEYS[3], id) == 1 then
-    local ready = redis.call('XADD', KEYS[1], '*', 'j', entry[2][6])
-    redis.call('HSET', KEYS[2], key, ready)
-    redis.call('DEL', ARGV[1] .. key)
-    replayed[i - 1] = 1
+for i = 3, #ARGV, 2 do
+  local job_key = ARGV[i]
+  local place_now = place_of(job_key)
+  local id = place_now and string.match(place_now, '^d(.+)$')
+  local entry = id and redis.call('XRANGE', key.dead, id, id)[1]
+  local done = 0
+  if entry and redis.call('XDEL', key.dead, id) == 1 then
+    local job = job_of(job_key, entry[2])
+    job.past = ''
+    if ARGV[i + 1] ~= '' then
+      job.envelope = ARGV[i + 1]
+    end
+    local unique = tie_of(job).u and key.unique .. tie_of(job).u
+    if unique and (redis.call('GET', unique) or job_key) == job_key then
+      redis.call('SET', unique, job_key)
+    end
+    redis.call('DEL', key.result .. job_key)
+    place(job)
+    tell('replayed', job)
+    done = 1
   end
+  replayed[#replayed + 1] = done
 end
+finish(0, '', {}, '')
 return replayed

@@ -1,0 +1,219 @@
+"""What is known of a Redis Cluster: its nodes, and who has which slot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import Connection, SSLConnection
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.exceptions import RedisError
+
+from headrace.core.address import without_password
+from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
+from headrace.store.redis.faults import Moved
+from headrace.store.redis.link import CALL_TIMEOUT, Link
+
+SCHEMES = ("redis+cluster", "rediss+cluster")
+_PORT = 6379
+_ASK_TIMEOUT = 2.0
+
+
+class Node(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+Place = Callable[[], Awaitable[Node]]
+
+
+@lru_cache(maxsize=4096)
+def slot_of(key: str) -> int:
+    return key_slot(key.encode())
+
+
+class PlacedConnection(Connection):
+    """A connection that asks where to go each time it is made."""
+
+    def __init__(self, *, place: Place, **options: Any) -> None:
+        super().__init__(**options)
+        self._place = place
+
+    async def connect(self) -> None:
+        if not self.is_connected:
+            self.host, self.port = await self._place()
+        await super().connect()  # type: ignore[no-untyped-call]
+
+
+class PlacedTLSConnection(PlacedConnection, SSLConnection):
+    """The same, encrypted."""
+
+
+class Cluster:
+    """What is known of the nodes behind a `redis+cluster://` URL. Shared by all links, on whatever
+    event loop they are."""
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self._seeds = _seeds(url)
+        self._options = _options(url, options)
+        self._tls = url.startswith("rediss")
+        self._owners: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._stale = True
+        self.nodes: frozenset[Node] = frozenset()
+
+    def connect(self) -> Connection:
+        """To some node that answers; not always the same."""
+        return self._connection(self.refresh)
+
+    def connect_to(self, node: Node) -> Connection:
+        async def there() -> Node:
+            return node
+
+        return self._connection(there)
+
+    def connect_for(self, slot: int) -> Connection:
+        return self._connection(partial(self.owner, slot))
+
+    async def masters(self) -> list[Node]:
+        """Every node that has slots, by the latest word."""
+        await self.refresh()
+        return sorted({node for node in self._owners if node})
+
+    async def owner(self, slot: int) -> Node:
+        """The node to ask for a slot."""
+        if self._stale:
+            await self.refresh()
+        node = self._owners[slot]
+        if node is None:
+            self.distrust()
+            raise StoreUnavailable(f"Redis: no node of the cluster has slot {slot}")
+        return node
+
+    def distrust(self) -> None:
+        """Something went wrong where it should not have: whoever is next asks who has what."""
+        self._stale = True
+
+    def moved(self, moved: Moved) -> None:
+        """Believe a node that has sent us on: others may not know of it yet."""
+        if moved.host in ("", "?"):
+            self.distrust()
+            return
+        node = Node(moved.host, moved.port)
+        self._owners[moved.slot] = node
+        self.nodes |= {node}
+
+    async def refresh(self) -> Node:
+        """Ask the nodes in turn, beginning anywhere, who has what; returns the first to answer."""
+        problems: list[StoreError] = []
+        asked = list({*self.nodes, *self._seeds})
+        random.shuffle(asked)
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT):
+                for node in asked:
+                    try:
+                        self._learn(node, await self._ask(node))
+                    except StoreError as error:
+                        problems.append(error)
+                    else:
+                        return node
+        except TimeoutError:
+            problems.append(StoreUnavailable(f"no answer within {CALL_TIMEOUT:g} s"))
+        raise _summed(problems)
+
+    async def _ask(self, node: Node) -> list[list[Any]]:
+        link = Link(partial(self.connect_to, node))
+        try:
+            ranges: list[list[Any]] = await link.call("CLUSTER", "SLOTS", timeout=_ASK_TIMEOUT)
+        except StoreError as error:
+            if "cluster support disabled" in str(error):
+                raise StoreMismatch(
+                    f"the Redis server at {node} is not part of a cluster: write redis://{node}/0 "
+                    "instead"
+                ) from error
+            raise
+        finally:
+            await link.drop()
+        if not ranges:
+            raise StoreUnavailable(f"Redis: node {node} knows of no cluster")
+        return ranges
+
+    def _learn(self, teller: Node, ranges: list[list[Any]]) -> None:
+        owners: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        nodes: set[Node] = set()
+        for first, last, *servers in ranges:
+            named = [_node(server, teller) for server in servers]
+            owners[first : last + 1] = [named[0]] * (last - first + 1)
+            nodes.update(node for node in named if node)
+        self._owners, self.nodes, self._stale = owners, frozenset(nodes), False
+
+    def _connection(self, place: Place) -> Connection:
+        kind = PlacedTLSConnection if self._tls else PlacedConnection
+        return kind(place=place, **self._options)
+
+
+def _summed(problems: Sequence[StoreError]) -> StoreError:
+    for problem in problems:
+        if isinstance(problem, StoreMismatch):
+            return problem
+    texts = "; ".join(dict.fromkeys(str(problem) for problem in problems))
+    return StoreUnavailable(f"no node of the cluster tells where the slots are: {texts}")
+
+
+def _node(server: Sequence[Any], teller: Node) -> Node | None:
+    """A node of a reply; one without a host has that of the node that tells of it."""
+    host = (server[0] or b"").decode()
+    return None if host == "?" else Node(host or teller.host, int(server[1]))
+
+
+def _seeds(url: str) -> tuple[Node, ...]:
+    parts = urlsplit(url)
+    hosts = parts.netloc.rpartition("@")[2]
+    try:
+        return tuple(_seed(host) for host in hosts.split(","))
+    except ValueError as error:
+        raise ConfigError(
+            f"the Redis URL {without_password(url)!r} does not name nodes of a cluster ({error}): "
+            f"write {parts.scheme}://host1:port,host2:port"
+        ) from None
+
+
+def _seed(address: str) -> Node:
+    found = urlsplit(f"//{address.strip()}")
+    if not found.hostname:
+        raise ValueError("a host is missing")
+    return Node(found.hostname, found.port or _PORT)
+
+
+def _options(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a connection to any node takes, but for where it goes."""
+    parts = urlsplit(url)
+    credentials, at, _ = parts.netloc.rpartition("@")
+    scheme = parts.scheme.removesuffix("+cluster")
+    one = f"{scheme}://{credentials}{at}node{parts.path}?{parts.query}"
+    found = dict(pool_of(one, options, shown=without_password(url)).connection_kwargs)
+    if found.get("db", 0) != 0:
+        raise ConfigError(
+            f"the Redis URL {without_password(url)!r} cannot be used: a cluster has only database 0"
+        )
+    for name in ("host", "port", "db"):
+        found.pop(name, None)
+    return found
+
+
+def pool_of(url: str, options: Mapping[str, Any], *, shown: str) -> ConnectionPool:
+    """The driver's view of a URL of one server."""
+    try:
+        pool = ConnectionPool.from_url(url, **options)
+        # The driver notices only here what it does not know.
+        pool.make_connection()  # type: ignore[no-untyped-call]
+    except (ValueError, TypeError, RedisError) as error:
+        raise ConfigError(f"the Redis URL {shown!r} cannot be used: {error}") from None
+    return pool

@@ -1,0 +1,169 @@
+"""Facts on their way into the stream of events and out of it.
+
+Many facts make one entry, so that a batch of jobs costs one more command and not one per job.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+
+import msgspec
+
+from headrace.core.call import Parcel
+from headrace.core.ids import JobKey
+from headrace.core.job import key_and_task
+from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Outcome
+from headrace.store.contract import Settlement
+from headrace.store.values import BUCKETS_US, Event, Fact, Kind, MinuteCount
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_facts = msgspec.msgpack.Decoder(list[Fact]).decode
+_decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
+_ROW = b"\x97"
+_NO_RUN = b"\x00\x00\x00\xa0"
+_kind_and_task = itemgetter(0, 2)
+_Row = tuple[str, bytes, str, int, int, int, str]
+"""The fields of a fact."""
+_SENT, _SCHEDULED = _encode("sent"), _encode("scheduled")
+
+
+class Facts:
+    """`count` facts, encoded one after the other, and what to add to the minute's counters."""
+
+    __slots__ = ("_counts", "count", "data")
+
+    def __init__(self, count: int, data: bytes, counts: dict[str, int]) -> None:
+        self.count = count
+        self.data = data
+        self._counts = counts
+
+    @property
+    def counts(self) -> bytes:
+        return _encode(self._counts) if self._counts else b""
+
+
+NONE = Facts(0, b"", {})
+
+
+def of_parcels(parcels: Sequence[Parcel], *, told: bool) -> Facts:
+    """That jobs were sent; only counted if the script has to tell, because it decides what became
+    of them."""
+    rows: list[bytes] = []
+    tasks: dict[bytes, int] = {}
+    for parcel in parcels:
+        named, task = _named(parcel)
+        tasks[task] = tasks.get(task, 0) + 1
+        if told:
+            later = parcel.delay_ms or parcel.at_ms is not None
+            rows += (_ROW, _SCHEDULED if later else _SENT, named, _NO_RUN)
+    counts = {f"sent {task.decode('utf-8', 'replace')}": n for task, n in tasks.items()}
+    return Facts(len(parcels) if told else 0, b"".join(rows), counts)
+
+
+def _named(parcel: Parcel) -> tuple[bytes, bytes]:
+    """The job's key and task as they stand in the envelope, which may be anyone's bytes."""
+    try:
+        named, task = key_and_task(parcel.envelope)
+    except IndexError:
+        named = b""
+    if parcel.key not in named:
+        return _encode((parcel.key, ""))[1:], b""
+    return named, task
+
+
+def of_settlements(settlements: Sequence[Settlement]) -> Facts:
+    rows: list[_Row] = []
+    for item in settlements:
+        delivery, outcome = item.delivery, item.outcome
+        # Most are done: `_kind` would say the same.
+        kind, detail = ("done", "") if type(outcome) is Done else _kind(outcome)
+        rows.append(
+            (
+                kind,
+                delivery.key,
+                delivery.task,
+                delivery.attempt,
+                delivery.started_ms,
+                delivery.took_us,
+                detail,
+            )
+        )
+    return Facts(len(rows), _without_header(_encode(rows), len(rows)), _counted(rows))
+
+
+def _counted(rows: Sequence[_Row]) -> dict[str, int]:
+    """How many there are of each kind and task, and how many runs of each task took how long."""
+    counts = {f"{kind} {task}": n for (kind, task), n in Counter(map(_kind_and_task, rows)).items()}
+    took = Counter((bisect_left(BUCKETS_US, row[5]), row[2]) for row in rows if row[5])
+    for (bucket, task), n in took.items():
+        name = f"<{BUCKETS_US[min(bucket, len(BUCKETS_US) - 1)]} {task}"
+        counts[name] = counts.get(name, 0) + n
+    return counts
+
+
+def _kind(outcome: Outcome) -> tuple[Kind, str]:
+    if isinstance(outcome, Done):
+        return "done", ""
+    if isinstance(outcome, Again):
+        return "retry", str(outcome.delay_ms)
+    if isinstance(outcome, Dead):
+        return "dead", outcome.reason
+    if isinstance(outcome, Cancelled):
+        return "cancelled", ""
+    return ("held", outcome.gate) if isinstance(outcome, Held) else ("released", "")
+
+
+def _without_header(array: bytes, count: int) -> bytes:
+    return array[1 if count < 16 else 3 if count < 65536 else 5 :]
+
+
+def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Event]:
+    """The events of one entry, without the first `skip` facts of it. The start of a run is told
+    with its end, and with the cursor of what came before, so that going on there misses nothing."""
+    named = dict(zip(fields[::2], fields[1::2], strict=True))
+    facts = _decode_facts(named[b"f"])
+    untrue = _untrue(facts, _decode_keys(named[b"x"])) if b"x" in named else ()
+    at_ms = int(entry_id.partition("-")[0])
+    events: list[Event] = []
+    for at, fact in enumerate(facts[skip:], start=skip + 1):
+        if at in untrue:
+            continue
+        if fact.started_ms:
+            begun = Fact("started", fact.key, fact.task, fact.attempt, fact.started_ms)
+            events.append(Event(_cursor(entry_id, at - 1), fact.started_ms, begun))
+        cursor = entry_id if at == len(facts) else _cursor(entry_id, at)
+        events.append(Event(cursor, at_ms, fact))
+    return events
+
+
+def _untrue(facts: Sequence[Fact], lost: Sequence[JobKey]) -> set[int]:
+    """The numbers of facts that were written in advance and did not come true: of each job that is
+    named, as many as it is, the last ones."""
+    left, found = Counter(lost), set()
+    for at in range(len(facts), 0, -1):
+        if left[facts[at - 1].key]:
+            left[facts[at - 1].key] -= 1
+            found.add(at)
+    return found
+
+
+def _cursor(entry_id: str, seen: int) -> str:
+    return f"{entry_id}.{seen}"
+
+
+def parsed_cursor(cursor: str) -> tuple[str, int | None]:
+    """The entry, and how many of its facts were seen; None for all."""
+    entry_id, dot, seen = cursor.partition(".")
+    return entry_id, int(seen) if dot else None
+
+
+def minute_counts(minutes: Sequence[Sequence[bytes]]) -> list[MinuteCount]:
+    found = []
+    for minute, *pairs in minutes:
+        for name, count in zip(pairs[::2], pairs[1::2], strict=True):
+            kind, _, task = name.decode("utf-8", "replace").partition(" ")
+            found.append(MinuteCount(int(minute), task, kind, int(count)))
+    return found

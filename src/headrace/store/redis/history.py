@@ -1,0 +1,105 @@
+"""Reading the stream of events with a cursor that misses nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConfigError
+from headrace.store.redis.facts import events_of, parsed_cursor
+from headrace.store.values import Event, Fact
+
+if TYPE_CHECKING:
+    from headrace.store.redis.keys import QueueKeys
+    from headrace.store.redis.store import RedisStore
+
+_ENTRIES = 100
+_NOW = "$"
+_LOST = Fact("lost", b"")
+
+
+async def read_events(
+    store: RedisStore, keys: QueueKeys, after: str, limit: int, wait: float
+) -> list[Event]:
+    """See `headrace.store.contract.Store.events`."""
+    if after == _NOW:
+        return [Event(await _newest(store, keys), await store.time_ms(), _LOST)]
+    entry_id, seen = _position(after)
+    events = await _gap(store, keys, entry_id) if entry_id else []
+    while True:
+        entries = await _entries(store, keys, entry_id, seen)
+        if not entries and not events and wait > 0:
+            entries, wait = await _wait(store, keys, entry_id or "0-0", wait), 0.0
+        for id, fields in entries:
+            at = id.decode()
+            events += events_of(at, fields, (seen or 0) if at == entry_id else 0)
+            if len(events) >= limit:
+                break
+        if events or not entries:
+            return _cut(events, limit)
+        # All of it was foretold and did not happen: go on behind it.
+        entry_id, seen = entries[-1][0].decode(), None
+
+
+def _position(after: str) -> tuple[str, int | None]:
+    try:
+        return parsed_cursor(after)
+    except ValueError:
+        raise ConfigError(f"{after!r} is not a cursor of events") from None
+
+
+def _cut(events: list[Event], limit: int) -> list[Event]:
+    """Never between the start of a run and its end: going on from a start would tell it again."""
+    while limit < len(events) and limit and events[limit - 1].fact.kind == "started":
+        limit += 1
+    return events[:limit]
+
+
+async def _newest(store: RedisStore, keys: QueueKeys) -> str:
+    found = await store.links().ask.call(
+        "XREVRANGE", keys.events, "+", "-", "COUNT", 1, key=keys.events
+    )
+    return found[0][0].decode() if found else "0-0"
+
+
+async def _entries(
+    store: RedisStore, keys: QueueKeys, entry_id: str, seen: int | None
+) -> list[Any]:
+    # An entry of which only some facts were seen is read again.
+    start = (entry_id if seen is not None else f"({entry_id}") if entry_id else "-"
+    entries: list[Any] = await store.links().ask.call(
+        "XRANGE", keys.events, start, "+", "COUNT", _ENTRIES, key=keys.events
+    )
+    return entries
+
+
+async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str) -> list[Event]:
+    """`lost`, if entries after this one are no longer kept."""
+    reply = await store.links().ask.call(
+        "XREVRANGE", keys.events, "+", "-", "COUNT", 1, key=keys.events
+    )
+    if not reply:
+        return []
+    info = await store.links().ask.call("XINFO", "STREAM", keys.events, key=keys.events)
+    about = dict(zip(info[::2], info[1::2], strict=True))
+    deleted = about.get(b"max-deleted-entry-id", b"0-0").decode()
+    if _order(deleted) <= _order(entry_id):
+        return []
+    return [Event(deleted, _order(deleted)[0], _LOST)]
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    ms, _, sequence = entry_id.partition("-")
+    return int(ms), int(sequence or 0)
+
+
+async def _wait(store: RedisStore, keys: QueueKeys, entry_id: str, wait: float) -> list[Any]:
+    link = store.server.link_at(keys.events)
+    try:
+        reply = await link.call(
+            "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", _ENTRIES,
+            "STREAMS", keys.events, entry_id,
+            key=keys.events, timeout=wait + 10,
+        )  # fmt: skip
+    finally:
+        await link.drop()
+    return reply[0][1] if reply else []

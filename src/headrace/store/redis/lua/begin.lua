@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- Count the starts of jobs with limits; atomic, so that no two workers take the last one.
+-- KEYS: *
+-- ARGV: events queue, then for each job: key ties
+-- Returns for each job '' if it may start, else the limit at which it must wait.
+
+local function refused(job)
+  local limits = tie_of(job).r or {}
+  local fresh = {}
+  for i, limit in ipairs(limits) do
+    if redis.call('SISMEMBER', key.passed .. limit[1], job.key) == 0 then
+      if wait_for(limit) ~= 0 then
+        return limit[1]
+      end
+      fresh[i] = true
+    end
+  end
+  for i, limit in ipairs(limits) do
+    if not fresh[i] then
+      redis.call('SREM', key.passed .. limit[1], job.key)
+    end
+    count_start(limit)
+    if redis.call('EXISTS', key.line .. limit[1]) == 1 and not redis.call('ZSCORE', key.gates, limit[1]) then
+      -- Those who wait knew of no time at which to look again.
+      arm(limit[1], limit[3])
+    end
+  end
+  return ''
+end
+
+local answers = {}
+for i = 3, #ARGV, 2 do
+  local job = {key = ARGV[i], envelope = '', past = '', ties = ARGV[i + 1], inputs = ''}
+  answers[#answers + 1] = refused(job)
+end
+finish(0, '', {}, '')
+return answers

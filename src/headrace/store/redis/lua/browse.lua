@@ -1,0 +1,155 @@
+#!lua flags=no-writes
+-- A page of the keys of jobs in a state; atomic, so that what is pending is told from what waits.
+-- KEYS: ready level levels jobs scheduled
+-- ARGV: group returned state cursor limit
+-- Returns {cursor, key…}; the cursor is '' after the last page.
+
+local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+-- The streams one after the other: a cursor is a level and the last id that was seen in it.
+local function streams()
+  local levels = redis.call('ZREVRANGE', key.levels, 0, -1)
+  levels[#levels + 1] = '0'
+  local begun, last = string.match(cursor, '^(%d+) (.+)$')
+  local found = {}
+  for _, level in ipairs(levels) do
+    if not begun or tonumber(level) <= tonumber(begun) then
+      found[#found + 1] = {level, level == '0' and key.ready or key.level .. level, level == begun and '(' .. last or '-'}
+    end
+  end
+  return found
+end
+
+local function add_key(page, entry)
+  local job_key = key_of(field(entry[2], 'j'))
+  if job_key ~= '' then
+    page[#page + 1] = job_key
+  end
+end
+
+local function add_running(page, stream, from)
+  local found, last = redis.pcall('XPENDING', stream, group, from, '+', limit), nil
+  if found.err then
+    return 0
+  end
+  for _, pending in ipairs(found) do
+    last = pending[1]
+    local entry = pending[2] ~= returned and redis.call('XRANGE', stream, last, last)[1]
+    if entry then
+      add_key(page, entry)
+    end
+  end
+  return #found, last
+end
+
+-- The last entry that was ever handed out: those behind it surely wait.
+local function last_delivered(stream)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  for _, info in ipairs(groups.err and {} or groups) do
+    if info[2] == group then
+      return info[8]
+    end
+  end
+  return '0-0'
+end
+
+local function is_behind(id, other)
+  local ms, sequence = string.match(id, '^(%d+)-(%d+)$')
+  local other_ms, other_sequence = string.match(other, '^(%d+)-(%d+)$')
+  if ms ~= other_ms then
+    return tonumber(ms) > tonumber(other_ms)
+  end
+  return tonumber(sequence) > tonumber(other_sequence)
+end
+
+local function add_waiting(page, stream, from)
+  local found, last = redis.call('XRANGE', stream, from, '+', 'COUNT', limit), nil
+  local handed_out = #found > 0 and last_delivered(stream)
+  for _, entry in ipairs(found) do
+    last = entry[1]
+    local pending = not is_behind(last, handed_out) and redis.call('XPENDING', stream, group, last, last, 1)[1]
+    if not pending or pending[2] == returned then
+      add_key(page, entry)
+    end
+  end
+  return #found, last
+end
+
+local function by_stream()
+  local page = {''}
+  for _, place in ipairs(streams()) do
+    local level, stream, from = unpack(place)
+    local add = state == 'running' and add_running or add_waiting
+    local seen, last = add(page, stream, from)
+    if seen >= limit then
+      page[1] = level .. ' ' .. last
+      return page
+    end
+    limit = limit - seen
+  end
+  return page
+end
+
+-- Whether one string comes before another byte by byte, as in a sorted set; `<` heeds a locale.
+local function precedes(one, other)
+  for i = 1, math.min(#one, #other) do
+    local mine, theirs = string.byte(one, i), string.byte(other, i)
+    if mine ~= theirs then
+      return mine < theirs
+    end
+  end
+  return #one < #other
+end
+
+-- The rank of the first job behind the cursor, which is the time and the key of the last one seen:
+-- ranks themselves change when jobs before them go.
+local function first_behind()
+  local due, hex = string.match(cursor, '^(%d+) (%x*)$')
+  if not due then
+    return 0
+  end
+  local last = string.gsub(hex, '%x%x', function(byte) return string.char(tonumber(byte, 16)) end)
+  local low, high = 0, redis.call('ZCARD', key.scheduled)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local found = redis.call('ZRANGE', key.scheduled, middle, middle, 'WITHSCORES')
+    local order = tonumber(found[2]) - tonumber(due)
+    if order > 0 or (order == 0 and precedes(last, found[1])) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+local function scheduled()
+  local from, page = first_behind(), {''}
+  local found = redis.call('ZRANGE', key.scheduled, from, from + limit - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    page[#page + 1] = found[i]
+  end
+  if #found == 2 * limit then
+    local hex = string.gsub(found[#found - 1], '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+    page[1] = string.format('%d', found[#found]) .. ' ' .. hex
+  end
+  return page
+end
+
+local function blocked()
+  local reply = redis.call('HSCAN', key.jobs, cursor == '' and '0' or cursor, 'COUNT', limit)
+  local page = {reply[1] == '0' and '' or reply[1]}
+  for i = 1, #reply[2], 2 do
+    if string.find(reply[2][i + 1], '^[kgf]') then
+      page[#page + 1] = reply[2][i]
+    end
+  end
+  return page
+end
+
+if state == 'scheduled' then
+  return scheduled()
+elseif state == 'blocked' then
+  return blocked()
+end
+return by_stream()

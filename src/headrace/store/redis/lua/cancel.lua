@@ -1,0 +1,60 @@
+#!lua flags=allow-oom
+-- Cancel jobs wherever they are; atomic, so that a job is either cancelled or delivered.
+-- KEYS: *
+-- ARGV: events queue, then the job keys
+-- Returns for each job what it is now: cancelled, running, dead, or its verdict, '' if there is none.
+
+local function in_stream(job_key, place)
+  local stream, id = entry_at(place)
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  if not entry then
+    return redis.call('GET', key.result .. job_key) or ''
+  end
+  local pending = redis.pcall('XPENDING', stream, GROUP, id, id, 1)
+  if not pending.err and pending[1] then
+    if pending[1][2] ~= RETURNED then
+      redis.call('HSET', key.cancelling, job_key, '1')
+      control_changed = true
+      return 'running'
+    end
+    redis.call('XACK', stream, GROUP, id)
+  end
+  redis.call('XDEL', stream, id)
+  cancelled(job_of(job_key, entry[2]), true)
+  return 'cancelled'
+end
+
+local function parked(job_key, place)
+  local job, in_lane = unpark(job_key), false
+  if place == 's' or place == 'S' then
+    watch_due()
+    redis.call('ZREM', key.scheduled, job_key)
+    in_lane = place == 'S'
+  elseif place == 'k' then
+    redis.call('ZREM', key.lane .. tie_of(job).k, job_key)
+  elseif place == 'f' then
+    redis.call('DEL', key.flow .. job_key)
+  else
+    redis.call('ZREM', key.line .. string.sub(place, 2), job_key)
+    in_lane = true
+  end
+  cancelled(job, in_lane)
+  return 'cancelled'
+end
+
+local answers = {}
+for i = 3, #ARGV do
+  local job_key = ARGV[i]
+  local place = place_of(job_key)
+  if not place then
+    answers[#answers + 1] = redis.call('GET', key.result .. job_key) or ''
+  elseif string.find(place, '^%d') then
+    answers[#answers + 1] = in_stream(job_key, place)
+  elseif string.sub(place, 1, 1) == 'd' then
+    answers[#answers + 1] = 'dead'
+  else
+    answers[#answers + 1] = parked(job_key, place)
+  end
+end
+finish(0, '', {}, '')
+return answers

@@ -1,0 +1,139 @@
+#!lua
+-- Add jobs with ties, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
+-- KEYS: *
+-- ARGV: events queue check facts counts, then for each job: key when envelope ties parents children schedule tick
+-- Returns pairs: the position, from 1, of a job that was not added, and the key of the job that stands for it.
+
+local check = ARGV[3] == '1'
+local HEAD, EACH = 5, 8
+
+local wrong = wrong_type({
+  [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
+  [key.lanes] = 'hash', [key.gates] = 'zset', [key.children] = 'hash', [key.ticks] = 'hash',
+  [key.levels] = 'zset',
+})
+if wrong then
+  return wrong
+end
+
+-- A place in a stream that someone deleted is no place.
+local function is_there(place)
+  if not check or not string.find(place, '^%d') then
+    return true
+  end
+  local stream, id = entry_at(place)
+  return #redis.call('XRANGE', stream, id, id) > 0
+end
+
+local function is_known(job_key)
+  local place = place_of(job_key)
+  return (place and is_there(place)) or (check and redis.call('EXISTS', key.result .. job_key) == 1)
+end
+
+-- Children of a job that lives are told at its end; of one that has ended, now.
+local function adopt(parent, children, known_as)
+  if children == '' then
+    return
+  end
+  special = true
+  if known_as ~= parent then
+    redis.call('HSET', key.children, known_as, children)
+    children = '0,' .. #known_as .. ',0:' .. known_as
+  end
+  local records = redis.call('HGET', key.children, parent) or ''
+  redis.call('HSET', key.children, parent, records .. children)
+  local place = place_of(parent)
+  if not place or string.sub(place, 1, 1) == 'd' then
+    local verdict = redis.call('GET', key.result .. parent) or '\145\164done'
+    tell_children(parent, place and 'dead' or state_of(verdict), value_of(verdict))
+  end
+end
+
+-- The job that has the unique name, unless it is gone without a trace.
+local function holder_of(unique)
+  local holder = redis.call('GET', unique)
+  if holder and (place_of(holder) or redis.call('PTTL', unique) > 0) then
+    return holder
+  end
+end
+
+-- The same job under another key, which is the second field of an envelope.
+local function with_key(job, other)
+  return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.key))
+end
+
+-- A debounced job takes the time and the arguments of the one that comes after it.
+local function put_off(holder, job, when)
+  local due = due_of(when)
+  if place_of(holder) == 's' and due then
+    job.envelope = with_key(job, holder)
+    job.key = holder
+    schedule(job, due, 's')
+  end
+end
+
+local function named(job, when)
+  local tie = tie_of(job)
+  if not tie.u then
+    return nil
+  end
+  local unique = key.unique .. tie.u
+  local holder = holder_of(unique)
+  if holder and holder ~= job.key then
+    if tie.b then
+      put_off(holder, job, when)
+    end
+    return holder
+  end
+  redis.call('SET', unique, job.key)
+end
+
+local function block(job, parents, when)
+  local flow = key.flow .. job.key
+  redis.call('DEL', flow)
+  local missing, asked_for = 0, {}
+  for _, parent in ipairs(parents_in(parents)) do
+    missing = missing + (asked_for[parent] and 0 or 1)
+    asked_for[parent] = true
+  end
+  redis.call('HSET', flow, '@', parents, '#', missing, '+', when)
+  park(job, 'f')
+  return 'blocked'
+end
+
+local keys = {}
+for at = HEAD + 1, #ARGV, EACH do
+  keys[#keys + 1] = ARGV[at]
+end
+read_ahead(places, key.jobs, keys)
+
+local known = {}
+for at = HEAD + 1, #ARGV, EACH do
+  local job_key, when, envelope, ties, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
+  local job = {key = job_key, envelope = envelope, past = '', ties = ties, inputs = ''}
+  local instead
+  if tick ~= '' and tonumber(redis.call('HGET', key.ticks, schedule_name) or -1) >= tonumber(tick) then
+    instead = job_key
+  elseif is_known(job_key) then
+    instead = job_key
+  else
+    instead = named(job, when)
+  end
+  if tick ~= '' and not instead then
+    redis.call('HSET', key.ticks, schedule_name, tick)
+  end
+  if instead then
+    known[#known + 1] = (at - HEAD - 1) / EACH + 1
+    known[#known + 1] = instead
+    -- The sender counted all of them.
+    local name = 'sent ' .. task_of(envelope)
+    made[name] = (made[name] or 0) - 1
+  elseif parents ~= '' then
+    tell(block(job, parents, when), job)
+  else
+    tell(place_at(job, when), job)
+  end
+  adopt(instead or job_key, children, job_key)
+end
+finish(0, ARGV[4], {}, ARGV[5])
+return known

@@ -1,0 +1,13 @@
+#!lua
+-- Have jobs told when another ends; atomic, so that it cannot end unnoticed in between.
+-- KEYS: jobs children result
+-- ARGV: parent children
+-- Returns {} if it will be told, else the state in which the job has ended and its verdict, {'', ''} if it is unknown.
+
+local place = redis.call('HGET', key.jobs, ARGV[1])
+if place and string.sub(place, 1, 1) ~= 'd' then
+  local records = redis.call('HGET', key.children, ARGV[1]) or ''
+  redis.call('HSET', key.children, ARGV[1], records .. ARGV[2])
+  return {}
+end
+return {place and 'dead' or '', redis.call('GET', key.result .. ARGV[1]) or ''}

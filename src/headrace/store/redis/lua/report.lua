@@ -1,0 +1,41 @@
+#!lua
+-- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
+-- KEYS: jobs progress log news_channel
+-- ARGV: lines_most log_ttl news, then for each job: key progress count, and so many lines
+-- Returns how many jobs were heard.
+
+-- A log is a list whose first element is the number of lines dropped before the others.
+local function add_lines(log, lines)
+  if redis.call('EXISTS', log) == 0 then
+    redis.call('RPUSH', log, '0')
+  end
+  redis.call('RPUSH', log, unpack(lines))
+  local over = redis.call('LLEN', log) - 1 - tonumber(ARGV[1])
+  if over > 0 then
+    local dropped = tonumber(redis.call('LINDEX', log, 0)) + over
+    redis.call('LTRIM', log, over, -1)
+    redis.call('LSET', log, 0, string.format('%d', dropped))
+  end
+  redis.call('EXPIRE', log, ARGV[2])
+end
+
+local at, heard = 4, 0
+while at <= #ARGV do
+  local job_key, progress, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  at = at + 3
+  local place = redis.call('HGET', key.jobs, job_key)
+  if place then
+    heard = heard + 1
+    if progress ~= '' and string.sub(place, 1, 1) ~= 'd' then
+      redis.call('HSET', key.progress, job_key, progress)
+    end
+    if count > 0 then
+      add_lines(key.log .. job_key, {unpack(ARGV, at, at + count - 1)})
+    end
+  end
+  at = at + count
+end
+if heard > 0 then
+  redis.call('PUBLISH', key.news_channel, ARGV[3])
+end
+return heard

@@ -1,0 +1,335 @@
+"""How one worker reads its queues: shares of each, priorities, and one wait for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.core.delivery import Delivery
+from headrace.core.shares import shares, still_behind
+from headrace.errors import StoreError
+from headrace.store.redis import scripts
+from headrace.store.redis.keys import GROUP
+from headrace.store.redis.link import Argument, Link
+
+if TYPE_CHECKING:
+    from headrace.store.redis.store import RedisStore
+
+_BLOCK_MOST = 5.0
+# What a queue's state was this long ago is what it is; signals tell of changes sooner.
+_FRESH = 1.0
+_LEFT_ALONE = 0.5
+
+
+class Source:
+    """What a reader knows of one queue."""
+
+    def __init__(self, queue: str, weight: int, ready: str, link: Link) -> None:
+        self.queue = queue
+        self.weight = weight
+        self.ready = ready
+        self.link = link
+        self.epoch = 0
+        """As it was before the latest read: leases of what was read are surely held as long as the
+        epoch is the same."""
+        self.levels: Sequence[bytes] = ()
+        self.paused = False
+        self.known_at = float("-inf")
+        self.behind = 0.0
+        """How many jobs fewer than its share it had in earlier reads."""
+        self.trouble: StoreError | None = None
+        self._left_alone_until = float("-inf")
+
+    def leave_alone(self, trouble: StoreError) -> None:
+        """Do not read it for a moment: its node is away, and others must not wait for it."""
+        self.trouble = trouble
+        self._left_alone_until = time.monotonic() + _LEFT_ALONE
+        self.doubt()
+
+    @property
+    def is_left_alone(self) -> bool:
+        return time.monotonic() < self._left_alone_until
+
+    def learn(self, levels: Sequence[bytes], paused: int) -> None:
+        self.levels = levels
+        self.paused = bool(paused)
+        self.known_at = time.monotonic()
+
+    def doubt(self) -> None:
+        """Have the state read again before the next read."""
+        self.known_at = min(self.known_at, time.monotonic() - 2 * _FRESH)
+
+    @property
+    def is_stale(self) -> bool:
+        return time.monotonic() - self.known_at > _FRESH
+
+
+class Reading:
+    """The reading side of a consumer."""
+
+    def __init__(
+        self, store: RedisStore, consumer: str, queues: Mapping[str, int], *, strict: bool
+    ) -> None:
+        self._store = store
+        self._consumer = consumer
+        self._strict = strict
+        self._upkeep = store.server.link()
+        # Blocking reads do not wait for each other, nor anything else for them.
+        shared = store.server.link() if store.server.reads_span else None
+        self.sources = {
+            queue: Source(
+                queue,
+                weight,
+                store.keys(queue).ready,
+                shared or store.server.link_at(store.keys(queue).ready),
+            )
+            for queue, weight in queues.items()
+        }
+        self._alike = not strict and len(set(queues.values())) == 1
+        self._order = list(self.sources.values())
+        self._source_of: dict[bytes, tuple[Source, bytes]] = {}
+        self._interrupted = False
+        self._changed = asyncio.Event()
+        for source in self._order:
+            self._source_of[source.ready.encode()] = source, b""
+
+    async def prepare(self) -> None:
+        """Have all groups there, and know what there is to know."""
+        for source in self._order:
+            await self._refresh(source)
+        await self._store.announce(self._upkeep, *self.sources)
+
+    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+        # Before the state is read: what changes after that must end the wait.
+        self._changed.clear()
+        sources = [source for source in await self._reachable() if not source.paused]
+        if not sources:
+            await self._wait_for_change(wait)
+            return []
+        if self._is_plain(sources):
+            return await self._read_alike(sources, limit, wait)
+        found = await self._read_shares(sources, limit)
+        if found or wait <= 0 or self._interrupted:
+            return found
+        return await self._wait_for_any(sources, limit, wait)
+
+    async def _reachable(self) -> list[Source]:
+        """The queues that can be read now, with their state known. In a cluster the others are left
+        alone for a moment; it is an error if none can."""
+        for source in self._order:
+            if source.is_left_alone or not source.is_stale:
+                continue
+            try:
+                new = source.known_at == float("-inf")
+                await self._refresh(source)
+                if new:
+                    await self._store.announce(self._upkeep, source.queue)
+            except StoreError as error:
+                self._endure(source, error)
+        reachable = [source for source in self._order if not source.is_left_alone]
+        if not reachable and self._order[0].trouble is not None:
+            raise self._order[0].trouble
+        return reachable
+
+    def _endure(self, source: Source, error: StoreError) -> None:
+        """Go on without this queue, unless all of them are on the server that is in trouble."""
+        if self._store.server.reads_span:
+            raise error
+        source.leave_alone(error)
+
+    async def interrupt(self) -> None:
+        """End the wait, and all later ones."""
+        self._interrupted = True
+        await self.wake()
+
+    async def wake(self) -> None:
+        """End the wait: something has changed."""
+        for source in self._order:
+            source.doubt()
+        self._changed.set()
+        for link in {source.link for source in self._order}:
+            key = next(source.ready for source in self._order if source.link is link)
+            if link.client_id is not None:
+                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=key)
+
+    async def close(self) -> None:
+        for link in {self._upkeep, *(source.link for source in self._order)}:
+            await link.drop()
+
+    async def _refresh(self, source: Source) -> None:
+        keys = self._store.keys(source.queue)
+        source.epoch, levels, paused = await scripts.prepare(self._upkeep, keys)
+        source.learn(levels, paused)
+        for level in levels:
+            self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"
+
+    def _is_plain(self, sources: Sequence[Source]) -> bool:
+        """Whether one command reads all of them, and as much of each as of any other."""
+        if len(sources) > 1 and not (self._alike and self._store.server.reads_span):
+            return False
+        return not any(source.levels for source in sources)
+
+    async def _read_alike(
+        self, sources: Sequence[Source], limit: int, wait: float
+    ) -> list[Delivery]:
+        if len(sources) > 1:
+            self._order.append(self._order.pop(0))
+            if len(sources) > limit:
+                # Each may answer with a job. The others are not watched meanwhile: come round soon.
+                sources, wait = sources[:limit], min(wait, 0.05)
+        streams = [source.ready for source in sources]
+        return await self._read(sources[0].link, streams, max(1, limit // len(sources)), wait)
+
+    async def _read_shares(self, sources: Sequence[Source], limit: int) -> list[Delivery]:
+        """What there is, each queue its share; what one leaves goes to the others."""
+        found: list[Delivery] = []
+        if self._strict:
+            for source in sources:
+                if len(found) < limit:
+                    found += await self._read_one(source, limit - len(found))
+            return found
+        hungry = list(sources)
+        while hungry and len(found) < limit:
+            portions = shares(
+                limit - len(found),
+                [source.weight for source in hungry],
+                [source.behind for source in hungry],
+            )
+            full = []
+            for source, portion in zip(hungry, portions, strict=True):
+                got = await self._read_one(source, portion) if portion else []
+                found += got
+                if len(got) == portion:
+                    full.append(source)
+            hungry = full
+        self._remember(sources, found)
+        return found
+
+    def _remember(self, sources: Sequence[Source], found: Sequence[Delivery]) -> None:
+        """What each is behind its share, so that small reads add up to it."""
+        whole = sum(source.weight for source in sources)
+        came = Counter(delivery.queue for delivery in found)
+        for source in sources:
+            part = len(found) * source.weight / whole
+            source.behind = still_behind(source.behind, part, came[source.queue])
+
+    async def _read_one(self, source: Source, count: int) -> list[Delivery]:
+        try:
+            return await self._read_now(source, count)
+        except StoreError as error:
+            self._endure(source, error)
+            return []
+
+    async def _read_now(self, source: Source, count: int) -> list[Delivery]:
+        if not source.levels:
+            return await self._read(source.link, [source.ready], count, 0.0)
+        stamp = source.epoch
+        entries = await scripts.fetch(
+            source.link, self._store.keys(source.queue), consumer=self._consumer, limit=count
+        )
+        return [delivery_of(source.queue, receipt, fields, stamp) for receipt, fields in entries]
+
+    async def _wait_for_any(
+        self, sources: Sequence[Source], limit: int, wait: float
+    ) -> list[Delivery]:
+        """Read whichever has something first; all reads are ended and none is dropped."""
+        watched = [(source.link, name) for source in sources for name in self._streams(source)]
+        if len(watched) > limit:
+            # Each may answer with a job. The others are not watched meanwhile: come round soon.
+            watched, wait = watched[:limit], min(wait, 0.05)
+        share = limit // len(watched)
+        groups: dict[Link, list[str]] = {}
+        for link, stream in watched:
+            groups.setdefault(link, []).append(stream)
+        reads = [
+            asyncio.create_task(self._read(link, streams, share, wait))
+            for link, streams in groups.items()
+        ]
+        await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+        while not all(read.done() for read in reads):
+            await self._unblock(groups, reads)
+            await asyncio.wait(reads, timeout=0.05)
+        return self._gathered(groups, await asyncio.gather(*reads, return_exceptions=True))
+
+    def _gathered(
+        self, links: Iterable[Link], results: Sequence[list[Delivery] | BaseException]
+    ) -> list[Delivery]:
+        found: list[Delivery] = []
+        for link, result in zip(links, results, strict=True):
+            if isinstance(result, list):
+                found += result
+            elif isinstance(result, StoreError):
+                for source in self._order:
+                    if source.link is link:
+                        self._endure(source, result)
+            else:
+                raise result
+        return found
+
+    async def _unblock(self, groups: Mapping[Link, Sequence[str]], reads: Sequence[Any]) -> None:
+        for (link, streams), read in zip(groups.items(), reads, strict=True):
+            if not read.done() and link.client_id is not None:
+                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=streams[0])
+
+    async def _wait_for_change(self, wait: float) -> None:
+        try:
+            async with asyncio.timeout(0 if self._interrupted else min(wait, _BLOCK_MOST)):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _read(
+        self, link: Link, streams: Sequence[str], count: int, wait: float
+    ) -> list[Delivery]:
+        command: list[Argument] = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count]
+        if wait > 0 and not self._interrupted and not self._changed.is_set():
+            await link.identify()
+            wait = min(wait, _BLOCK_MOST)
+            command += ["BLOCK", max(1, int(wait * 1000))]
+        # Before the read: a worker that slept between a reply and its parsing must not hold its
+        # deliveries for newer than they are.
+        stamps = {source.queue: source.epoch for source in self._order}
+        reply = await link.call(
+            *command, "STREAMS", *streams, *([">"] * len(streams)), timeout=wait + 10
+        )
+        deliveries: list[Delivery] = []
+        for stream, entries in reply or ():
+            source, prefix = self._source_of[stream]
+            stamp = stamps[source.queue]
+            for receipt, fields in entries:
+                deliveries.append(delivery_of(source.queue, prefix + receipt, fields, stamp))
+        return deliveries
+
+    def _streams(self, source: Source) -> list[str]:
+        if not source.levels:
+            return [source.ready]
+        keys = self._store.keys(source.queue)
+        return [*(f"{keys.level}{level.decode()}" for level in source.levels), source.ready]
+
+
+def delivery_of(
+    queue: str, receipt: bytes, fields: list[bytes] | None, stamp: int, count: int = 1
+) -> Delivery:
+    """What a stream entry holds."""
+    if fields and fields[0] == b"j":
+        delivery = Delivery(queue, receipt, fields[1])
+        for at in range(2, len(fields), 2) if len(fields) > 2 else ():
+            name, value = fields[at], fields[at + 1]
+            if name == b"h":
+                delivery.past = value
+            elif name == b"t":
+                delivery.ties = value
+            elif name == b"i":
+                delivery.inputs = value
+    else:
+        # Not ours: keep all there is, so that it can be looked at among the dead jobs.
+        delivery = Delivery(queue, receipt, msgspec.msgpack.encode(fields or []))
+    delivery.stamp = stamp
+    if count != 1:
+        delivery.count = count
+    return delivery

@@ -1,0 +1,111 @@
+"""Links that find the node of a cluster which has the key they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import StoreUnavailable
+from headrace.store.redis.cluster import Cluster, Node, slot_of
+from headrace.store.redis.faults import Moved, NoGroup
+from headrace.store.redis.link import CALL_TIMEOUT, Argument, Link
+
+if TYPE_CHECKING:
+    from headrace.store.redis.scripts import Script
+
+_REDIRECTS = 5
+
+
+class ClusterLink(Link):
+    """A link to each node, made when first used; requests to different nodes do not wait for each
+    other. For requests about a key: `run` goes by the first, `call` by `key`; one without goes to
+    the node that has slot 0, which is the same for everyone."""
+
+    def __init__(self, cluster: Cluster, *, repeats: bool) -> None:
+        super().__init__(cluster.connect, repeats=repeats)
+        self._cluster = cluster
+        self._links: dict[Node, Link] = {}
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        return await super().run(script, _guarded(keys), arguments)
+
+    async def call(
+        self, *command: Argument, key: str | None = None, timeout: float = CALL_TIMEOUT
+    ) -> Any:
+        slot = 0 if key is None else slot_of(key)
+        for _ in range(_REDIRECTS):
+            link = await self._link_for(slot)
+            try:
+                return await link.call(*command, timeout=timeout)
+            except Moved as moved:
+                # Surely not carried out, so repeating it is safe, as after nothing else.
+                self._cluster.moved(moved)
+            except StoreUnavailable:
+                self._cluster.distrust()
+                raise
+        self._cluster.distrust()
+        raise StoreUnavailable(f"Redis: the nodes do not agree on who has slot {slot}")
+
+    async def drop(self) -> None:
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.drop()
+
+    async def _link_for(self, slot: int) -> Link:
+        node = await self._cluster.owner(slot)
+        if node not in self._links:
+            await self._drop_gone()
+        link = self._links.get(node)
+        if link is None:
+            connect = partial(self._cluster.connect_to, node)
+            link = self._links[node] = Link(connect, repeats=self._repeats)
+        return link
+
+    async def _drop_gone(self) -> None:
+        """Nodes come and go, for as long as a process lives."""
+        for node, link in tuple(self._links.items()):
+            if node not in self._cluster.nodes and not link.busy:
+                self._links.pop(node, None)
+                await link.drop()
+
+
+class KeyLink(Link):
+    """One connection, to the node that has `key` when it is made. After an error the next request
+    looks for the node again."""
+
+    def __init__(self, cluster: Cluster, key: str) -> None:
+        super().__init__(partial(cluster.connect_for, slot_of(key)))
+        self._cluster = cluster
+        self._key = key
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        return await super().run(script, _guarded(keys), arguments)
+
+    async def call(
+        self, *command: Argument, key: str | None = None, timeout: float = CALL_TIMEOUT
+    ) -> Any:
+        try:
+            return await self._call(command, timeout)
+        except Moved as moved:
+            self._cluster.moved(moved)
+            raise
+        except StoreUnavailable:
+            self._cluster.distrust()
+            raise
+
+    async def _call(self, command: Sequence[Argument], timeout: float) -> Any:
+        try:
+            return await super().call(*command, timeout=timeout)
+        except NoGroup:
+            # A stream that goes to another node looks as if it were deleted; asked again, the node
+            # says that it is there no more.
+            await super().call("EXISTS", self._key)
+            raise
+
+
+def _guarded(keys: Sequence[str]) -> list[str]:
+    """With one key that is never there. While their slot is moved to another node, key by key, the
+    server then refuses a script as a whole; it would otherwise fail at the first key that has gone,
+    or has never been, with half of its writes done."""
+    return [*keys, f"{keys[0]}:never"]

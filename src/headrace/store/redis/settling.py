@@ -1,0 +1,113 @@
+"""Settlements, sorted into what `settle.lua` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.core.delivery import Delivery
+from headrace.core.outcome import Again, Cancelled, Dead, Done, Held
+from headrace.store.contract import Settlement
+from headrace.store.redis import facts
+from headrace.store.redis.ear import encode_keys
+from headrace.store.redis.link import Argument
+
+# Lua hands at most 8,000 values to one command; a settlement has up to five.
+_MOST = 1000
+_MOST_BYTES = 8 * 1024 * 1024
+
+
+class Batch:
+    """Outcomes that are written in one step: in columns those of jobs that are done, which is most
+    of them; the others, and those of jobs with a priority, each with all there is to know."""
+
+    def __init__(self, settlements: Sequence[Settlement], *, events: bool) -> None:
+        self.done: list[Delivery] = []
+        self.kept: list[tuple[Delivery, Done]] = []
+        self.tied = 0
+        self._tied: list[Argument] = []
+        self.moved = 0
+        self._moved: list[Argument] = []
+        self.epoch = min(item.delivery.stamp for item in settlements)
+        self.facts = facts.of_settlements(settlements) if events else facts.NONE
+        finished: list[bytes] = []
+        for item in settlements:
+            self._sort(item, finished)
+        self.finished = encode_keys(finished) if finished else b""
+
+    def _sort(self, item: Settlement, finished: list[bytes]) -> None:
+        delivery, outcome = item.delivery, item.outcome
+        if isinstance(outcome, Done) and not (delivery.ties and b"/" in receipt_of(delivery)):
+            if delivery.ties:
+                self.tied += 1
+                self._tied += (delivery.key, delivery.ties)
+            if outcome.verdict:
+                self.kept.append((delivery, outcome))
+                finished.append(delivery.key)
+            else:
+                self.done.append(delivery)
+            return
+        self.moved += 1
+        receipt, key, count = identity(delivery)
+        kind, value, past, verdict, ttl_ms = _move(item)
+        if verdict or kind in ("dead", "cancelled"):
+            finished.append(key)
+        self._moved += (receipt, key, count, kind, value, past, delivery.envelope)
+        self._moved += (verdict, ttl_ms, delivery.ties, delivery.inputs)
+
+    def blocks(self, checked: bool) -> list[Argument]:
+        done, kept = self.done, self.kept
+        blocks: list[Argument] = [delivery.receipt for delivery in done]
+        blocks += [delivery.key for delivery in done]
+        if checked:
+            blocks += [delivery.count for delivery in done]
+        if kept:
+            blocks += [delivery.receipt for delivery, _ in kept]
+            blocks += [delivery.key for delivery, _ in kept]
+            if checked:
+                blocks += [delivery.count for delivery, _ in kept]
+            blocks += [outcome.verdict for _, outcome in kept]
+            blocks += [outcome.ttl_ms for _, outcome in kept]
+        return blocks + self._tied + self._moved
+
+
+def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
+    """The outcome as kind, delay or reason or gate, past, verdict, and how long that is kept."""
+    delivery, outcome = item.delivery, item.outcome
+    if isinstance(outcome, Done):
+        return "done", "", b"", outcome.verdict, outcome.ttl_ms
+    if isinstance(outcome, Again):
+        return "again", outcome.delay_ms, outcome.past, b"", 0
+    if isinstance(outcome, Dead):
+        return "dead", outcome.reason, outcome.past, outcome.verdict, outcome.ttl_ms
+    if isinstance(outcome, Cancelled):
+        return "cancelled", "", b"", outcome.verdict, outcome.ttl_ms
+    if isinstance(outcome, Held):
+        return "held", outcome.gate, outcome.past, b"", 0
+    return "released", "", delivery.past, b"", 0
+
+
+def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
+    """Batches that are bounded both ways: many small outcomes, or a few large ones."""
+    start = size = 0
+    for at, item in enumerate(settlements):
+        if at - start >= _MOST or (size > _MOST_BYTES and at > start):
+            yield settlements[start:at]
+            start, size = at, 0
+        outcome = item.outcome
+        if isinstance(outcome, Done):
+            size += len(outcome.verdict)
+        else:
+            size += len(item.delivery.envelope)
+    yield settlements[start:]
+
+
+def identity(delivery: Delivery) -> tuple[Argument, bytes, int]:
+    # What is not an envelope has no key; it still gets a name under which it can be found.
+    receipt = receipt_of(delivery)
+    return receipt, delivery.key or b"=entry-" + receipt, delivery.count
+
+
+def receipt_of(delivery: Delivery) -> bytes:
+    receipt = delivery.receipt
+    assert isinstance(receipt, bytes)
+    return receipt
