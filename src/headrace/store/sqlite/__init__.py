@@ -1,6 +1,11 @@
 """The store that needs no server: one SQLite file, or a database in memory.
 
-`store` and `consumer` are the contract's verbs; `placing`, `claiming`, `settling` and `sweeping`
-hold their SQL; `database` and `thread` run it, many callers to one commit; `signals` tells those
-who wait; `schema` and `failures` know what a file must look like and what SQLite's errors mean.
+`store` and `consumer` are the contract's verbs. What most jobs need is in `placing`, `claiming`,
+`settling`, `scheduling` and `browsing`, and reads and writes jobs many at a time; what some need
+besides is found by a flag in their row (`entries`) and goes through `tied`, `way` (into `lanes`,
+through `limits` and their `accounts`), `uniques`, `flows`, `pausing`, `returning` and `endings`.
+`step` and `writing` hold one change together with all that follows from it; `facts`, `reporting`
+and `noting` keep what is told; `sweeping` forgets. `database` and `thread` run it, many callers to
+one commit; `signals` tells those who wait; `schema` and `failures` know what a file must look like
+and what SQLite's errors mean.
 """

@@ -2,33 +2,74 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.job import State, decode_verdict
 from headrace.store.contract import Counts, DeadJob, DeadPage, Sighting
+from headrace.store.sqlite import reporting
+from headrace.store.sqlite.entries import REPORTED
 from headrace.store.sqlite.rows import queue_id
+from headrace.store.values import KeyPage
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from headrace.core.ids import JobKey
+    from headrace.store.sqlite.step import Step
 
 _JOB = """
-    SELECT state, time_ms, owner, count, reason, {bodies} FROM jobs WHERE queue = ? AND key = ?"""
+    SELECT state, time_ms, owner, count, reason, flags, ties, {bodies} FROM jobs
+    WHERE queue = ? AND key = ?"""
 _WITH_BODIES = _JOB.format(bodies="envelope, past")
 _WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
+_PROGRESS = "SELECT value FROM progress WHERE queue = ? AND key = ?"
 _RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
 _DEAD = """
-    SELECT id, key, time_ms, reason, envelope, past FROM jobs
+    SELECT id, key, time_ms, reason, envelope, past, ties FROM jobs
     WHERE queue = ? AND state = 'dead' AND (time_ms, id) < (?, ?)
     ORDER BY time_ms DESC, id DESC LIMIT ?"""
 # A query for each state: each has an index that holds nothing else.
 _COUNT = "SELECT count(*) FROM jobs WHERE queue = ? AND state = '{state}'"
 _COUNTS = {
-    state: _COUNT.format(state=state) for state in ("waiting", "running", "scheduled", "dead")
+    state: _COUNT.format(state=state)
+    for state in ("waiting", "running", "scheduled", "dead", "blocked")
 }
 _AFTER_ALL = 2**63 - 1
+_PAGES = {
+    State.WAITING: (
+        """SELECT key, -priority, position, id FROM jobs
+        WHERE queue = ?1 AND state = 'waiting'
+            AND priority <= -?2 AND (-priority, position, id) > (?2, ?3, ?4)
+        ORDER BY priority DESC, position, id LIMIT ?5""",
+        [-_AFTER_ALL, 0, 0],
+    ),
+    State.SCHEDULED: (
+        """SELECT key, time_ms, id FROM jobs
+        WHERE queue = ? AND state = 'scheduled' AND (time_ms, id) > (?, ?)
+        ORDER BY time_ms, id LIMIT ?""",
+        [-1, 0],
+    ),
+    # Not by the time of the lease, which moves.
+    State.RUNNING: (
+        "SELECT key, id FROM jobs WHERE queue = ? AND state = 'running' AND id > ?"
+        " ORDER BY id LIMIT ?",
+        [0],
+    ),
+    State.BLOCKED: (
+        "SELECT key, id FROM jobs WHERE queue = ? AND state = 'blocked' AND id > ?"
+        " ORDER BY id LIMIT ?",
+        [0],
+    ),
+    State.DEAD: (
+        """SELECT key, time_ms, id FROM jobs
+        WHERE queue = ? AND state = 'dead' AND (time_ms, id) < (?, ?)
+        ORDER BY time_ms DESC, id DESC LIMIT ?""",
+        [_AFTER_ALL, _AFTER_ALL],
+    ),
+}
+_PURGE = "DELETE FROM jobs WHERE queue = ? AND key = ? AND state = 'dead'"
+_FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND key = ?"
 
 
 def look(
@@ -53,16 +94,19 @@ def _sighting(
     job = connection.execute(sql, (queue, key)).fetchone()
     if job and job[0] != State.DEAD:
         # A verdict would be of an earlier job with this id.
-        return _of_job(job, b"")
+        told = None
+        if job[5] & REPORTED:
+            told = connection.execute(_PROGRESS, (queue, key)).fetchone()
+        return _of_job(job, b"", told[0] if told else b"")
     kept = connection.execute(_RESULT, (queue, key, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
     if job:
-        return _of_job(job, verdict)
+        return _of_job(job, verdict, b"")
     return Sighting(decode_verdict(verdict).state, verdict) if verdict else None
 
 
-def _of_job(job: tuple[str, int, str, int, str, bytes, bytes], verdict: bytes) -> Sighting:
-    state, time_ms, owner, count, reason, envelope, past = job
+def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting:
+    state, time_ms, owner, count, reason, _, ties, envelope, past = job
     return Sighting(
         State(state),
         verdict,
@@ -72,6 +116,8 @@ def _of_job(job: tuple[str, int, str, int, str, bytes, bytes], verdict: bytes) -
         reason=reason,
         envelope=envelope,
         past=past,
+        ties=ties,
+        progress=progress,
     )
 
 
@@ -108,17 +154,33 @@ def _position(cursor: str) -> tuple[int, int]:
     return int(died_ms), int(id)
 
 
-def purge(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, keys: Sequence[JobKey]
-) -> list[bool]:
-    """For each key, whether it was of a dead job, of which nothing is left."""
+def browse(
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    queue: str,
+    state: State,
+    cursor: str,
+    limit: int,
+) -> KeyPage:
+    """Keys of the jobs in a state, in an order in which none that stays in it moves back."""
+    if state not in _PAGES:
+        return KeyPage([], "")
+    sql, start = _PAGES[state]
+    after = [int(part) for part in cursor.split("_")] if cursor else start
     number = queue_id(connection, namespace, queue)
+    rows = connection.execute(sql, (number, *after, limit)).fetchall()
+    following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
+    return KeyPage([row[0] for row in rows], following)
+
+
+def purge(step: Step, keys: Sequence[JobKey]) -> list[bool]:
+    """For each key, whether it was of a dead job, of which nothing is left."""
     purged = []
     for key in keys:
-        gone = connection.execute(
-            "DELETE FROM jobs WHERE queue = ? AND key = ? AND state = 'dead'", (number, key)
-        ).rowcount
+        gone = step.connection.execute(_PURGE, (step.number, key)).rowcount
         if gone:
-            connection.execute("DELETE FROM results WHERE queue = ? AND key = ?", (number, key))
+            step.connection.execute(_FORGET_RESULT, (step.number, key))
         purged.append(gone > 0)
+    reporting.forget_marks(step, [key for key, gone in zip(keys, purged, strict=True) if gone])
     return purged

@@ -10,38 +10,53 @@ import msgspec
 from headrace.core.clock import Clock
 from headrace.core.delivery import Delivery
 from headrace.store.contract import reclaim_every
-from headrace.store.sqlite import settling, sweeping
-from headrace.store.sqlite.rows import queue_id
+from headrace.store.sqlite import endings, entries, holding, limits, sweeping
+from headrace.store.sqlite.entries import LADEN, json_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
 
-_TAKE = """
+    from headrace.store.sqlite.step import Step
+
+# What there is of few jobs is not read with the others: each column would cost all of them.
+_COLUMNS = "id, envelope, count, position, flags"
+_LADEN = """
+    SELECT id, priority, past, ties, inputs FROM jobs
+    WHERE id IN (SELECT value FROM json_each(?))"""
+_NOT_PAUSED = """NOT EXISTS (
+    SELECT 1 FROM pauses
+    WHERE pauses.namespace = queues.namespace AND pauses.queue = queues.name AND task = '')"""
+_TAKE = f"""
     UPDATE jobs SET state = 'running', owner = ?, time_ms = ?, count = count + 1
     WHERE id IN (
         SELECT id FROM jobs
-        WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
+        WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ? AND {_NOT_PAUSED})
             AND state = 'waiting'
-        ORDER BY position LIMIT ?)
-    RETURNING id, envelope, past, count, position"""
-_ANY_WAITING = """
+        ORDER BY priority DESC, position LIMIT ?)
+    RETURNING {_COLUMNS}"""
+_ANY_WAITING = f"""
     SELECT 1 FROM queues
-    WHERE namespace = ? AND name IN (SELECT value FROM json_each(?))
+    WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND {_NOT_PAUSED}
         AND EXISTS (SELECT 1 FROM jobs WHERE queue = queues.id AND state = 'waiting')"""
-_TAKE_OVER = """
+_TAKE_OVER = f"""
     UPDATE jobs SET owner = ?, time_ms = ?, count = count + 1
     WHERE id IN (
         SELECT id FROM jobs
         WHERE queue = ? AND state = 'running' AND time_ms <= ? AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
-    RETURNING id, envelope, past, count, position"""
+    RETURNING {_COLUMNS}"""
+_OWNED = f"""
+    SELECT {_COLUMNS} FROM jobs
+    WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
+        AND state = 'running' AND owner = ?"""
+_PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
 _LEFT_BEHIND = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'running' AND time_ms <= ?"
 _EXTEND = "UPDATE jobs SET time_ms = ? WHERE id IN (SELECT value FROM json_each(?))"
 _LAST_LOOK = "SELECT looked_ms, hold_until_ms FROM looks WHERE namespace = ? AND queue = ?"
 _LOOKED = "INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?)"
 
-_POSITION = itemgetter(4)
+_POSITION = itemgetter(3)
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -57,16 +72,17 @@ class Claims(msgspec.Struct, frozen=True):
         return now_ms + round(self.lease * 1000)
 
     def take(
-        self, connection: sqlite3.Connection, queues: Sequence[str], limit: int
+        self, connection: sqlite3.Connection, shares: Sequence[tuple[str, int]], limit: int
     ) -> list[Delivery]:
-        """Up to `limit` waiting jobs, of the first queue first, each in its queue's order."""
+        """Up to `limit` waiting jobs, of each queue in turn at most its share."""
         until = self._leased_until(self.clock.now_ms())
         taken: list[Delivery] = []
-        for queue in queues:
-            room = limit - len(taken)
+        for queue, share in shares:
+            room = min(share, limit - len(taken))
             if room > 0:
                 chosen = (self.owner, until, self.namespace, queue, room)
-                taken += _deliveries(queue, connection.execute(_TAKE, chosen).fetchall())
+                found = connection.execute(_TAKE, chosen).fetchall()
+                taken += _deliveries(connection, queue, found)
         return taken
 
     def nothing_waits(
@@ -85,44 +101,45 @@ class Claims(msgspec.Struct, frozen=True):
         found: list[Delivery] = []
         for queue in queues:
             owned = (self.namespace, queue, self.owner)
-            rows = connection.execute(settling.OWNED, owned).fetchall()
-            found += _deliveries(queue, [row for row in rows if row[0] not in known_receipts])
+            rows = connection.execute(_OWNED, owned).fetchall()
+            unknown = [row for row in rows if row[0] not in known_receipts]
+            found += _deliveries(connection, queue, unknown)
         return found
 
     def extend(
         self, connection: sqlite3.Connection, deliveries: Sequence[Delivery]
     ) -> list[Delivery]:
         """Begin the leases anew; returns the deliveries that are lost."""
-        held, lost = settling.split_held(connection, self.owner, deliveries)
+        holds = holding.find(connection, self.owner, deliveries)
         until = self._leased_until(self.clock.now_ms())
-        connection.execute(_EXTEND, (until, msgspec.json.encode(held).decode()))
-        return lost
+        connection.execute(_EXTEND, (until, json_of(list(holds.ids))))
+        return holds.lost
 
     def not_yet(self, connection: sqlite3.Connection, queue: str) -> list[Delivery] | None:
         """An empty list if it is not time to look for abandoned jobs: someone has just looked."""
         since_ms, _ = self._last_look(connection, queue)
         return [] if since_ms is not None and 0 <= since_ms < self._look_every_ms else None
 
-    def take_over(
-        self, connection: sqlite3.Connection, queue: str, limit: int, *, last_chance: bool
-    ) -> list[Delivery]:
+    def take_over(self, step: Step, limit: int, *, last_chance: bool) -> list[Delivery]:
         """Abandoned jobs of the queue, if it is time to look for them."""
+        connection, queue, now_ms = step.connection, step.queue, step.now_ms
         if self.not_yet(connection, queue) is not None:
             return []
         since_ms, hold_until_ms = self._last_look(connection, queue)
-        now_ms = self.clock.now_ms()
         if since_ms is not None and not 0 <= since_ms <= 3 * self._look_every_ms:
             # The machine slept or the clock was set: leases ran out that nobody could renew.
             hold_until_ms = self._leased_until(now_ms)
         connection.execute(_LOOKED, (self.namespace, queue, now_ms, hold_until_ms))
-        number = queue_id(connection, self.namespace, queue)
-        if number is None:
+        if not step.number:
             return []
-        sweeping.sweep(connection, number, now_ms)
+        sweeping.sweep(step)
         if now_ms < hold_until_ms:
             return []
-        taken = self._take_expired(connection, number, queue, limit, now_ms, last_chance)
-        if connection.execute(_LEFT_BEHIND, (number, now_ms)).fetchone():
+        endings.cancel(step, entries.cancelling(connection, step.number, expired_ms=now_ms))
+        if connection.execute(_PAUSED, (self.namespace, queue)).fetchone():
+            return []
+        taken = self._take_expired(step, limit, last_chance)
+        if connection.execute(_LEFT_BEHIND, (step.number, now_ms)).fetchone():
             # For the next to look, at once.
             looked_ms = now_ms - self._look_every_ms
             connection.execute(_LOOKED, (self.namespace, queue, looked_ms, hold_until_ms))
@@ -141,27 +158,55 @@ class Claims(msgspec.Struct, frozen=True):
         # After the row is read: else a look by another process in between seems to lie ahead.
         return self.clock.now_ms() - looked_ms, hold_until_ms
 
-    def _take_expired(
-        self,
-        connection: sqlite3.Connection,
-        number: int,
-        queue: str,
-        limit: int,
-        now_ms: int,
-        last_chance: bool,
-    ) -> list[Delivery]:
-        until = self._leased_until(now_ms)
+    def _take_expired(self, step: Step, limit: int, last_chance: bool) -> list[Delivery]:
+        until = self._leased_until(step.now_ms)
         dangerous = self.crash_limit - 1
         taken: list[Delivery] = []
         for last, most in ((True, 1 if last_chance else 0), (False, limit)):
             room = min(most, limit - len(taken))
             if room > 0:
-                chosen = (self.owner, until, number, now_ms, dangerous, last, room)
-                taken += _deliveries(queue, connection.execute(_TAKE_OVER, chosen).fetchall())
+                chosen = (self.owner, until, step.number, step.now_ms, dangerous, last, room)
+                found = step.connection.execute(_TAKE_OVER, chosen).fetchall()
+                taken += _deliveries(step.connection, step.queue, found)
         return taken
 
 
-def _deliveries(queue: str, rows: list[Any]) -> list[Delivery]:
+def begin(step: Step, owner: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+    """Count the starts of jobs with limits; the limits that do not allow some, by delivery."""
+    holds = holding.find(step.connection, owner, deliveries)
+    step.number = holds.queue
+    found = entries.by_ids(step.connection, holds.attached) if holds.attached else {}
+    refused: dict[Delivery, str] = {}
+    begun = []
+    for delivery in deliveries:
+        # What is no longer held may start as far as limits go: nothing of it will count.
+        entry = found.pop(delivery.receipt, None)
+        if entry is None:
+            continue
+        if gate := limits.begin(step, entry):
+            refused[delivery] = gate
+        else:
+            begun.append(entry)
+    entries.save(step.connection, begun)
+    return refused
+
+
+def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> list[Delivery]:
     # RETURNING promises no order.
     rows.sort(key=_POSITION)
-    return [Delivery(queue, id, envelope, past, count) for id, envelope, past, count, _ in rows]
+    deliveries = [Delivery(queue, id, envelope, b"", count) for id, envelope, count, _, _ in rows]
+    laden = [row[0] for row in rows if row[4] & LADEN]
+    return _loaded(connection, deliveries, laden) if laden else deliveries
+
+
+def _loaded(
+    connection: sqlite3.Connection, deliveries: list[Delivery], laden: list[int]
+) -> list[Delivery]:
+    """Deliveries with their pasts, ties and inputs, those of the highest priority first."""
+    by_receipt = {delivery.receipt: delivery for delivery in deliveries}
+    priorities: dict[object, int] = {}
+    for id, priority, past, ties, inputs in connection.execute(_LADEN, (json_of(laden),)):
+        delivery = by_receipt[id]
+        delivery.past, delivery.ties, delivery.inputs = past, ties, inputs
+        priorities[id] = priority
+    return sorted(deliveries, key=lambda delivery: -priorities.get(delivery.receipt, 0))

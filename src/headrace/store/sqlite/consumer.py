@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import placing, settling
+from headrace.store.sqlite import claiming, returning, scheduling, settling
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,19 +17,24 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.store.contract import Hear, Promotion, Settlement, Subscription
     from headrace.store.sqlite.claiming import Claims
-    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.sharing import Sharing
     from headrace.store.sqlite.signals import Kind, News
+    from headrace.store.sqlite.writing import Writer
+    from headrace.store.values import Letter
 
 
 class SqliteConsumer:
     """Fulfils `headrace.store.contract.Consumer`."""
 
-    def __init__(self, database: Database, claims: Claims, queues: Sequence[str]) -> None:
+    def __init__(
+        self, writer: Writer, claims: Claims, queues: Sequence[str], sharing: Sharing
+    ) -> None:
         self.name = claims.owner
-        self._database = database
+        self._writer = writer
+        self._database = writer.database
         self._claims = claims
         self._queues = list(queues)
-        self._turn = 0
+        self._sharing = sharing
         self._waits: set[_Wait] = set()
 
     async def fetch(self, limit: int, wait: float) -> list[Delivery]:
@@ -43,6 +49,13 @@ class SqliteConsumer:
             return await self._claim_when_told(limit, waiting)
         finally:
             self._waits.discard(waiting)
+
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+        if not deliveries:
+            return {}
+        return await self._writer.change(
+            queue, partial(claiming.begin, owner=self.name, deliveries=deliveries)
+        )
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
         return await self._database.read(
@@ -59,15 +72,8 @@ class SqliteConsumer:
         if not settlements:
             return []
         # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
-        return await self._database.write(
-            lambda connection, news: settling.settle(
-                connection,
-                news,
-                owner=self.name,
-                queue=queue,
-                settlements=settlements,
-                now_ms=self._claims.clock.now_ms(),
-            )
+        return await self._writer.change(
+            queue, partial(settling.settle, owner=self.name, settlements=settlements)
         )
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -80,39 +86,47 @@ class SqliteConsumer:
     async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
         if limit <= 0:
             return []
-        return await self._database.write(
-            lambda connection, _: self._claims.take_over(
-                connection, queue, limit, last_chance=last_chance
-            ),
+        return await self._writer.change(
+            queue,
+            partial(self._claims.take_over, limit=limit, last_chance=last_chance),
             unless=lambda connection: self._claims.not_yet(connection, queue),
         )
 
     async def promote(self, queue: str) -> Promotion:
         namespace, clock = self._claims.namespace, self._claims.clock
-        return await self._database.write(
-            lambda connection, news: placing.promote(
-                connection, news, namespace=namespace, queue=queue, now_ms=clock.now_ms()
-            ),
-            unless=lambda connection: placing.nothing_due(
+        return await self._writer.change(
+            queue,
+            scheduling.promote,
+            unless=lambda connection: scheduling.nothing_due(
                 connection, namespace=namespace, queue=queue, now_ms=clock.now_ms()
             ),
         )
 
+    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
+        # All queues are in one database: jobs in other queues are told in the same transaction.
+        return []
+
+    async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
+        pass
+
     async def hear_due(self, queue: str, hear: Hear) -> Subscription:
         return await self._database.listen([("due", queue)], hear)
+
+    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
+        return await self._database.listen([("control", queue)], hear)
 
     async def close(self) -> None:
         await self.interrupt()
         await self._database.write(self._hand_back_all)
 
     async def _claim(self, limit: int) -> list[Delivery]:
-        # Another queue comes first each time, so a queue that is never empty starves no other.
-        turn = self._turn = (self._turn + 1) % len(self._queues)
-        queues = self._queues[turn:] + self._queues[:turn]
-        return await self._database.write(
-            lambda connection, _: self._claims.take(connection, queues, limit),
-            unless=lambda connection: self._claims.nothing_waits(connection, queues),
+        shares = self._sharing.shares(limit)
+        taken = await self._database.write(
+            lambda connection, _: self._claims.take(connection, shares, limit),
+            unless=lambda connection: self._claims.nothing_waits(connection, self._queues),
         )
+        self._sharing.took(taken)
+        return taken
 
     async def _claim_when_told(self, limit: int, waiting: _Wait) -> list[Delivery]:
         topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
@@ -127,9 +141,8 @@ class SqliteConsumer:
 
     def _hand_back_all(self, connection: sqlite3.Connection, news: list[News]) -> None:
         for queue in self._queues:
-            settling.hand_back_all(
-                connection, news, owner=self.name, namespace=self._claims.namespace, queue=queue
-            )
+            hand_back = partial(returning.hand_back_all, owner=self.name)
+            self._writer.carry_out(connection, news, queue, hand_back)
 
 
 class _Wait:

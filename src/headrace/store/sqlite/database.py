@@ -74,6 +74,27 @@ class Database:
         result: T = await self._ask(read, None)
         return result
 
+    async def read_when_told(
+        self, topic: tuple[Kind, str], read: Callable[[sqlite3.Connection], list[T]], wait: float
+    ) -> list[T]:
+        """What `read` returns as soon as it is anything, or nothing after `wait` seconds."""
+        found = await self.read(read)
+        if found or wait <= 0:
+            return found
+        told = asyncio.Event()
+        listening = await self.listen([topic], lambda _: told.set())
+        try:
+            async with asyncio.timeout(wait):
+                # First without waiting: it may have come before anyone listened for it.
+                while not (found := await self.read(read)):
+                    await told.wait()
+                    told.clear()
+        except TimeoutError:
+            return []
+        finally:
+            listening.stop()
+        return found
+
     def write(
         self,
         write: Callable[[sqlite3.Connection, list[News]], T],

@@ -1,21 +1,23 @@
-"""Bringing jobs to their places: new ones, due ones, and dead ones that are sent again."""
+"""Bringing jobs to their places: new ones, and dead ones that are sent again."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from headrace.store.contract import Promotion
-from headrace.store.sqlite.rows import bounded_ms, made_queue_id, new_numbers, queue_id, run_rows
-from headrace.store.sqlite.signals import News
+from headrace.store.sqlite import entries, tied, uniques, way
+from headrace.store.sqlite.entries import LADEN, MARKED, TIED
+from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.rows import run_rows
+from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from headrace.core.call import Parcel
     from headrace.core.ids import JobKey
-
-_PROMOTED_TOGETHER = 1000
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
 
 _INSERT = """
     INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope) VALUES {rows}
@@ -27,136 +29,100 @@ _INSERT_UNLESS_ENDED = """
         SELECT 1 FROM results AS r
         WHERE r.queue = new.queue AND r.key = new.key AND r.expires_ms > ?)
     ON CONFLICT DO NOTHING"""
-_PROMOTE = """
-    UPDATE jobs SET state = 'waiting', position = ? + due.place, time_ms = 0
-    FROM (SELECT id, row_number() OVER (ORDER BY time_ms, id) AS place FROM jobs
-          WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
-          ORDER BY time_ms, id LIMIT ?) AS due
-    WHERE jobs.id = due.id"""
-_NEXT_DUE = "SELECT min(time_ms) FROM jobs WHERE queue = ? AND state = 'scheduled'"
 _REPLAY = """
-    UPDATE jobs SET id = ?1, position = ?1, state = 'waiting', time_ms = 0, count = 0, owner = '',
-        reason = '', past = x''
-    WHERE queue = ?2 AND key = ?3 AND state = 'dead'"""
+    WITH again (id, place, flags, envelope) AS (VALUES {rows})
+    UPDATE jobs SET id = again.place, flags = again.flags, count = 0, owner = '', past = x'',
+        envelope = coalesce(again.envelope, jobs.envelope)
+    FROM again WHERE jobs.id = again.id"""
+_IS_PLAIN = attrgetter("is_plain")
+_FORGET_RESULTS = "DELETE FROM results WHERE key IN (VALUES {rows}) AND queue = ?"
 
 
-def append(
-    connection: sqlite3.Connection,
-    news: list[News],
-    *,
-    namespace: str,
-    queue: str,
-    parcels: Sequence[Parcel],
-    repeat: bool,
-    now_ms: int,
-) -> list[bool]:
-    """For each parcel, whether it was new."""
-    number = made_queue_id(connection, namespace, queue)
-    first = new_numbers(connection, len(parcels))
+def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
+    """By position, those parcels that were not added, with the job that is there instead."""
+    if all(map(_IS_PLAIN, parcels)):
+        return _append_plain(step, parcels, repeat=repeat)
+    return tied.append(step, parcels, repeat=repeat)
+
+
+def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
+    number = step.made_number()
+    first = step.new_numbers(len(parcels))
     rows = [
-        _row(number, parcel, place, now_ms) for place, parcel in enumerate(parcels, start=first)
+        _row(number, parcel, place, step.now_ms)
+        for place, parcel in enumerate(parcels, start=first)
     ]
-    _tell_of_rows(connection, news, queue, rows)
+    _tell_of_rows(step, rows)
     if repeat:
-        added = run_rows(connection, _INSERT_UNLESS_ENDED, rows, now_ms)
+        added = run_rows(step.connection, _INSERT_UNLESS_ENDED, rows, step.now_ms)
     else:
-        added = run_rows(connection, _INSERT, rows)
-    if added == len(rows):
-        return [True] * added
-    ids = connection.execute(
-        "SELECT id FROM jobs WHERE id BETWEEN ? AND ?", (first, first + len(rows) - 1)
-    )
-    new = {id for (id,) in ids}
-    return [row[0] in new for row in rows]
+        added = run_rows(step.connection, _INSERT, rows)
+    refused: dict[int, JobKey] = {}
+    if added < len(rows):
+        ids = step.connection.execute(
+            "SELECT id FROM jobs WHERE id BETWEEN ? AND ?", (first, first + len(rows) - 1)
+        )
+        new = {id for (id,) in ids}
+        refused = {place: row[2] for place, row in enumerate(rows) if row[0] not in new}
+    if step.facts is not None:
+        step.facts += [
+            ("scheduled" if row[5] else "sent", row[2], task_of(row[6]))
+            for place, row in enumerate(rows)
+            if place not in refused
+        ]
+        step.sent = len(step.facts)
+    return refused
 
 
 def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]:
-    due = parcel.at_ms
-    if parcel.delay_ms:
-        due = due_after(now_ms, parcel.delay_ms)
-    if due is None or due <= now_ms:
+    if parcel.delay_ms is None and parcel.at_ms is None:
         return place, queue, parcel.key, "waiting", place, 0, parcel.envelope
-    return place, queue, parcel.key, "scheduled", 0, bounded_ms(due), parcel.envelope
+    due = due_time(now_ms, parcel.delay_ms, parcel.at_ms)
+    if not due:
+        return place, queue, parcel.key, "waiting", place, 0, parcel.envelope
+    return place, queue, parcel.key, "scheduled", 0, due, parcel.envelope
 
 
-def due_after(now_ms: int, delay_ms: int) -> int:
-    """One more: `now_ms` has lost its fraction, and a job must never start early."""
-    return bounded_ms(now_ms + delay_ms + 1)
-
-
-def _tell_of_rows(
-    connection: sqlite3.Connection, news: list[News], queue: str, rows: Sequence[tuple[Any, ...]]
-) -> None:
+def _tell_of_rows(step: Step, rows: Sequence[tuple[Any, ...]]) -> None:
     """To be called before the rows are in their places."""
     due_times = [row[5] for row in rows if row[5]]
     if due_times:
-        tell_of_due(news, queue, min(due_times), next_due(connection, rows[0][1]))
+        tell_of_due(step, min(due_times), next_due(step.connection, step.number))
     if len(due_times) < len(rows):
-        news.append(News("ready", queue))
+        step.tell("ready")
 
 
-def tell_of_due(news: list[News], queue: str, due: int, earliest: int | None) -> None:
-    """Those who sleep until the `earliest` due time must know if there is one before it."""
-    if earliest is None or due < earliest:
-        news.append(News("due", queue))
-
-
-def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
-    """When the first scheduled job is due."""
-    [(due,)] = connection.execute(_NEXT_DUE, (queue,)).fetchall()
-    return due  # type: ignore[no-any-return]
-
-
-def promote(
-    connection: sqlite3.Connection, news: list[News], *, namespace: str, queue: str, now_ms: int
-) -> Promotion:
-    """Put due jobs behind those that wait, the earliest due first."""
-    number = queue_id(connection, namespace, queue)
-    if number is None:
-        return Promotion(0, None)
-    first = new_numbers(connection, _PROMOTED_TOGETHER)
-    moved = connection.execute(_PROMOTE, (first - 1, number, now_ms, _PROMOTED_TOGETHER)).rowcount
-    if moved:
-        news.append(News("ready", queue))
-    rest = next_due(connection, number)
-    return _promotion(moved, rest, now_ms)
-
-
-def nothing_due(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, now_ms: int
-) -> Promotion | None:
-    """What `promote` would say if it has nothing to do; None if it has."""
-    number = queue_id(connection, namespace, queue)
-    due = None if number is None else next_due(connection, number)
-    return None if due is not None and due <= now_ms else _promotion(0, due, now_ms)
-
-
-def _promotion(moved: int, due: int | None, now_ms: int) -> Promotion:
-    if due is None:
-        return Promotion(moved, None)
-    return Promotion(moved, max(0, due - now_ms) / 1000, more=due <= now_ms)
-
-
-def replay(
-    connection: sqlite3.Connection,
-    news: list[News],
-    *,
-    namespace: str,
-    queue: str,
-    keys: Sequence[JobKey],
-) -> list[bool]:
-    """For each key, whether it was of a dead job, which now waits as if it had never run."""
-    number = queue_id(connection, namespace, queue)
-    if number is None:
-        return [False] * len(keys)
-    first = new_numbers(connection, len(keys))
+def replay(step: Step, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()) -> list[bool]:
+    """For each key, whether it was of a dead job, which now goes its way as if it had never run."""
+    found = entries.by_keys(step.connection, step.number, keys)
+    bodies = dict(zip(keys, envelopes, strict=True)) if envelopes else {}
+    dead = {key: entry for key, entry in found.items() if entry.state == "dead"}
     replayed = []
-    for place, key in enumerate(keys, start=first):
-        was_dead = connection.execute(_REPLAY, (place, number, key)).rowcount > 0
-        replayed.append(was_dead)
-        if was_dead:
-            # Else those who wait for the new run would be given the end of the old one.
-            connection.execute("DELETE FROM results WHERE queue = ? AND key = ?", (number, key))
-    if any(replayed):
-        news.append(News("ready", queue))
+    chosen: list[Entry] = []
+    for key in keys:
+        # Taken out, so that a key given twice is replayed once.
+        entry = dead.pop(key, None)
+        replayed.append(entry is not None)
+        if entry is not None:
+            chosen.append(entry)
+    if chosen:
+        _send_again(step, chosen, bodies)
     return replayed
+
+
+def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobKey, bytes]) -> None:
+    rows = []
+    for place, entry in enumerate(chosen, start=step.new_numbers(len(chosen))):
+        ties = entry.ties
+        has_ties = TIED if ties.lane or ties.limits or ties.unique else 0
+        entry.flags = entry.flags & (MARKED | LADEN) | has_ties
+        rows.append((entry.id, place, entry.flags, bodies.get(entry.key)))
+        entry.id = place
+        uniques.take_again(step, entry)
+        step.record("replayed", entry.key, task_of(bodies.get(entry.key, entry.head)))
+    run_rows(step.connection, _REPLAY, rows)
+    # Else those who wait for the new run would be given the end of the old one.
+    run_rows(step.connection, _FORGET_RESULTS, [(entry.key,) for entry in chosen], step.number)
+    way.decide(step, chosen)
+    entries.save(step.connection, chosen)
+    step.tell("ready")

@@ -32,6 +32,20 @@ def run_rows(
     return changed
 
 
+def select_rows(
+    connection: sqlite3.Connection, sql: str, rows: Sequence[tuple[Any, ...]], *more: Any
+) -> list[Any]:
+    """What `sql` finds or returns for all `rows`, which stand for its `{rows}`."""
+    found: list[Any] = []
+    at = 0
+    while at < len(rows):
+        size = min(1 << (len(rows) - at).bit_length() - 1, _ROWS_TOGETHER)
+        values = [*chain.from_iterable(rows[at : at + size]), *more]
+        found += connection.execute(_with_rows(sql, size, len(rows[0])), values).fetchall()
+        at += size
+    return found
+
+
 @lru_cache(maxsize=256)
 def _with_rows(sql: str, size: int, width: int) -> str:
     row = f"({','.join('?' * width)})"

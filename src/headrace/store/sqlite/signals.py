@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.store.contract import Hear
 
-Kind = Literal["ready", "due", "finished"]
+Kind = Literal["ready", "due", "finished", "control", "news", "notes", "facts"]
 
 
 class News(NamedTuple):
-    """What a write made known: jobs to fetch, an earlier due time, or jobs that ended."""
+    """What a write made known: jobs to fetch, something to promote earlier, jobs that ended, what
+    people want, what jobs tell of themselves, notes (with their space as the queue), facts."""
 
     kind: Kind
     queue: str

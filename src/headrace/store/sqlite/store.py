@@ -7,29 +7,55 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigError
-from headrace.store.sqlite import browsing, placing, schema
+from headrace.store.sqlite import (
+    browsing,
+    facts,
+    flows,
+    noting,
+    pausing,
+    placing,
+    reporting,
+    schema,
+)  # fmt: skip
 from headrace.store.sqlite.claiming import Claims
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.sharing import sharing
+from headrace.store.sqlite.writing import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from headrace.core.call import Parcel
+    from headrace.core.call import Child, Parcel
     from headrace.core.clock import Clock
     from headrace.core.ids import JobKey
+    from headrace.core.job import State
     from headrace.store.contract import Counts, DeadPage, Hear, Sighting, Subscription
+    from headrace.store.values import (
+        Arrival,
+        Control,
+        Ending,
+        Event,
+        KeyPage,
+        LogPage,
+        MinuteCount,
+        Report,
+    )  # fmt: skip
 
 
 class SqliteStore:
     """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and is there after
-    a crash of the process or of the machine; except with `memory://`."""
+    a crash of the process or of the machine; except with `memory://`. Without `events` it records
+    none."""
 
-    def __init__(self, url: str, *, namespace: str, crash_limit: int, clock: Clock) -> None:
+    def __init__(
+        self, url: str, *, namespace: str, crash_limit: int, clock: Clock, events: bool = True
+    ) -> None:
         self._namespace = namespace
         self._crash_limit = crash_limit
         self._clock = clock
         self._database = Database(_path(url))
+        self._writer = Writer(self._database, namespace, clock, recording=events)
 
     async def open(self) -> None:
         await self._database.open()
@@ -42,20 +68,107 @@ class SqliteStore:
 
     async def append(
         self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
-    ) -> list[bool]:
+    ) -> dict[int, JobKey]:
         if not parcels:
-            return []
-        return await self._database.write(
-            lambda connection, news: placing.append(
+            return {}
+        return await self._writer.change(
+            queue, partial(placing.append, parcels=parcels, repeat=repeat)
+        )
+
+    async def cancel(self, queue: str, keys: Sequence[JobKey]) -> list[State | None]:
+        return await self._writer.change(queue, partial(pausing.cancel, keys=keys))
+
+    async def pause(self, queue: str, task: str = "") -> None:
+        await self._writer.change(queue, partial(pausing.pause, task=task))
+
+    async def resume(self, queue: str, task: str = "") -> None:
+        await self._writer.change(queue, partial(pausing.resume, task=task))
+
+    async def control(self, queue: str) -> Control:
+        return await self._database.read(
+            partial(pausing.control, namespace=self._namespace, queue=queue)
+        )
+
+    async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
+        return await self._writer.change(
+            queue, partial(flows.follow, parent=parent, children=children)
+        )
+
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+        await self._writer.change(queue, partial(flows.arrive, arrivals=arrivals))
+
+    async def report(self, queue: str, reports: Sequence[Report]) -> None:
+        await self._writer.change(queue, partial(reporting.report, reports=reports))
+
+    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
+        return await self._database.read(
+            lambda connection: reporting.log(
                 connection,
-                news,
                 namespace=self._namespace,
                 queue=queue,
-                parcels=parcels,
-                repeat=repeat,
+                key=key,
+                start=start,
                 now_ms=self._clock.now_ms(),
             )
         )
+
+    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        await self._writer.change(queue, partial(reporting.mark, key=key, name=name, value=value))
+
+    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
+        return await self._database.read(
+            partial(reporting.marks, namespace=self._namespace, queue=queue, key=key)
+        )
+
+    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+        return await self._database.read(
+            partial(
+                browsing.browse,
+                namespace=self._namespace,
+                queue=queue,
+                state=state,
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+    async def events(
+        self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
+    ) -> list[Event]:
+        read = partial(facts.read, namespace=self._namespace, queue=queue, after=after, limit=limit)
+        return await self._database.read_when_told(("facts", queue), read, wait)
+
+    async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:
+        return await self._database.read(
+            partial(facts.stats, namespace=self._namespace, queue=queue, since_minute=since_minute)
+        )
+
+    async def note(
+        self,
+        space: str,
+        name: str,
+        value: bytes | None,
+        *,
+        ttl: float | None = None,
+        expected: noting.Expected = "anything",
+    ) -> bool:
+        note = noting.Note(self._namespace, space, name, value, ttl, expected)
+        return await self._database.write(
+            lambda connection, news: note.write(connection, news, self._clock.now_ms())
+        )
+
+    async def notes(self, space: str) -> dict[str, bytes]:
+        return await self._database.read(
+            lambda connection: noting.notes(
+                connection, namespace=self._namespace, space=space, now_ms=self._clock.now_ms()
+            )
+        )
+
+    async def hear_notes(self, space: str, hear: Hear) -> Subscription:
+        return await self._database.listen([("notes", space)], hear)
+
+    async def hear_news(self, queue: str, hear: Hear) -> Subscription:
+        return await self._database.listen([("news", queue)], hear)
 
     async def look(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
@@ -89,21 +202,26 @@ class SqliteStore:
             )
         )
 
-    async def replay(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        return await self._database.write(
-            partial(placing.replay, namespace=self._namespace, queue=queue, keys=keys)
+    async def replay(
+        self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
+    ) -> list[bool]:
+        return await self._writer.change(
+            queue, partial(placing.replay, keys=keys, envelopes=envelopes)
         )
 
     async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        return await self._database.write(
-            lambda connection, _: browsing.purge(
-                connection, namespace=self._namespace, queue=queue, keys=keys
-            )
-        )
+        return await self._writer.change(queue, partial(browsing.purge, keys=keys))
 
-    def consumer(self, name: str, queues: Sequence[str], lease: float) -> SqliteConsumer:
+    def consumer(
+        self,
+        name: str,
+        queues: Mapping[str, int] | Sequence[str],
+        lease: float,
+        *,
+        strict: bool = False,
+    ) -> SqliteConsumer:
         claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock)
-        return SqliteConsumer(self._database, claims, queues)
+        return SqliteConsumer(self._writer, claims, list(queues), sharing(queues, strict=strict))
 
 
 def _path(url: str) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
+from headrace.store.sqlite import reporting
+from headrace.store.sqlite.entries import MARKED
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from headrace.store.sqlite.step import Step
+
 _SWEPT_TOGETHER = 1000
 _DAY_MS = 24 * 60 * 60 * 1000
+_DAY_MINUTES = 24 * 60
+_MINUTE_MS = 60_000
 
 _DROP_RESULTS = """
     DELETE FROM results WHERE id IN (
@@ -18,20 +24,48 @@ _DROP_RESULTS = """
 _DROP_OLD_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ?
-        ORDER BY time_ms LIMIT ?)"""
+        ORDER BY time_ms LIMIT ?)
+    RETURNING key, flags"""
 _DROP_TOO_MANY_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead'
-        ORDER BY time_ms DESC LIMIT ? OFFSET ?)"""
+        ORDER BY time_ms DESC LIMIT ? OFFSET ?)
+    RETURNING key, flags"""
+_OLD_LOGS = "SELECT id FROM logs WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?"
+_DROP_EXPIRED = (
+    "DELETE FROM uniques WHERE until_ms <= ?",
+    "DELETE FROM notes WHERE expires_ms <= ?",
+    "DELETE FROM starts WHERE expires_ms <= ?",
+    "DELETE FROM limits WHERE passed = 0 AND opens_ms IS NULL AND spent_until_ms <= ?",
+)
 
 
-def sweep(connection: sqlite3.Connection, queue: int, now_ms: int) -> None:
-    """Drop expired results, and dead jobs that are too old or too many."""
+def sweep(step: Step) -> None:
+    """Drop what has expired, and dead jobs that are too old or too many."""
+    connection, now_ms = step.connection, step.now_ms
     drop_results(connection, now_ms, limit=_SWEPT_TOGETHER)
-    oldest_ms = now_ms - DEAD_KEPT_DAYS * _DAY_MS
-    connection.execute(_DROP_OLD_DEAD, (queue, oldest_ms, _SWEPT_TOGETHER))
-    connection.execute(_DROP_TOO_MANY_DEAD, (queue, _SWEPT_TOGETHER, DEAD_KEPT_COUNT))
+    _drop_dead(step)
+    for drop in _DROP_EXPIRED:
+        connection.execute(drop, (now_ms,))
+    _drop_logs(step)
+    oldest = now_ms // _MINUTE_MS - _DAY_MINUTES
+    connection.execute("DELETE FROM counters WHERE queue = ? AND minute < ?", (step.number, oldest))
 
 
 def drop_results(connection: sqlite3.Connection, now_ms: int, *, limit: int) -> None:
     connection.execute(_DROP_RESULTS, (now_ms, limit))
+
+
+def _drop_dead(step: Step) -> None:
+    old = (step.number, step.now_ms - DEAD_KEPT_DAYS * _DAY_MS, _SWEPT_TOGETHER)
+    dropped = step.connection.execute(_DROP_OLD_DEAD, old).fetchall()
+    too_many = (step.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
+    dropped += step.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
+    reporting.forget_marks(step, [key for key, flags in dropped if flags & MARKED])
+
+
+def _drop_logs(step: Step) -> None:
+    found = step.connection.execute(_OLD_LOGS, (step.now_ms, _SWEPT_TOGETHER)).fetchall()
+    for (log,) in found:
+        step.connection.execute("DELETE FROM lines WHERE log = ?", (log,))
+        step.connection.execute("DELETE FROM logs WHERE id = ?", (log,))

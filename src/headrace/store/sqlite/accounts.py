@@ -1,0 +1,132 @@
+"""What limits have let through: counted in a step, written at its end."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.store.sqlite.entries import heads, limit_gate
+from headrace.store.sqlite.rows import run_rows, select_rows
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from headrace.core.ties import Limit
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
+
+_LOAD = """
+    WITH named (queue, name, gate) AS (VALUES {rows})
+    SELECT named.name, coalesce(limits.passed, 0), coalesce(limits.spent_until_ms, 0),
+        limits.opens_ms, EXISTS (
+            SELECT 1 FROM jobs
+            WHERE jobs.queue = named.queue AND jobs.gate = named.gate AND jobs.gate != '')
+    FROM named LEFT JOIN limits ON limits.queue = named.queue AND limits.name = named.name"""
+_STARTED = """
+    WITH named (queue, name, window_ms, since_ms) AS (VALUES {rows})
+    SELECT named.name, named.window_ms, (
+        SELECT coalesce(sum(count), 0) FROM starts
+        WHERE queue = named.queue AND name = named.name AND at_ms >= named.since_ms)
+    FROM named"""
+_OLDEST = """
+    SELECT at_ms, count FROM starts WHERE queue = ? AND name = ? AND at_ms >= ?
+    ORDER BY at_ms LIMIT ?"""
+_KEEP = """
+    INSERT OR REPLACE INTO limits (queue, name, passed, spent_until_ms, opens_ms) VALUES {rows}"""
+_DROP = "DELETE FROM limits WHERE name IN (VALUES {rows}) AND queue = ?"
+_NEXT = "SELECT min(opens_ms) FROM limits WHERE queue = ?"
+
+
+class Account(msgspec.Struct):
+    """What a limit has let through."""
+
+    name: str
+    passed: int
+    """Jobs that were let through and have not begun."""
+    spent_until_ms: float
+    """When the burst is whole again."""
+    opens_ms: int | None
+    has_line: bool
+    started: dict[int, int]
+    """Starts within a window, by the length of the window in ms."""
+    changed: bool = False
+
+
+def of_limits(step: Step, limits: Iterable[Limit]) -> dict[str, Account]:
+    """The accounts of these limits, as far as this step has brought them."""
+    wanted = {(limit.name, limit.window_ms): limit for limit in limits}
+    accounts = step.accounts
+    names = {name for name, _ in wanted} - accounts.keys()
+    rows = [(step.number, name, limit_gate(name)) for name in names]
+    for name, passed, spent, opens, has_line in select_rows(step.connection, _LOAD, rows):
+        accounts[name] = Account(name, passed, spent, opens, bool(has_line), {})
+    missing = [(name, window) for name, window in wanted if window not in accounts[name].started]
+    # What began in the very same millisecond a window ago may have begun less than a window ago.
+    starts = [(step.number, name, window, step.now_ms - window) for name, window in missing]
+    for name, window, count in select_rows(step.connection, _STARTED, starts):
+        accounts[name].started[window] = count
+    return accounts
+
+
+def has_room(step: Step, limit: Limit) -> bool:
+    """Whether one more may pass, whoever stands in line."""
+    account = step.accounts[limit.name]
+    if account.started[limit.window_ms] + account.passed >= limit.most:
+        return False
+    return not limit.burst or _burst_opens(account, limit) <= step.now_ms
+
+
+def _burst_opens(account: Account, limit: Limit) -> float:
+    """When a burst of `burst` has room for one more, if one becomes free every so often."""
+    return account.spent_until_ms - (limit.burst - 1) * limit.window_ms / limit.most
+
+
+def next_opening(connection: sqlite3.Connection, queue: int) -> int | None:
+    """When the first of those in line may go on, at any limit of the queue."""
+    [(opens,)] = connection.execute(_NEXT, (queue,)).fetchall()
+    return opens  # type: ignore[no-any-return]
+
+
+def close(step: Step) -> None:
+    """Write what was counted, and when those in line are to be looked at."""
+    changed = {limit_gate(x.name): x for x in step.accounts.values() if x.changed}
+    if not changed:
+        return
+    first = heads(step.connection, step.number, changed)
+    kept, dropped = [], []
+    for gate, account in changed.items():
+        opens = _opens(step, account, first[gate]) if gate in first else None
+        if opens is not None and opens != account.opens_ms:
+            step.tell("due")
+        account.opens_ms, account.changed = opens, False
+        if opens is None and not account.passed and account.spent_until_ms <= step.now_ms:
+            dropped.append((account.name,))
+        else:
+            spent = account.spent_until_ms
+            kept.append((step.number, account.name, account.passed, spent, opens))
+    run_rows(step.connection, _KEEP, kept)
+    run_rows(step.connection, _DROP, dropped, step.number)
+
+
+def _opens(step: Step, account: Account, first: Entry) -> int | None:
+    """When the first in line may go on; None if only a start or a give-back can tell."""
+    limit = next((x for x in first.ties.limits if x.name == account.name), None)
+    if limit is None:
+        return step.now_ms
+    of_limits(step, [limit])
+    opens = step.now_ms
+    if limit.burst:
+        opens = max(opens, ceil(_burst_opens(account, limit)))
+    over = account.started[limit.window_ms] + account.passed - limit.most + 1
+    if over <= 0:
+        return opens
+    since = step.now_ms - limit.window_ms
+    for at_ms, count in step.connection.execute(_OLDEST, (step.number, limit.name, since, over)):
+        over -= count
+        if over <= 0:
+            expires: int = at_ms + limit.window_ms + 1
+            return max(opens, expires)
+    return None

@@ -1,0 +1,108 @@
+"""What the end of a job sets free, and the ends that the store itself decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.job import CANCELLED_VERDICT, Reason, State, Verdict, encode_verdict
+from headrace.core.limits import RESULT_TTL
+from headrace.store.sqlite import entries, lanes, limits, reporting, uniques
+from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN, MARKED, PASSED, REPORTED, TIED
+from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
+from headrace.store.values import Arrival, Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.core.ids import JobKey
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
+
+KEPT_MS = round(RESULT_TTL * 1000)
+_PARENT_FAILED = encode_verdict(
+    Verdict(State.DEAD, b"", Reason.PARENT_FAILED, "", "a job that it waited for failed", "")
+)
+
+_TAKE_CHILDREN = """
+    DELETE FROM children WHERE parent IN (VALUES {rows}) AND queue = ?
+    RETURNING parent, child_queue, child, known_as, runs_anyway"""
+_FORGET_JOINS = "DELETE FROM joins WHERE child IN (VALUES {rows}) AND queue = ?"
+_TAKE_PARENTS = """
+    DELETE FROM parents WHERE child IN (VALUES {rows}) AND queue = ?
+    RETURNING child, place, value"""
+_KEEP = """
+    INSERT INTO results (queue, key, expires_ms, verdict) VALUES {rows}
+    ON CONFLICT (queue, key) DO UPDATE
+    SET expires_ms = excluded.expires_ms, verdict = excluded.verdict"""
+_BURY = f"""
+    WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
+    UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, lane = '',
+        gate = '', flags = flags & {MARKED | LADEN}
+    FROM dead WHERE jobs.id = dead.id"""
+
+
+def let_go(step: Step, ended: Sequence[tuple[Entry, Ending]]) -> None:
+    """Set free what jobs that end have held, and tell those that wait for them. Their rows are the
+    caller's to remove."""
+    gone = [entry for entry, _ in ended]
+    tied = [entry for entry in gone if entry.flags & TIED]
+    if tied:
+        lanes.leave(step, tied)
+        limits.leave_line(step, tied)
+        limits.give_back(step, [entry for entry in tied if entry.flags & PASSED])
+        uniques.end(step, tied)
+    if reported := [entry.key for entry in gone if entry.flags & REPORTED]:
+        reporting.forget_progress(step, reported)
+    if marked := [e.key for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
+        reporting.forget_marks(step, marked)
+    if awaited := {e.key: how for e, how in ended if e.flags & CHILDREN}:
+        _tell_children(step, awaited)
+    if blocked := [entry.key for entry in gone if entry.gate == FLOW_GATE]:
+        forget_parents(step, blocked)
+
+
+def _tell_children(step: Step, ended: dict[JobKey, Ending]) -> None:
+    rows = [(key,) for key in ended]
+    found = select_rows(step.connection, _TAKE_CHILDREN, rows, step.number)
+    for parent, queue, child, known_as, runs_anyway in found:
+        arrival = Arrival(child, known_as, ended[parent], bool(runs_anyway))
+        step.arrivals.append((queue, arrival))
+
+
+def forget_parents(step: Step, children: Sequence[JobKey]) -> list[tuple[JobKey, int, bytes]]:
+    """Forget what these jobs waited for, and return it: child, place, value."""
+    rows = [(key,) for key in children]
+    run_rows(step.connection, _FORGET_JOINS, rows, step.number)
+    return select_rows(step.connection, _TAKE_PARENTS, rows, step.number)
+
+
+def cancel(step: Step, cancelled: Sequence[Entry]) -> None:
+    """End jobs that do not run, or no longer, as cancelled."""
+    if cancelled:
+        _keep_verdicts(step, cancelled, CANCELLED_VERDICT)
+        let_go(step, [(entry, Ending(State.CANCELLED)) for entry in cancelled])
+        entries.delete(step.connection, [entry.id for entry in cancelled])
+        for entry in cancelled:
+            step.record("cancelled", entry.key, task_of(entry.head))
+
+
+def fail(step: Step, failed: Sequence[Entry]) -> None:
+    """End jobs that can never run, because one that they waited for failed."""
+    if failed:
+        _keep_verdicts(step, failed, _PARENT_FAILED)
+        let_go(step, [(entry, Ending(State.DEAD)) for entry in failed])
+        rows = [(entry.id, step.now_ms, Reason.PARENT_FAILED.value) for entry in failed]
+        run_rows(step.connection, _BURY, rows)
+        for entry in failed:
+            reason = Reason.PARENT_FAILED.value
+            step.record("dead", entry.key, task_of(entry.head), 0, 0, 0, reason)
+
+
+def _keep_verdicts(step: Step, ended: Sequence[Entry], verdict: bytes) -> None:
+    rows = [
+        (step.number, e.key, bounded_ms(step.now_ms + (e.ties.ttl_ms or KEPT_MS)), verdict)
+        for e in ended
+    ]
+    run_rows(step.connection, _KEEP, rows)
+    step.tell("finished", [entry.key for entry in ended])

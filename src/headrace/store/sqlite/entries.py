@@ -1,0 +1,183 @@
+"""A job's row as the transitions see it that have more to do than to put it in line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.core.ties import Ties, decode_ties
+from headrace.store.sqlite.rows import run_rows, select_rows
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from headrace.core.delivery import Receipt
+    from headrace.core.ids import JobKey
+
+# What there is of a job beyond its row. Most have none of it, and pay for none of it.
+CANCELLING = 1  # as in the index `jobs_cancelling`
+TIED = 2  # a lane, a unique name or limits
+PASSED = 4  # let through its limits, and has not begun
+CHILDREN = 8
+MARKED = 16
+REPORTED = 32
+ATTACHED = CANCELLING | TIED | PASSED | CHILDREN | MARKED | REPORTED
+LADEN = 64  # a past, ties or inputs, which are delivered with it
+
+FLOW_GATE = "f"
+
+
+def lane_gate(lane: str) -> str:
+    return f"k{lane}"
+
+
+def limit_gate(limit: str) -> str:
+    return f"r{limit}"
+
+
+def pause_gate(task: str) -> str:
+    return f"t{task}"
+
+
+# Enough of an envelope for the longest id and the longest name of a task.
+_HEAD = 1100
+COLUMNS = f"""jobs.id, jobs.key, jobs.state, jobs.position, jobs.time_ms, jobs.flags, jobs.lane,
+    jobs.gate, jobs.reason, jobs.ties, substr(jobs.envelope, 1, {_HEAD})"""
+_BY_IDS = f"SELECT {COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_BY_KEYS = f"""
+    WITH named (queue, key) AS (VALUES {{rows}})
+    SELECT {COLUMNS} FROM named JOIN jobs ON jobs.queue = named.queue AND jobs.key = named.key"""
+_IN_LINE = f"""
+    SELECT {COLUMNS} FROM jobs WHERE queue = ? AND gate = ? AND gate != ''
+    ORDER BY position LIMIT ?"""
+_HEADS = f"""
+    WITH line (queue, gate) AS (VALUES {{rows}})
+    SELECT {COLUMNS} FROM line JOIN jobs ON jobs.id = (
+        SELECT id FROM jobs WHERE queue = line.queue AND gate = line.gate AND gate != ''
+        ORDER BY position LIMIT 1)"""
+_DUE = f"""
+    SELECT {COLUMNS} FROM jobs WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
+    ORDER BY time_ms, id LIMIT ?"""
+_CANCELLING = f"""
+    SELECT {COLUMNS} FROM jobs WHERE queue = ? AND flags & 1 AND state = 'running'
+        AND (time_ms <= ? OR owner = ?)"""
+_SAVE = """
+    WITH new (id, state, position, time_ms, flags, lane, gate, reason) AS (VALUES {rows})
+    UPDATE jobs SET state = new.state, position = new.position, time_ms = new.time_ms,
+        flags = new.flags, lane = new.lane, gate = new.gate, reason = new.reason
+    FROM new WHERE jobs.id = new.id"""
+_SAVE_SETTLED = """
+    WITH new (id, place, past, state, position, time_ms, flags, lane, gate, reason)
+        AS (VALUES {rows})
+    UPDATE jobs SET id = new.place, past = new.past, state = new.state, position = new.position,
+        time_ms = new.time_ms, flags = new.flags, lane = new.lane, gate = new.gate,
+        reason = new.reason, count = 0, owner = ''
+    FROM new WHERE jobs.id = new.id"""
+_FLAG = """
+    WITH named (queue, key, flag) AS (VALUES {rows})
+    UPDATE jobs SET flags = flags | named.flag FROM named
+    WHERE jobs.queue = named.queue AND jobs.key = named.key"""
+_DELETE = "DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+
+
+class Entry(msgspec.Struct):
+    id: int
+    key: JobKey
+    state: str
+    position: int
+    time_ms: int
+    flags: int = 0
+    lane: str = ""
+    gate: str = ""
+    reason: str = ""
+    raw_ties: bytes = b""
+    head: bytes = b""
+    """The first bytes of its envelope."""
+    decoded: Ties | None = None
+
+    @property
+    def ties(self) -> Ties:
+        if self.decoded is None:
+            self.decoded = decode_ties(self.raw_ties)
+        return self.decoded
+
+    def stand_at(self, gate: str, reason: str) -> None:
+        """Be blocked in the line of a gate."""
+        self.state, self.time_ms, self.gate, self.reason = "blocked", 0, gate, reason
+
+    def be_ready(self) -> None:
+        self.state, self.time_ms, self.gate, self.reason = "waiting", 0, "", ""
+
+    @property
+    def place(self) -> tuple[str, int, int, int, str, str, str]:
+        return (
+            self.state, self.position, self.time_ms, self.flags, self.lane, self.gate, self.reason
+        )  # fmt: skip
+
+
+def by_ids(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> dict[Receipt, Entry]:
+    found = connection.execute(_BY_IDS, (json_of(ids),)).fetchall()
+    return {row[0]: Entry(*row) for row in found}
+
+
+def by_keys(
+    connection: sqlite3.Connection, queue: int, keys: Iterable[JobKey]
+) -> dict[JobKey, Entry]:
+    rows = [(queue, key) for key in dict.fromkeys(keys)]
+    return {row[1]: Entry(*row) for row in select_rows(connection, _BY_KEYS, rows)}
+
+
+def in_line(connection: sqlite3.Connection, queue: int, gate: str, limit: int) -> list[Entry]:
+    """The first at a gate, in order."""
+    found = connection.execute(_IN_LINE, (queue, gate, limit)).fetchall()
+    return [Entry(*row) for row in found]
+
+
+def heads(connection: sqlite3.Connection, queue: int, gates: Iterable[str]) -> dict[str, Entry]:
+    """The first at each of these gates where somebody stands."""
+    found = select_rows(connection, _HEADS, [(queue, gate) for gate in gates])
+    return {entry.gate: entry for entry in (Entry(*row) for row in found)}
+
+
+def due(connection: sqlite3.Connection, queue: int, now_ms: int, limit: int) -> list[Entry]:
+    """Scheduled jobs whose time has come, in its order."""
+    found = connection.execute(_DUE, (queue, now_ms, limit)).fetchall()
+    return [Entry(*row) for row in found]
+
+
+def cancelling(
+    connection: sqlite3.Connection, queue: int, *, expired_ms: int = -1, owner: str = ""
+) -> list[Entry]:
+    """Running jobs that were cancelled and that nobody holds any more, or that `owner` holds."""
+    found = connection.execute(_CANCELLING, (queue, expired_ms, owner)).fetchall()
+    return [Entry(*row) for row in found]
+
+
+def save(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    """Write where jobs are now."""
+    run_rows(connection, _SAVE, [(entry.id, *entry.place) for entry in entries])
+
+
+def save_settled(
+    connection: sqlite3.Connection, settled: Sequence[tuple[Entry, int, bytes]]
+) -> None:
+    """Write where jobs are that were running, with their new number and their past."""
+    for entry, _, _ in settled:
+        entry.flags |= LADEN
+    rows = [(entry.id, place, past, *entry.place) for entry, place, past in settled]
+    run_rows(connection, _SAVE_SETTLED, rows)
+
+
+def flag(connection: sqlite3.Connection, queue: int, keys: Iterable[JobKey], flag: int) -> int:
+    """Note that there is something of these jobs; says how many of them there are."""
+    return run_rows(connection, _FLAG, [(queue, key, flag) for key in dict.fromkeys(keys)])
+
+
+def delete(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> None:
+    connection.execute(_DELETE, (json_of(ids),))
+
+
+def json_of(ids: Sequence[object]) -> str:
+    return msgspec.json.encode(ids).decode()

@@ -1,0 +1,185 @@
+"""Flows: jobs that wait for others to end, in their own queue or in another.
+
+All queues are in one database, so whoever waits is told in the same transaction in which a job
+ends, wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from headrace.core.job import State, decode_verdict
+from headrace.store.sqlite import endings, entries, way
+from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
+from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
+from headrace.store.values import Arrival, Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.core.call import Child, Parcel
+    from headrace.core.ids import JobKey
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
+
+_NIL = b"\xc0"
+
+_RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
+_NOTE_CHILDREN = """
+    INSERT OR IGNORE INTO children (queue, parent, child_queue, child, known_as, runs_anyway)
+    VALUES {rows}"""
+_NOTE_JOINS = """
+    INSERT OR REPLACE INTO joins (queue, child, remaining, delay_ms, at_ms) VALUES {rows}"""
+_NOTE_PARENTS = "INSERT INTO parents (queue, child, parent, place) VALUES {rows}"
+_ARRIVE = """
+    WITH news (queue, child, parent, value) AS (VALUES {rows})
+    UPDATE parents SET arrived = 1, value = news.value FROM news
+    WHERE parents.queue = news.queue AND parents.child = news.child
+        AND parents.parent = news.parent AND NOT arrived
+    RETURNING child"""
+_COUNT_DOWN = """
+    WITH news (queue, child, arrived) AS (VALUES {rows})
+    UPDATE joins SET remaining = remaining - news.arrived FROM news
+    WHERE joins.queue = news.queue AND joins.child = news.child
+    RETURNING child, remaining, delay_ms, at_ms"""
+_FEED = """
+    WITH new (id, inputs) AS (VALUES {rows})
+    UPDATE jobs SET inputs = new.inputs FROM new WHERE jobs.id = new.id"""
+
+
+def note_parents(step: Step, parcels: Iterable[Parcel]) -> None:
+    """Keep what new jobs wait for."""
+    waiting = [parcel for parcel in parcels if parcel.parents]
+    joins = [(step.number, p.key, len(p.parents), p.delay_ms, p.at_ms) for p in waiting]
+    run_rows(step.connection, _NOTE_JOINS, joins)
+    rows = [
+        (step.number, p.key, parent, place)
+        for p in waiting
+        for place, parent in enumerate(p.parents)
+    ]
+    run_rows(step.connection, _NOTE_PARENTS, rows)
+
+
+def note_children(step: Step, awaited: Iterable[tuple[JobKey, JobKey, Child]]) -> None:
+    """Keep who waits for jobs: a job's key, the key by which the child knows it, the child."""
+    rows = [
+        (step.number, parent, child.queue, child.key, known_as, child.runs_anyway)
+        for parent, known_as, child in awaited
+    ]
+    run_rows(step.connection, _NOTE_CHILDREN, rows)
+
+
+def follow(
+    step: Step, parent: JobKey, children: Sequence[Child], known_as: JobKey = b""
+) -> Ending | None:
+    """Have `children` told when `parent` ends; how it ended, if it has."""
+    entry = entries.by_keys(step.connection, step.number, [parent]).get(parent)
+    if entry is not None and entry.state != "dead":
+        note_children(step, [(parent, known_as or parent, child) for child in children])
+        entries.flag(step.connection, step.number, [parent], CHILDREN)
+        return None
+    if entry is not None:
+        return Ending(State.DEAD)
+    kept = step.connection.execute(_RESULT, (step.number, parent, step.now_ms)).fetchone()
+    return Ending(State.DONE) if kept is None else ending_of(kept[0])
+
+
+def ending_of(verdict: bytes) -> Ending:
+    if not verdict:
+        return Ending(State.DONE)
+    decoded = decode_verdict(verdict)
+    return Ending(decoded.state, decoded.value)
+
+
+def deliver(step: Step) -> None:
+    """Tell all who wait for what has ended in this step, and who wait for those that end
+    thereby."""
+    while step.arrivals:
+        by_queue = defaultdict(list)
+        for queue, arrival in step.arrivals:
+            by_queue[queue].append(arrival)
+        step.arrivals.clear()
+        for queue, arrivals in by_queue.items():
+            arrive(step.beside(queue), arrivals)
+
+
+def arrive(step: Step, arrivals: Sequence[Arrival]) -> None:
+    """Tell jobs that others have ended; what they end thereby is told later."""
+    news = [(step.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
+    told = Counter(child for (child,) in select_rows(step.connection, _ARRIVE, news))
+    bad = {a.child: a.ending.state for a in reversed(arrivals) if _is_bad(a) and a.child in told}
+    counts = [(step.number, child, count) for child, count in told.items()]
+    complete = [
+        row for row in select_rows(step.connection, _COUNT_DOWN, counts)
+        if row[1] <= 0 and row[0] not in bad
+    ]  # fmt: skip
+    _end_with(step, bad)
+    _set_free(step, complete)
+
+
+def _value(ending: Ending) -> bytes:
+    return (ending.value if ending.state == State.DONE else b"") or _NIL
+
+
+def _is_bad(arrival: Arrival) -> bool:
+    return arrival.ending.state != State.DONE and not arrival.runs_anyway
+
+
+def _end_with(step: Step, bad: dict[JobKey, State]) -> None:
+    found = entries.by_keys(step.connection, step.number, bad)
+    ended = [found[key] for key in bad if key in found and found[key].gate == FLOW_GATE]
+    endings.fail(step, [entry for entry in ended if bad[entry.key] == State.DEAD])
+    endings.cancel(step, [entry for entry in ended if bad[entry.key] != State.DEAD])
+
+
+def _set_free(step: Step, complete: Sequence[tuple[JobKey, int, int | None, int | None]]) -> None:
+    """Let jobs go on that have waited for nothing but others."""
+    if not complete:
+        return
+    found = entries.by_keys(step.connection, step.number, [row[0] for row in complete])
+    _feed(step, list(found.values()))
+    later: list[Entry] = []
+    ready: list[Entry] = []
+    for key, _, delay_ms, at_ms in complete:
+        if key in found:
+            due = due_time(step.now_ms, delay_ms, at_ms)
+            found[key].time_ms = due
+            (later if due else ready).append(found[key])
+    _schedule(step, later)
+    way.go_on(step, ready)
+
+
+def _feed(step: Step, freed: Sequence[Entry]) -> None:
+    """Give jobs the results they waited for; their flags are the caller's to save."""
+    values = defaultdict(list)
+    for child, _, value in sorted(endings.forget_parents(step, [e.key for e in freed])):
+        values[child].append(value)
+    for entry in freed:
+        entry.flags |= LADEN
+    inputs = [(entry.id, _array(values[entry.key])) for entry in freed]
+    run_rows(step.connection, _FEED, inputs)
+
+
+def _array(values: Sequence[bytes]) -> bytes:
+    """A MessagePack array of values that are encoded already."""
+    size = len(values)
+    if size < 16:
+        head = bytes([0x90 | size])
+    elif size < 1 << 16:
+        head = b"\xdc" + size.to_bytes(2, "big")
+    else:
+        head = b"\xdd" + size.to_bytes(4, "big")
+    return head + b"".join(values)
+
+
+def _schedule(step: Step, later: Sequence[Entry]) -> None:
+    if not later:
+        return
+    tell_of_due(step, min(entry.time_ms for entry in later), next_due(step.connection, step.number))
+    for entry in later:
+        entry.state, entry.gate, entry.reason = "scheduled", "", ""
+        step.record("scheduled", entry.key, task_of(entry.head))
+    entries.save(step.connection, later)

@@ -1,0 +1,61 @@
+"""Who holds what: the deliveries that a worker has, and those that it lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.store.sqlite.entries import ATTACHED, json_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from headrace.core.delivery import Delivery, Receipt
+
+_HELD = f"""
+    SELECT json_group_array(id), json_group_array(id) FILTER (WHERE flags & {ATTACHED}), max(queue)
+    FROM jobs
+    WHERE id IN (SELECT value FROM json_each(?)) AND count = ? AND owner = ? AND state = 'running'
+"""
+
+
+class Holds(msgspec.Struct):
+    ids: set[Receipt]
+    """The rows of the deliveries that are still held."""
+    attached: list[Receipt]
+    """Of these, the ones of jobs that there is more of than a row."""
+    queue: int
+    """The number of their queue."""
+    lost: list[Delivery]
+
+
+def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[Delivery]) -> Holds:
+    """What of these, all of one queue, `owner` still holds."""
+    by_count = defaultdict(list)
+    for delivery in deliveries:
+        by_count[delivery.count].append(delivery.receipt)
+    holds = Holds(set(), [], 0, [])
+    for count, receipts in by_count.items():
+        held = (json_of(receipts), count, owner)
+        [(ids, attached, queue)] = connection.execute(_HELD, held).fetchall()
+        holds.ids.update(msgspec.json.decode(ids))
+        holds.queue = queue or holds.queue
+        if attached != "[]":
+            holds.attached += msgspec.json.decode(attached)
+    if len(holds.ids) < len(deliveries):
+        holds.lost = _lost(set(holds.ids), deliveries)
+    return holds
+
+
+def _lost(held: set[Receipt], deliveries: Sequence[Delivery]) -> list[Delivery]:
+    lost = []
+    for delivery in deliveries:
+        # Given twice, it is held once: the second time the first has settled it.
+        if delivery.receipt in held:
+            held.remove(delivery.receipt)
+        else:
+            lost.append(delivery)
+    return lost

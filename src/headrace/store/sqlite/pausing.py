@@ -1,0 +1,107 @@
+"""What people want of those who work: queues and tasks that pause, jobs that are cancelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.job import State, decode_verdict
+from headrace.core.outcome import task_gate
+from headrace.store.sqlite import endings, entries, limits, way
+from headrace.store.sqlite.entries import CANCELLING, pause_gate
+from headrace.store.sqlite.rows import queue_id, select_rows
+from headrace.store.values import Control
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from headrace.core.ids import JobKey
+    from headrace.core.outcome import Held
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
+
+_RELEASED_TOGETHER = 1000
+
+_PAUSE = "INSERT OR IGNORE INTO pauses (namespace, queue, task) VALUES (?, ?, ?)"
+_RESUME = "DELETE FROM pauses WHERE namespace = ? AND queue = ? AND task = ?"
+_PAUSED = "SELECT task FROM pauses WHERE namespace = ? AND queue = ?"
+_CANCELLING = "SELECT key FROM jobs WHERE queue = ? AND flags & 1 AND state = 'running'"
+_FIRST_PLACE = """
+    SELECT coalesce(min(position), 0) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"""
+_RESULTS = """
+    WITH named (queue, key, now_ms) AS (VALUES {rows})
+    SELECT results.key, results.verdict FROM named JOIN results
+        ON results.queue = named.queue AND results.key = named.key
+    WHERE results.expires_ms > named.now_ms"""
+
+
+def pause(step: Step, task: str) -> None:
+    step.connection.execute(_PAUSE, (step.namespace, step.queue, task))
+    step.tell("control")
+
+
+def resume(step: Step, task: str) -> None:
+    """Undo `pause`, and let those go on that a worker has held because of it."""
+    step.connection.execute(_RESUME, (step.namespace, step.queue, task))
+    while task and (held := _held_at(step, task)):
+        for entry in held:
+            entry.be_ready()
+        # They keep their positions: they came before those that wait now.
+        limits.pass_through(step, held)
+        entries.save(step.connection, held)
+        way.tell_of_ready(step, held)
+    step.tell("ready")
+    step.tell("control")
+
+
+def _held_at(step: Step, task: str) -> list[Entry]:
+    gate = pause_gate(task)
+    return entries.in_line(step.connection, step.number, gate, _RELEASED_TOGETHER)
+
+
+def _paused(connection: sqlite3.Connection, namespace: str, queue: str) -> set[str]:
+    return {task for (task,) in connection.execute(_PAUSED, (namespace, queue))}
+
+
+def control(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Control:
+    paused = _paused(connection, namespace, queue)
+    number = queue_id(connection, namespace, queue)
+    cancelling = connection.execute(_CANCELLING, (number,))
+    return Control("" in paused, frozenset(paused - {""}), tuple(key for (key,) in cancelling))
+
+
+def hold(step: Step, held: Sequence[tuple[Entry, Held]]) -> None:
+    """Have running jobs wait at gates; at limits before all others. Those whose gate is open by
+    now, or is none of theirs, wait for a worker where they were. Not written yet."""
+    paused = {task_gate(task) for task in _paused(step.connection, step.namespace, step.queue)}
+    first_places: dict[str, int] = {}
+    # From the last to the first, because each is put in front of the others.
+    for entry, outcome in reversed(held):
+        entry.be_ready()
+        if limits.stand_at(step, entry, outcome.gate):
+            if entry.gate not in first_places:
+                line = (step.number, entry.gate)
+                [(first,)] = step.connection.execute(_FIRST_PLACE, line).fetchall()
+                first_places[entry.gate] = first
+            first_places[entry.gate] -= 1
+            entry.position = first_places[entry.gate]
+        elif outcome.gate in paused:
+            limits.give_back(step, [entry])
+            entry.stand_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
+
+
+def cancel(step: Step, keys: Sequence[JobKey]) -> list[State | None]:
+    """End jobs that do not run, and ask that those which do be ended."""
+    found = entries.by_keys(step.connection, step.number, keys)
+    unknown = [(step.number, key, step.now_ms) for key in keys if key not in found]
+    ended = select_rows(step.connection, _RESULTS, unknown)
+    states: dict[JobKey, State] = {key: decode_verdict(verdict).state for key, verdict in ended}
+    running = [key for key, entry in found.items() if entry.state == "running"]
+    if running:
+        entries.flag(step.connection, step.number, running, CANCELLING)
+        step.tell("control", running)
+    stopped = [entry for entry in found.values() if entry.state not in ("running", "dead")]
+    endings.cancel(step, stopped)
+    for key, entry in found.items():
+        states[key] = State(entry.state) if entry.state in ("running", "dead") else State.CANCELLED
+    return [states.get(key) for key in keys]

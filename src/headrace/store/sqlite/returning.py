@@ -1,0 +1,111 @@
+"""Jobs that come back from a worker and have not ended: to run later, to be held, or released."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.store.sqlite import endings, entries, lanes, limits, pausing, way
+from headrace.store.sqlite.entries import LADEN
+from headrace.store.sqlite.rows import run_rows
+from headrace.store.sqlite.scheduling import due_after, next_due, tell_of_due
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.core.delivery import Delivery, Receipt
+    from headrace.core.outcome import Again, Held
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
+
+_PLACE_AGAIN = f"""
+    WITH again (id, place, state, position, time_ms, past) AS (VALUES {{rows}})
+    UPDATE jobs SET id = again.place, state = again.state, position = again.position,
+        time_ms = again.time_ms, past = again.past, count = 0, owner = '',
+        flags = flags | {LADEN}
+    FROM again WHERE jobs.id = again.id"""
+# Its position is still the one it was fetched from, before those of all jobs not yet fetched.
+_HAND_BACK = """
+    WITH released (id, place) AS (VALUES {rows})
+    UPDATE jobs SET id = released.place, state = 'waiting', time_ms = 0, count = count - 1,
+        owner = ''
+    FROM released WHERE jobs.id = released.id"""
+_OWNED = "SELECT id FROM jobs WHERE queue = ? AND state = 'running' AND owner = ?"
+
+
+def again(
+    step: Step, settled: Sequence[tuple[Delivery, Again]], attached: dict[Receipt, Entry]
+) -> None:
+    """Have jobs run again, when their delay is over."""
+    delays = [outcome.delay_ms for _, outcome in settled]
+    later = [delay for delay in delays if delay > 0]
+    if later:
+        earliest = next_due(step.connection, step.number)
+        tell_of_due(step, due_after(step.now_ms, min(later)), earliest)
+    if len(later) < len(delays):
+        step.tell("ready")
+    _again_plain(step, [each for each in settled if each[0].receipt not in attached])
+    if attached:
+        tied = [(attached[d.receipt], o) for d, o in settled if d.receipt in attached]
+        _again_attached(step, tied)
+
+
+def _again_plain(step: Step, settled: Sequence[tuple[Delivery, Again]]) -> None:
+    if not settled:
+        return
+    rows: list[tuple[Any, ...]] = []
+    for place, (delivery, outcome) in enumerate(settled, start=step.new_numbers(len(settled))):
+        if outcome.delay_ms > 0:
+            due = due_after(step.now_ms, outcome.delay_ms)
+            rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.past))
+        else:
+            rows.append((delivery.receipt, place, "waiting", place, 0, outcome.past))
+    run_rows(step.connection, _PLACE_AGAIN, rows)
+
+
+def _again_attached(step: Step, settled: Sequence[tuple[Entry, Again]]) -> None:
+    if not settled:
+        return
+    limits.give_back(step, [entry for entry, _ in settled])
+    for entry, outcome in settled:
+        if outcome.delay_ms > 0:
+            entry.state, entry.position = "scheduled", 0
+            entry.time_ms = due_after(step.now_ms, outcome.delay_ms)
+            # In a lane of its own the order is kept through retries; in a wide one others go on.
+            if entry.ties.width > 1:
+                lanes.leave(step, [entry])
+    way.decide(step, [entry for entry, outcome in settled if outcome.delay_ms <= 0])
+    _save(step, settled)
+
+
+def hold(step: Step, settled: Sequence[tuple[Delivery, Held]]) -> None:
+    """Have jobs wait at the gates that keep them from starting."""
+    found = entries.by_ids(step.connection, [delivery.receipt for delivery, _ in settled])
+    held = [(found[delivery.receipt], outcome) for delivery, outcome in settled]
+    pausing.hold(step, held)
+    _save(step, held)
+    if any(entry.state == "waiting" for entry, _ in held):
+        step.tell("ready")
+
+
+def _save(step: Step, settled: Sequence[tuple[Entry, Again | Held]]) -> None:
+    first = step.new_numbers(len(settled))
+    placed = [
+        (entry, place, outcome.past) for place, (entry, outcome) in enumerate(settled, start=first)
+    ]
+    entries.save_settled(step.connection, placed)
+
+
+def hand_back(step: Step, receipts: Sequence[Receipt]) -> None:
+    """Let running jobs wait again where they were, as if they had not been delivered."""
+    first = step.new_numbers(len(receipts))
+    rows = [(receipt, place) for place, receipt in enumerate(receipts, start=first)]
+    run_rows(step.connection, _HAND_BACK, rows)
+    step.tell("ready")
+
+
+def hand_back_all(step: Step, owner: str) -> None:
+    """Let all jobs of the queue that `owner` holds wait again."""
+    endings.cancel(step, entries.cancelling(step.connection, step.number, owner=owner))
+    found = step.connection.execute(_OWNED, (step.number, owner)).fetchall()
+    if found:
+        hand_back(step, [id for (id,) in found])

@@ -1,0 +1,108 @@
+"""Jobs for later: when they are due, and bringing those that are where they then belong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.store.contract import Promotion
+from headrace.store.sqlite import accounts, entries, limits, uniques, way
+from headrace.store.sqlite.entries import ATTACHED
+from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.rows import bounded_ms, queue_id
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from headrace.store.sqlite.step import Step
+
+_PROMOTED_TOGETHER = 1000
+
+_PROMOTE = """
+    UPDATE jobs SET state = 'waiting', position = ? + due.place, time_ms = 0
+    FROM (SELECT id, row_number() OVER (ORDER BY time_ms, id) AS place FROM jobs
+          WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
+          ORDER BY time_ms, id LIMIT ?) AS due
+    WHERE jobs.id = due.id"""
+_TELLING = " RETURNING jobs.position, jobs.key, substr(jobs.envelope, 1, 1100)"
+_MORE_TO_DO = f"""
+    SELECT max(flags & {ATTACHED}) FROM (
+        SELECT flags FROM jobs WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
+        ORDER BY time_ms, id LIMIT ?)"""
+_NEXT_DUE = "SELECT min(time_ms) FROM jobs WHERE queue = ? AND state = 'scheduled'"
+
+
+def due_after(now_ms: int, delay_ms: int) -> int:
+    """One more: `now_ms` has lost its fraction, and a job must never start early."""
+    return bounded_ms(now_ms + delay_ms + 1)
+
+
+def due_time(now_ms: int, delay_ms: int | None, at_ms: int | None) -> int:
+    """When a job is due; 0 for now."""
+    due = due_after(now_ms, delay_ms) if delay_ms else at_ms
+    return 0 if due is None or due <= now_ms else bounded_ms(due)
+
+
+def tell_of_due(step: Step, due: int, earliest: int | None) -> None:
+    """Those who sleep until the `earliest` due time must know if there is one before it."""
+    if earliest is None or due < earliest:
+        step.tell("due")
+
+
+def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
+    """When the first scheduled job is due."""
+    [(due,)] = connection.execute(_NEXT_DUE, (queue,)).fetchall()
+    return due  # type: ignore[no-any-return]
+
+
+def promote(step: Step) -> Promotion:
+    """Let due jobs go on, the earliest due first, and those at limits with room again."""
+    if not step.number:
+        return Promotion(0, None)
+    moved = _promote_due(step)
+    opened = limits.open_gates(step, _PROMOTED_TOGETHER)
+    if opened:
+        for place, entry in enumerate(opened, start=step.new_numbers(len(opened))):
+            entry.position = place
+        entries.save(step.connection, opened)
+        way.tell_of_ready(step, opened)
+    accounts.close(step)
+    return _promotion(moved + len(opened), _next(step.connection, step.number), step.now_ms)
+
+
+def _promote_due(step: Step) -> int:
+    chosen = (step.number, step.now_ms, _PROMOTED_TOGETHER)
+    [(flags,)] = step.connection.execute(_MORE_TO_DO, chosen).fetchall()
+    if flags is None:
+        return 0
+    if flags:
+        due = entries.due(step.connection, *chosen)
+        uniques.free(step, [entry for entry in due if entry.ties.debounced])
+        way.go_on(step, due)
+        return len(due)
+    first = step.new_numbers(_PROMOTED_TOGETHER)
+    step.tell("ready")
+    if step.facts is None:
+        return step.connection.execute(_PROMOTE, (first - 1, *chosen)).rowcount
+    ready = step.connection.execute(_PROMOTE + _TELLING, (first - 1, *chosen)).fetchall()
+    step.facts += [("ready", key, task_of(head)) for _, key, head in sorted(ready)]
+    return len(ready)
+
+
+def nothing_due(
+    connection: sqlite3.Connection, *, namespace: str, queue: str, now_ms: int
+) -> Promotion | None:
+    """What `promote` would say if it has nothing to do; None if it has."""
+    number = queue_id(connection, namespace, queue)
+    due = None if number is None else _next(connection, number)
+    return None if due is not None and due <= now_ms else _promotion(0, due, now_ms)
+
+
+def _next(connection: sqlite3.Connection, queue: int) -> int | None:
+    moments = (next_due(connection, queue), accounts.next_opening(connection, queue))
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _promotion(moved: int, due: int | None, now_ms: int) -> Promotion:
+    if due is None:
+        return Promotion(moved, None)
+    return Promotion(moved, max(0, due - now_ms) / 1000, more=due <= now_ms)

@@ -1,0 +1,89 @@
+"""One write: what it knows, and what it brings about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.store.sqlite.rows import made_queue_id, new_numbers, queue_id
+from headrace.store.sqlite.signals import News
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from headrace.core.ids import JobKey
+    from headrace.store.sqlite.accounts import Account
+    from headrace.store.sqlite.signals import Kind
+    from headrace.store.values import Arrival
+
+
+class Step:
+    """A write to one queue, in a transaction. What follows from it, in this queue (lanes with a
+    free place, limits that were used) and in others (jobs of flows to be told), is gathered here
+    and carried out by `writing.Writer`."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        news: list[News],
+        *,
+        namespace: str,
+        queue: str,
+        now_ms: int,
+        recording: bool,
+    ) -> None:
+        self.connection = connection
+        self.news = news
+        self.namespace = namespace
+        self.queue = queue
+        self.now_ms = now_ms
+        self.facts: list[tuple[Any, ...]] | None = [] if recording else None
+        self.sent = 0
+        """How many of the facts, the first ones, tell of new jobs."""
+        self.freed_lanes: set[str] = set()
+        self.accounts: dict[str, Account] = {}
+        self.arrivals: list[tuple[str, Arrival]] = []
+        self.family: dict[str, Step] = {queue: self}
+        self._number: int | None = None
+
+    @property
+    def number(self) -> int:
+        """The queue's number; 0 if nothing was ever sent to it."""
+        if self._number is None:
+            self._number = queue_id(self.connection, self.namespace, self.queue) or 0
+        return self._number
+
+    @number.setter
+    def number(self, known: int) -> None:
+        self._number = known
+
+    def made_number(self) -> int:
+        """The queue's number, given now if it had none."""
+        self._number = made_queue_id(self.connection, self.namespace, self.queue)
+        return self._number
+
+    def new_numbers(self, count: int) -> int:
+        return new_numbers(self.connection, count)
+
+    def beside(self, queue: str) -> Step:
+        """The part of this write that concerns another queue."""
+        if queue not in self.family:
+            other = Step(
+                self.connection,
+                self.news,
+                namespace=self.namespace,
+                queue=queue,
+                now_ms=self.now_ms,
+                recording=self.facts is not None,
+            )
+            other.family, other.arrivals = self.family, self.arrivals
+            self.family[queue] = other
+        return self.family[queue]
+
+    def tell(self, kind: Kind, keys: Sequence[JobKey] | None = None) -> None:
+        self.news.append(News(kind, self.queue, keys))
+
+    def record(self, *fact: Any) -> None:
+        """Note a fact: its kind, the job's key, and as many of the fields of `Fact` as it has."""
+        if self.facts is not None:
+            self.facts.append(fact)

@@ -1,0 +1,166 @@
+"""New jobs that are tied to others: by a flow, a lane, a limit, a unique name or a schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.job import State, with_key
+from headrace.core.ties import encode_ties
+from headrace.store.sqlite import entries, flows, lanes, limits, uniques
+from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN, TIED, Entry
+from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
+from headrace.store.values import Arrival, Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.core.call import Parcel
+    from headrace.core.ids import JobKey
+    from headrace.store.sqlite.step import Step
+
+_INSERT = """
+    INSERT INTO jobs (id, queue, key, priority, ties, envelope, state, position, time_ms, flags,
+        lane, gate, reason)
+    VALUES {rows}"""
+_ENDED = """
+    WITH named (queue, key, now_ms) AS (VALUES {rows})
+    SELECT results.key FROM named JOIN results
+        ON results.queue = named.queue AND results.key = named.key
+    WHERE results.expires_ms > named.now_ms"""
+_LAST_TICKS = """
+    WITH named (queue, schedule) AS (VALUES {rows})
+    SELECT ticks.schedule, ticks.last_ms FROM named JOIN ticks
+        ON ticks.queue = named.queue AND ticks.schedule = named.schedule"""
+_TICK = "INSERT OR REPLACE INTO ticks (queue, schedule, last_ms) VALUES {rows}"
+_REPLACE = "UPDATE jobs SET envelope = ?, time_ms = ? WHERE id = ?"
+_SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
+
+
+def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
+    """By position, those parcels that were not added, with the job that is there instead."""
+    step.made_number()
+    refused = _refuse(step, parcels, repeat=repeat)
+    added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
+    _add(step, added)
+    for at, standing in refused.items():
+        parcel = parcels[at]
+        if parcel.ties.debounced and standing != parcel.key:
+            _replace(step, standing, parcel)
+        if parcel.children:
+            _tell_or_note(step, parcel, standing)
+    return refused
+
+
+def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
+    known = set(entries.by_keys(step.connection, step.number, [p.key for p in parcels]))
+    if repeat:
+        rows = [(step.number, parcel.key, step.now_ms) for parcel in parcels]
+        known.update(key for (key,) in select_rows(step.connection, _ENDED, rows))
+    names = uniques.taken(step, {p.ties.unique for p in parcels if p.ties.unique})
+    ticks = _last_ticks(step, parcels)
+    refused: dict[int, JobKey] = {}
+    for at, parcel in enumerate(parcels):
+        tick, name = parcel.tick, parcel.ties.unique
+        if parcel.key in known or (tick and tick.at_ms <= ticks.get(tick.schedule, tick.at_ms - 1)):
+            refused[at] = parcel.key
+        elif name in names:
+            refused[at] = names[name]
+        else:
+            known.add(parcel.key)
+            if name and _takes_name(step, parcel):
+                names[name] = parcel.key
+        if tick:
+            ticks[tick.schedule] = max(tick.at_ms, ticks.get(tick.schedule, tick.at_ms))
+    run_rows(step.connection, _TICK, [(step.number, *tick) for tick in ticks.items()])
+    return refused
+
+
+def _takes_name(step: Step, parcel: Parcel) -> bool:
+    """A debounced name is free again as soon as the job is due."""
+    if not parcel.ties.debounced or parcel.parents:
+        return True
+    return due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) > 0
+
+
+def _last_ticks(step: Step, parcels: Sequence[Parcel]) -> dict[str, int]:
+    schedules = {parcel.tick.schedule for parcel in parcels if parcel.tick}
+    rows = [(step.number, schedule) for schedule in schedules]
+    return dict(select_rows(step.connection, _LAST_TICKS, rows))
+
+
+def _add(step: Step, parcels: Sequence[Parcel]) -> None:
+    if not parcels:
+        return
+    first = step.new_numbers(len(parcels))
+    new = [_entry(step, parcel, place) for place, parcel in enumerate(parcels, start=first)]
+    due_times = [entry.time_ms for entry in new if entry.state == "scheduled"]
+    if due_times:
+        tell_of_due(step, min(due_times), next_due(step.connection, step.number))
+    lanes.enter(step, new)
+    limits.pass_through(step, new)
+    rows = [
+        (entry.id, step.number, entry.key, parcel.ties.priority, entry.raw_ties, parcel.envelope,
+         *entry.place)
+        for entry, parcel in zip(new, parcels, strict=True)
+    ]  # fmt: skip
+    run_rows(step.connection, _INSERT, rows)
+    uniques.take(
+        step, [(p.ties.unique, p.key) for p in parcels if p.ties.unique and _takes_name(step, p)]
+    )
+    flows.note_parents(step, parcels)
+    flows.note_children(step, [(p.key, p.key, child) for p in parcels for child in p.children])
+    _tell_of_new(step, new)
+
+
+def _entry(step: Step, parcel: Parcel, place: int) -> Entry:
+    ties = parcel.ties
+    raw_ties = encode_ties(ties)
+    flags = LADEN if raw_ties else 0
+    if ties.lane or ties.unique or ties.limits:
+        flags |= TIED
+    if parcel.children:
+        flags |= CHILDREN
+    entry = Entry(
+        place, parcel.key, "waiting", place, 0, flags, raw_ties=raw_ties,
+        head=parcel.envelope, decoded=ties,
+    )  # fmt: skip
+    if parcel.parents:
+        entry.stand_at(FLOW_GATE, "flow")
+    elif due := due_time(step.now_ms, parcel.delay_ms, parcel.at_ms):
+        entry.state, entry.time_ms, entry.position = "scheduled", due, 0
+    return entry
+
+
+def _tell_of_new(step: Step, new: Sequence[Entry]) -> None:
+    if any(entry.state == "waiting" for entry in new):
+        step.tell("ready")
+    for entry in new:
+        step.record(_SENT[entry.state], entry.key, task_of(entry.head), 0, 0, 0, entry.reason)
+    if step.facts is not None:
+        step.sent = len(step.facts)
+
+
+def _replace(step: Step, standing: JobKey, parcel: Parcel) -> None:
+    """Give a debounced job that is not due yet the time and the arguments of a later one."""
+    first = entries.by_keys(step.connection, step.number, [standing]).get(standing)
+    if first is None or first.state != "scheduled" or not first.ties.debounced:
+        return
+    due = due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) or step.now_ms
+    tell_of_due(step, due, next_due(step.connection, step.number))
+    envelope = with_key(parcel.envelope, standing)
+    step.connection.execute(_REPLACE, (envelope, due, first.id))
+
+
+def _tell_or_note(step: Step, parcel: Parcel, standing: JobKey) -> None:
+    """See to those who wait for a job that was not added: they wait for the one that stands for it,
+    or are told at once how that ended."""
+    for child in parcel.children:
+        ending: Ending | None = Ending(State.DONE)
+        # A job whose parent it stands for must not wait for itself.
+        if (child.queue, child.key) != (step.queue, standing):
+            ending = flows.follow(step, standing, [child], known_as=parcel.key)
+        if ending is not None:
+            arrival = Arrival(child.key, parcel.key, ending, child.runs_anyway)
+            step.arrivals.append((child.queue, arrival))

@@ -1,0 +1,71 @@
+"""Unique names: which job stands for all that are sent under one name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.core.ids import JobKey
+    from headrace.store.sqlite.entries import Entry
+    from headrace.store.sqlite.step import Step
+
+_TAKEN = """
+    WITH named (queue, name, now_ms) AS (VALUES {rows})
+    SELECT uniques.name, uniques.key FROM named JOIN uniques
+        ON uniques.queue = named.queue AND uniques.name = named.name
+    WHERE uniques.until_ms IS NULL OR uniques.until_ms > named.now_ms"""
+_TAKE = "INSERT OR REPLACE INTO uniques (queue, name, key) VALUES {rows}"
+_TAKE_IF_FREE = """
+    INSERT INTO uniques (queue, name, key) VALUES (?1, ?2, ?3)
+    ON CONFLICT DO UPDATE SET key = excluded.key, until_ms = NULL
+    WHERE uniques.key = excluded.key OR uniques.until_ms <= ?4"""
+_FREE = """
+    WITH named (queue, name, key) AS (VALUES {rows})
+    DELETE FROM uniques WHERE name IN (
+        SELECT named.name FROM named JOIN uniques AS taken
+            ON taken.queue = named.queue AND taken.name = named.name AND taken.key = named.key)
+        AND queue = ?"""
+_FREE_LATER = """
+    WITH named (queue, name, key, until_ms) AS (VALUES {rows})
+    UPDATE uniques SET until_ms = named.until_ms FROM named
+    WHERE uniques.queue = named.queue AND uniques.name = named.name AND uniques.key = named.key"""
+
+
+def taken(step: Step, names: Iterable[str]) -> dict[str, JobKey]:
+    """Of these names, those that are taken, and by which job."""
+    rows = [(step.number, name, step.now_ms) for name in names]
+    return dict(select_rows(step.connection, _TAKEN, rows))
+
+
+def take(step: Step, names: Sequence[tuple[str, JobKey]]) -> None:
+    """Give free names to jobs."""
+    run_rows(step.connection, _TAKE, [(step.number, name, key) for name, key in names])
+
+
+def take_again(step: Step, entry: Entry) -> None:
+    """Give a job that is sent again its name back, unless another has it."""
+    if entry.ties.unique and not entry.ties.debounced:
+        named = (step.number, entry.ties.unique, entry.key, step.now_ms)
+        step.connection.execute(_TAKE_IF_FREE, named)
+
+
+def end(step: Step, ended: Iterable[Entry]) -> None:
+    """Free the names of jobs that end, at once or when their time is over."""
+    named = [entry for entry in ended if entry.ties.unique]
+    later = [e for e in named if e.ties.unique_for_ms > 0 and not e.ties.debounced]
+    free(step, [e for e in named if not e.ties.unique_for_ms or e.ties.debounced])
+    rows = [
+        (step.number, e.ties.unique, e.key, bounded_ms(step.now_ms + e.ties.unique_for_ms))
+        for e in later
+    ]
+    run_rows(step.connection, _FREE_LATER, rows)
+
+
+def free(step: Step, entries: Iterable[Entry]) -> None:
+    """Free the names that these jobs have, if they still have them."""
+    rows = [(step.number, entry.ties.unique, entry.key) for entry in entries]
+    run_rows(step.connection, _FREE, rows, step.number)

@@ -1,0 +1,77 @@
+"""Changes of a queue, each from its beginning to the last thing that follows from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.store.sqlite import accounts, facts, flows, way
+from headrace.store.sqlite.step import Step
+
+if TYPE_CHECKING:
+    import sqlite3
+    from asyncio import Future
+    from collections.abc import Callable
+
+    from headrace.core.clock import Clock
+    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.signals import News
+
+T = TypeVar("T")
+
+
+class Writer:
+    """Changes queues of one namespace, and records what happened if `recording`."""
+
+    def __init__(
+        self, database: Database, namespace: str, clock: Clock, *, recording: bool
+    ) -> None:
+        self.database = database
+        self.namespace = namespace
+        self.clock = clock
+        self._recording = recording
+
+    def change(
+        self,
+        queue: str,
+        do: Callable[[Step], T],
+        *,
+        unless: Callable[[sqlite3.Connection], T | None] | None = None,
+    ) -> Future[T]:
+        """What `do` returns, once it and all that follows from it is safe on disk; or what `unless`
+        answers from reading alone."""
+        return self.database.write(
+            lambda c, news: self.carry_out(c, news, queue, do), unless=unless
+        )
+
+    def carry_out(
+        self,
+        connection: sqlite3.Connection,
+        news: list[News],
+        queue: str,
+        do: Callable[[Step], T],
+    ) -> T:
+        step = Step(
+            connection,
+            news,
+            namespace=self.namespace,
+            queue=queue,
+            now_ms=self.clock.now_ms(),
+            recording=self._recording,
+        )
+        result = do(step)
+        _draw_consequences(step)
+        return result
+
+
+def _draw_consequences(step: Step) -> None:
+    """Tell those who wait for jobs that ended, let the next enter lanes that have a place free,
+    and write what limits have counted and what happened."""
+    if step.arrivals:
+        flows.deliver(step)
+    for each in step.family.values():
+        if each.freed_lanes:
+            way.refill_lanes(each)
+        if each.accounts:
+            accounts.close(each)
+        if each.facts:
+            facts.write(each)
