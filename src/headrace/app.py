@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.client.context import Context
+from headrace.client.decorator import BatchDecorator, Decorator
+from headrace.client.dispatch import Office, send_flow
+from headrace.client.flow import FlowJob
 from headrace.client.job import Job
 from headrace.client.portal import Portal
+from headrace.client.schedules import Schedules
+from headrace.client.scheduling import Scheduling
 from headrace.client.sender import BATCH
 from headrace.client.session import Session
 from headrace.client.task import Task
 from headrace.core import ids, limits
 from headrace.core.call import Call, Parcel
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.declared import BATCH_WAIT, Declaring, TaskOptions
+from headrace.core.definition import Missed, Times
+from headrace.core.flow import Flow
 from headrace.core.ids import JobKey
-from headrace.core.options import RunIn, TaskOptions
-from headrace.core.retry import Retry
+from headrace.core.links import Step
+from headrace.core.options import Duration
+from headrace.core.rate import QueueSettings
 from headrace.errors import ConfigError
+from headrace.middleware import wrapping
+from headrace.middleware.wrapping import Middleware, Send
 from headrace.store.contract import Store
 from headrace.store.loops import LoopLocal
 from headrace.store.url import DEFAULT_URL, open_store
@@ -33,20 +47,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _LifespanT = TypeVar("_LifespanT", bound=Callable[..., AsyncIterator[Any]])
-
-
-class Decorator:
-    """What `app.task(...)` gives: applied to a function, it makes the task."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], Task[..., Any]]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
-    def __call__(self, function: Callable[..., Any]) -> Any:
-        return self._make(function)
 
 
 class Headrace:
@@ -65,6 +65,7 @@ class Headrace:
         crash_limit: int | None = None,
         require_durable: bool | None = None,
         max_payload: int | None = None,
+        events: bool | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
@@ -83,9 +84,16 @@ class Headrace:
             "max_payload", _setting("MAX_PAYLOAD", max_payload, int, limits.MAX_PAYLOAD)
         )
         self.require_durable = _setting("REQUIRE_DURABLE", require_durable, _truth, False)
+        self.events = _setting("EVENTS", events, _truth, True)
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.queue_settings: dict[str, QueueSettings] = {}
+        self.schedules = Schedules(self)
+        """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
+        self.middlewares: list[Middleware] = []
+        """Outermost first; see `middleware`."""
+        self._send_through: Send | None = None
         self._store: Store | None = None
         self._sessions: LoopLocal[Session] = LoopLocal()
         self.portal = Portal(self.close)
@@ -98,49 +106,75 @@ class Headrace:
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
+        self, function: None = None, /, *, batch: None = None, **options: Unpack[Declaring]
+    ) -> Decorator: ...
+    @overload
+    def task(
         self,
         function: None = None,
         /,
         *,
-        name: str | None = None,
-        queue: str = limits.DEFAULT_QUEUE,
-        retry: Retry | None = None,
-        timeout: float | None = limits.TIMEOUT,
-        run_in: RunIn | None = None,
-        result_ttl: float = limits.RESULT_TTL,
-    ) -> Decorator: ...
-    def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = limits.DEFAULT_QUEUE,
-        retry: Retry | None = None,
-        timeout: float | None = limits.TIMEOUT,
-        run_in: RunIn | None = None,
-        result_ttl: float = limits.RESULT_TTL,
-    ) -> Any:
+        batch: int,
+        max_wait: Duration = BATCH_WAIT,
+        **options: Unpack[Declaring],
+    ) -> BatchDecorator: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task. `timeout` None is no limit; `result_ttl` 0 keeps no result, which
-        is the fastest."""
+        is the fastest. With `batch`, the function takes a list of up to so many jobs, of which the
+        first waits up to `max_wait` for others."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
-            if not inspect.isroutine(function):
-                raise ConfigError(
-                    f"@app.task goes on a function, not on {function!r}; put it into a def"
-                )
-            is_async = inspect.iscoroutinefunction(function)
-            options = TaskOptions(
-                name=str(getattr(function, "__name__", "")) if name is None else name,
-                run_in=run_in or ("loop" if is_async else "thread"),
-                queue=queue,
-                retry=Retry() if retry is None else retry,
-                timeout=timeout,
-                result_ttl=result_ttl,
-            )
-            return self._registered(Task(self, function, options))
+            declared = TaskOptions.of_function(function, options)
+            return self._registered(Task(self, function, declared))
 
-        return Decorator(make) if function is None else make(function)
+        if function is not None:
+            return make(function)
+        return Decorator(make) if options.get("batch") is None else BatchDecorator(make)
+
+    def queue(self, name: str, *, rate: str | None = None, burst: int | None = None) -> None:
+        """Set something for a whole queue: a `rate` for all jobs that are sent to it from then on,
+        whatever their task."""
+        if name in self.queue_settings:
+            raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")
+        self.queue_settings[name] = QueueSettings.of(name, rate, burst)
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        timezone: str = "UTC",
+        missed: Missed = "skip",
+        start: datetime | None = None,
+        end: datetime | None = None,
+        limit: int | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[Declaring],
+    ) -> Scheduling:
+        """Have a function or a task run at the times of a cron expression, once for the whole
+        fleet, with these arguments. `missed` says what becomes of ticks at which no worker ran.
+        `name` is the schedule's, if not the task's; other options are those of `@app.task`."""
+        times = Times(
+            cron=expression, timezone=timezone, missed=missed, start=start, end=end, limit=limit
+        )
+        return Scheduling(self.schedules, self._made, options, (args, kwargs or {}), times)
+
+    def every(
+        self,
+        interval: Duration,
+        *,
+        missed: Missed = "skip",
+        start: datetime | None = None,
+        end: datetime | None = None,
+        limit: int | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[Declaring],
+    ) -> Scheduling:
+        """Have a function or a task run every so many seconds, as `cron` does: at whole intervals
+        from `start`, or from midnight UTC of 1970, whatever a run takes."""
+        times = Times(every=interval, missed=missed, start=start, end=end, limit=limit)
+        return Scheduling(self.schedules, self._made, options, (args, kwargs or {}), times)
 
     def lifespan(self, function: _LifespanT) -> _LifespanT:
         """An async generator that a worker runs around its work: what it yields is `ctx.state`."""
@@ -152,15 +186,33 @@ class Headrace:
         self.lifespan_function = function
         return function
 
+    def middleware(self, *middleware: Middleware) -> None:
+        """Wrap what is sent and what is run; the first one outermost, inside of earlier ones."""
+        self.middlewares += [wrapping.check(one) for one in middleware]
+        if senders := wrapping.that_send(self.middlewares):
+            self._send_through = wrapping.sending_through(senders, self._send_one)
+
     # Sending
 
-    async def enqueue(self, call: Call[R]) -> Job[R]:
-        """Send one call."""
-        session = await self.session()
-        now_ms = await self._now_ms(session, [call]) if call.options else None
-        parcel = call.parcel(now_ms)
-        await session.sender.send(call.queue, [parcel], named=call.options.id is not None)
-        return Job(self, parcel.key, call.queue, call.returns)
+    @overload
+    async def enqueue(self, step: Call[R]) -> Job[R]: ...
+    @overload
+    async def enqueue(self, step: Flow[R]) -> FlowJob[R]: ...
+    async def enqueue(self, step: Call[Any] | Flow[Any]) -> Job[Any]:
+        """Send one call, or a flow, or a call with all that it is after."""
+        if not isinstance(step, Call) or step.links is not None:
+            return await self._send_flow(await self.session(), step)
+        if self._send_through is not None:
+            return await self._send_through(step)
+        return await self._send_one(step)
+
+    @overload
+    def enqueue_sync(self, step: Call[R]) -> Job[R]: ...
+    @overload
+    def enqueue_sync(self, step: Flow[R]) -> FlowJob[R]: ...
+    def enqueue_sync(self, step: Call[Any] | Flow[Any]) -> Job[Any]:
+        """`enqueue` for code without an event loop."""
+        return self.portal.run(self.enqueue(step))
 
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Send many calls, in batches; the jobs in the order of the calls. Each batch is stored as
@@ -169,7 +221,10 @@ class Headrace:
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
-            jobs += await self._send_batch(session, batch)
+            if self._send_through is None:
+                jobs += await self._send_batch(session, batch)
+            else:
+                jobs += await _all_sent([self._send_through(call) for call in batch])
         return jobs
 
     def job(self, id: str) -> Job[Any]:
@@ -181,18 +236,21 @@ class Headrace:
     def worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
+        queues: Sequence[str] | Mapping[str, int] | None = None,
+        strict: bool = False,
         concurrency: int = limits.CONCURRENCY,
         threads: int | None = None,
         processes: int | None = None,
         drain: float = limits.DRAIN,
     ) -> Worker:
-        """A worker of this app's tasks, on the queues they use unless others are given."""
+        """A worker of this app's tasks, on the queues they use unless others are given: alike, by
+        weight (`{"mail": 3, "default": 1}`), or `strict`, each only what those before it leave."""
         from headrace.worker.worker import Worker
 
         return Worker(
             self,
             queues=queues,
+            strict=strict,
             concurrency=concurrency,
             threads=threads,
             processes=processes,
@@ -253,6 +311,7 @@ class Headrace:
                 namespace=self.namespace,
                 crash_limit=self.crash_limit,
                 require_durable=self.require_durable,
+                events=self.events,
                 clock=self.clock,
             )
         return self._store
@@ -266,6 +325,10 @@ class Headrace:
             if sighting is not None:
                 return queue
         return None
+
+    def _made(self, function: Callable[..., Any], options: Declaring) -> Task[..., Any]:
+        made: Task[..., Any] = self.task(**options)(function)
+        return made
 
     def _registered(self, task: Task[..., Any]) -> Task[..., Any]:
         other = self.tasks.get(task.name)
@@ -283,19 +346,61 @@ class Headrace:
             return await session.store.time_ms()
         return self.clock.now_ms()
 
+    async def _send_one(self, call: Call[Any]) -> Job[Any]:
+        session = await self.session()
+        now_ms = await self._now_ms(session, [call]) if call.options else None
+        parcel = call.parcel(now_ms)
+        named = call.options.id is not None
+        instead = await session.sender.send(call.queue, [parcel], named=named)
+        return Job(self, instead[0] if instead else parcel.key, call.queue, call.returns)
+
     async def _send_batch(self, session: Session, calls: Sequence[Call[R]]) -> list[Job[R]]:
         jobs: list[Job[R]] = []
         parcels: dict[str, list[Parcel]] = {}
-        named = False
-        now_ms = await self._now_ms(session, calls)
+        special = [call for call in calls if not call.is_plain]
+        _check_calls(special)
+        named = any(call.options.id is not None for call in special)
+        now_ms = await self._now_ms(session, special) if special else None
         for call in calls:
             parcel = call.parcel(now_ms)
-            named |= call.options.id is not None
-            parcels.setdefault(call.queue, []).append(parcel)
+            if call.queue not in parcels:
+                parcels[call.queue] = []
+            parcels[call.queue].append(parcel)
             jobs.append(Job(self, parcel.key, call.queue, call.returns))
         for queue, batch in parcels.items():
-            await session.sender.send(queue, batch, named=named)
+            instead = await session.sender.send(queue, batch, named=named)
+            if instead:
+                places = [at for at, call in enumerate(calls) if call.queue == queue]
+                for position, key in instead.items():
+                    jobs[places[position]].key = key
         return jobs
+
+    async def _send_flow(self, session: Session, step: Step[Any]) -> FlowJob[Any]:
+        if not isinstance(step, Step):
+            raise ConfigError(f"enqueue() takes calls and flows, like task.call(…), not {step!r}")
+
+        def make(call: Call[Any], key: JobKey) -> Job[Any]:
+            return Job(self, key, call.queue, call.returns)
+
+        senders = wrapping.that_send(self.middlewares)
+        through = partial(wrapping.sending_through, senders) if senders else None
+        office = Office(session, make, partial(self._now_ms, session), through)
+        return await send_flow(office, step)
+
+
+def _check_calls(calls: Sequence[object]) -> None:
+    for call in calls:
+        if not isinstance(call, Call):
+            raise ConfigError(f"enqueue_many() takes calls; send {call!r} with enqueue()")
+
+
+async def _all_sent(sends: Sequence[Awaitable[Job[Any]]]) -> list[Job[Any]]:
+    """Sends that share their round trips; one that fails keeps none of the others from going."""
+    jobs = await asyncio.gather(*sends, return_exceptions=True)
+    for job in jobs:
+        if isinstance(job, BaseException):
+            raise job
+    return [job for job in jobs if not isinstance(job, BaseException)]
 
 
 def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R) -> R:

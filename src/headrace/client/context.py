@@ -6,8 +6,10 @@ import threading
 import time
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
+from headrace.client.once import Memory, Once
+from headrace.core.progress import check_fraction, clean_line
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -15,17 +17,50 @@ if TYPE_CHECKING:
 
     from headrace.client.job import Job
 
+T = TypeVar("T")
+
+
+class Voice(Memory, Protocol):
+    """How one run speaks to the store, wherever it runs; any thread may use it. What is told is
+    written soon, never waits and never fails; what is to be remembered is written at once."""
+
+    def progress(self, fraction: float, text: str) -> None: ...
+    def log(self, line: str) -> None: ...
+
+
+class Silence:
+    """The voice of a context that no worker made: nobody hears it, and nothing was done before."""
+
+    def progress(self, fraction: float, text: str) -> None: ...
+
+    def log(self, line: str) -> None: ...
+
+    async def recall(self, name: str) -> bytes | None:
+        return None
+
+    async def remember(self, name: str, value: bytes) -> None: ...
+
+    def recall_sync(self, name: str) -> bytes | None:
+        return None
+
+    def remember_sync(self, name: str, value: bytes) -> None: ...
+
+
+SILENCE = Silence()
+
 
 class Context:
     """The run at hand. A parameter annotated `Context` is filled with it; `current()` gives it too.
 
     `fence` grows whenever the job is taken from a worker that may still be at it: hand it to
     outside systems that can refuse an older one, and a worker that slept through its lease can do
-    no harm there. `state` is what the
-    app's lifespan yielded; None in a process of its own.
+    no harm there. `state` is what the app's lifespan yielded; None in a process of its own.
     """
 
-    __slots__ = ("_cancelled", "_ends_at", "attempt", "fence", "headers", "job", "state", "worker")
+    __slots__ = (
+        "_cancelled", "_ends_at", "_voice",
+        "attempt", "fence", "headers", "job", "state", "worker",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -36,6 +71,7 @@ class Context:
         state: Any = None,
         ends_at: float | None = None,
         headers: Mapping[str, str] | None = None,
+        voice: Voice = SILENCE,
     ) -> None:
         self.job = job
         self.attempt = attempt
@@ -45,6 +81,26 @@ class Context:
         self.headers: Mapping[str, str] = headers or {}
         self._ends_at = ends_at
         self._cancelled = threading.Event()
+        self._voice = voice
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far the job is, from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and
+        does not wait: of many in a short time the latest is written."""
+        self._voice.progress(check_fraction(fraction), clean_line(text))
+
+    def log(self, text: str) -> None:
+        """Add a line to the job's log, for `job.log()` and `job.watch()`, which keeps the last
+        1,000 of up to 4,096 characters. Does not wait."""
+        self._voice.log(clean_line(text))
+
+    @overload
+    def once(self, name: str) -> Once[Any]: ...
+    @overload
+    def once(self, name: str, kind: type[T]) -> Once[T]: ...
+    def once(self, name: str, kind: Any = Any) -> Once[Any]:
+        """A block that is done once per job across its attempts, with a value of type `kind`: see
+        `Once`."""
+        return Once(self._voice, name, kind)
 
     @property
     def deadline(self) -> datetime | None:
@@ -55,8 +111,8 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run was told to end: it timed out, or its worker stops. Async tasks are
-        cancelled by themselves; a task in a thread should look here now and then."""
+        """Whether the run was told to end: the job was cancelled or timed out, or its worker stops.
+        Async tasks are cancelled by themselves; one in a thread should look here now and then."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.client.watch import JobUpdate, Watch
 from headrace.core import codec, ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Attempt, State, Verdict, decode_envelope, decode_past, decode_verdict
+from headrace.core.limits import check_seconds
+from headrace.core.progress import Progress, decode_progress
 from headrace.errors import (
     HeadraceError,
     JobCancelled,
@@ -65,6 +70,11 @@ class JobInfo:
     reason: str | None
     attempt: int
     attempts: tuple[AttemptInfo, ...]
+    progress: Progress | None = None
+    """What a job that has not ended last told of itself."""
+    waits_for: str | None = None
+    """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
+    or the name of a rate limit."""
 
 
 class Job(Generic[R]):
@@ -108,6 +118,40 @@ class Job(Generic[R]):
     async def info(self) -> JobInfo:
         """All that the store knows of the job."""
         return _info(self.id, await self._found_queue(), await self._sighting(bodies=True))
+
+    async def cancel(self) -> bool:
+        """End the job, whatever state it is in: True if it is now cancelled, or is running and its
+        worker was asked to end it; False if it had ended already. `JobNotFound` if the store does
+        not know it."""
+        session = await self._app.session()
+        (state,) = await session.store.cancel(await self._found_queue(), [self.key])
+        if state is None:
+            raise JobNotFound(self.id)
+        return state in (State.CANCELLED, State.RUNNING)
+
+    def cancel_sync(self) -> bool:
+        """`cancel` for code without an event loop."""
+        return self._app.portal.run(self.cancel())
+
+    async def progress(self) -> Progress | None:
+        """What the job last said with `ctx.progress`; None if nothing, or if it has ended."""
+        return decode_progress((await self._sighting(bodies=False)).progress)
+
+    async def log(self) -> list[str]:
+        """The last 1,000 lines that the job wrote with `ctx.log`, kept for a day after the last."""
+        session = await self._app.session()
+        return (await session.store.log(await self._found_queue(), self.key)).lines
+
+    async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[JobUpdate, None]:
+        """The job's state, progress and new log lines: as they are now, then whenever something
+        has changed, until it has ended. What it tells of itself comes at once; other changes are
+        looked for every `poll` seconds."""
+        check_seconds("watch(poll=)", poll, least=0.01)
+        store = (await self._app.session()).store
+        watch = Watch(store, await self._found_queue(), self.key, poll)
+        async with aclosing(watch.updates()) as updates:
+            async for update in updates:
+                yield update
 
     async def _sighting(self, *, bodies: bool) -> Sighting:
         session = await self._app.session()
@@ -166,6 +210,7 @@ def _failure(job_id: str, sighting: Sighting, verdict: Verdict | None) -> JobFai
 def _info(job_id: str, queue: str, sighting: Sighting) -> JobInfo:
     past = decode_past(sighting.past)
     attempts = tuple(AttemptInfo.of(attempt) for attempt in past.attempts)
+    blocked = sighting.state is State.BLOCKED
     return JobInfo(
         id=job_id,
         state=sighting.state,
@@ -174,9 +219,11 @@ def _info(job_id: str, queue: str, sighting: Sighting) -> JobInfo:
         sent=_sent(job_id, sighting.envelope),
         due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
         worker=sighting.worker or None,
-        reason=sighting.reason or None,
+        reason=None if blocked else sighting.reason or None,
         attempt=len(attempts) + (0 if sighting.state.final else 1),
         attempts=attempts,
+        progress=decode_progress(sighting.progress),
+        waits_for=sighting.reason or None if blocked else None,
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.client.context import Context, current
 from headrace.client.job import Job
 from headrace.core.call import Call
-from headrace.core.options import PLAIN, Sending, TaskOptions
+from headrace.core.declared import TaskOptions
+from headrace.core.options import PLAIN, Sending
 from headrace.core.signature import Signature
+from headrace.core.tying import Tying
 from headrace.errors import ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
 # Covariant: type checkers differ in what exactly an async function returns, but it is a coroutine.
@@ -35,8 +38,11 @@ class Task(Generic[P, R_co]):
         self.function = function
         self.declared = declared
         self.name = declared.name
-        self.signature = Signature(function, declared.name, Context)
+        self.signature = Signature(
+            function, declared.name, Context, batched=declared.batch is not None
+        )
         self.is_async = inspect.iscoroutinefunction(function)
+        self.tying = Tying(declared, self.signature, app.queue_settings)
         self._sending = PLAIN
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", declared.name)
@@ -46,7 +52,10 @@ class Task(Generic[P, R_co]):
         _check_run_in(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run the function here and now."""
+        """Run the function here and now; a batch function with this one item."""
+        if self.declared.batch is not None:
+            alone: R_co = self._run_one(*args, *kwargs.values())
+            return alone
         here, named = self._local_arguments(args, kwargs)
         value: R_co = self.function(*here, **named)
         return value
@@ -80,23 +89,57 @@ class Task(Generic[P, R_co]):
     ) -> Call[T]: ...
     @overload
     def call(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Call[R]: ...
+    @overload
+    def call(
+        self: Task[Concatenate[Any, Q], Coroutine[Any, Any, T]], *args: Q.args, **kwargs: Q.kwargs
+    ) -> Call[T]: ...
+    @overload
+    def call(self: Task[Concatenate[Any, Q], R], *args: Q.args, **kwargs: Q.kwargs) -> Call[R]: ...
     def call(self, *args: Any, **kwargs: Any) -> Call[Any]:
-        """The task with its arguments, to be sent later. The arguments are checked now."""
-        return self._call(args, kwargs)
+        """The task with its arguments, to be sent later. The arguments are checked now. Without the
+        first one it can be sent in a flow, where another call gives it."""
+        payload, room = self.signature.encode_call(args, kwargs)
+        if payload is None:
+            return self._made(room or b"", args, kwargs, room, is_open=True)
+        return self._made(payload, args, kwargs, room)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
-        payload = self.signature.encode(args, kwargs)
+        return self._made(self.signature.encode(args, kwargs), args, kwargs)
+
+    def _made(
+        self,
+        payload: bytes,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        room: bytes | None = None,
+        is_open: bool = False,
+    ) -> Call[Any]:
         if len(payload) > self.app.max_payload:
-            largest = self.signature.largest(args, kwargs)
+            largest = self.signature.largest((None, *args) if is_open else args, kwargs)
             raise PayloadTooLarge(self.name, len(payload), self.app.max_payload, largest)
-        return Call(self.name, self.declared.queue, payload, self.signature.returns, self._sending)
+        sending, tying, names = self._sending, self.tying, None
+        if tying.declares or sending is not PLAIN or self.app.queue_settings:
+            names = tying.names(sending, args, kwargs, is_open)
+        return Call(
+            self.name,
+            self.declared.queue,
+            payload,
+            self.signature.returns,
+            sending,
+            tying,
+            names,
+            room,
+            is_open,
+        )
 
     def options(self, **changes: Unpack[Sending]) -> Self:
         """The same task with other options for what is sent through it: `delay` or `at` for when it
-        may start, `expires` for when it is not worth starting any more, `id`, `queue`, `retry`,
-        `timeout` and `headers`."""
+        may start, `expires` for when it is not worth starting any more, `priority`, `key` for one
+        at a time in order, `unique`, `unique_for` and `debounce`, `rate_key`, `id`, `queue`,
+        `retry`, `timeout` and `headers`."""
         other = copy.copy(self)
         other._sending = self._sending.changed(**changes)
+        self.tying.check(other._sending)
         return other
 
     def with_context(
@@ -109,6 +152,11 @@ class Task(Generic[P, R_co]):
         if position <= len(args) and name not in kwargs and self._is_positional(name):
             return (*args[:position], context, *args[position:]), kwargs
         return args, {**kwargs, name: context}
+
+    def _run_one(self, item: Any) -> Any:
+        here, named = self._local_arguments(([item],), {})
+        given = self.function(*here, **named)
+        return _awaited_one(given) if self.is_async else _the_one(given)
 
     def _is_positional(self, name: str) -> bool:
         kind = inspect.signature(self.function).parameters[name].kind
@@ -124,6 +172,18 @@ class Task(Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r} on {self.declared.queue!r}>"
+
+
+async def _awaited_one(given: Coroutine[Any, Any, Any]) -> Any:
+    return _the_one(await given)
+
+
+def _the_one(given: Any) -> Any:
+    """What a batch function gave for its only item."""
+    one = given[0] if isinstance(given, Sequence) and given else None
+    if isinstance(one, BaseException):
+        raise one
+    return one
 
 
 def _check_run_in(task: Task[..., Any]) -> None:

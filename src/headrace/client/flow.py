@@ -1,0 +1,113 @@
+"""The handle of a flow that was sent: its last job, and all the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from headrace.client.job import Job
+from headrace.core.job import State
+from headrace.errors import JobNotFound
+from headrace.store.contract import Sighting, Store
+
+R = TypeVar("R")
+
+# As many are asked for at a time, so that a large group asks for a bounded number.
+_TOGETHER = 500
+
+
+class FlowJob(Job[R]):
+    """A flow on its way. Its id is that of its last job, whose result is the flow's; of a group, of
+    its first job, and the result is the list of all."""
+
+    __slots__ = ("ends", "gives_list", "jobs")
+
+    def __init__(
+        self, jobs: Sequence[Job[Any]], ends: Sequence[Job[Any]], gives_list: bool
+    ) -> None:
+        first = ends[0]
+        super().__init__(first._app, first.key, first._queue, first._returns)
+        self.jobs = tuple(jobs)
+        """All jobs of the flow, each before those that wait for it."""
+        self.ends = tuple(ends)
+        self.gives_list = gives_list
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the last job returned, or the list of what those of a group did, in their order.
+        The first failure that is seen is raised."""
+        if not self.gives_list:
+            return await super().result(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        results: list[Any] = []
+        for jobs in _chunks(self.ends):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            results += await _all_results(jobs, left)
+        return results  # type: ignore[return-value]
+
+    async def status(self) -> State:
+        """Where the last job is in its life. A group has ended when all of it has, or when one of
+        it has failed or was cancelled."""
+        if not self.gives_list:
+            return await super().status()
+        sightings = await self._seen(self.ends)
+        states = [seen.state if seen else State.DONE for seen in sightings.values()]
+        if not any(sightings.values()):
+            raise JobNotFound(self.id)
+        for state in _TELLING:
+            if state in states:
+                return state
+        return next((state for state in states if not state.final), State.DONE)
+
+    async def cancel(self) -> bool:
+        """End all jobs of the flow that have not begun; those that run go on. Whether there were
+        any. `JobNotFound` if the store knows none of its jobs."""
+        store = (await self._app.session()).store
+        seen = await self._seen(self.jobs)
+        if not any(seen.values()):
+            raise JobNotFound(self.id)
+        unbegun = [job for job, at in seen.items() if at and not _has_begun(at.state)]
+        # What waits for others first: nothing of the flow starts while it is being cancelled.
+        cancelled = False
+        for queue, jobs in (await _by_queue(reversed(unbegun))).items():
+            for chunk in _chunks(jobs):
+                states = await store.cancel(queue, [job.key for job in chunk])
+                cancelled |= State.CANCELLED in states
+        return cancelled
+
+    async def _seen(self, jobs: Iterable[Job[Any]]) -> dict[Job[Any], Sighting | None]:
+        store: Store = (await self._app.session()).store
+        seen: dict[Job[Any], Sighting | None] = dict.fromkeys(jobs)
+        for queue, there in (await _by_queue(seen)).items():
+            for chunk in _chunks(there):
+                found = await store.look(queue, [job.key for job in chunk])
+                seen.update(zip(chunk, found, strict=True))
+        return seen
+
+
+_TELLING = (State.DEAD, State.CANCELLED, State.RUNNING)
+
+
+def _has_begun(state: State) -> bool:
+    return state.final or state is State.RUNNING
+
+
+async def _by_queue(jobs: Iterable[Job[Any]]) -> dict[str, list[Job[Any]]]:
+    found: dict[str, list[Job[Any]]] = {}
+    for job in jobs:
+        found.setdefault(await job._found_queue(), []).append(job)
+    return found
+
+
+async def _all_results(jobs: Sequence[Job[Any]], timeout: float | None) -> list[Any]:
+    waiting = [asyncio.ensure_future(job.result(timeout)) for job in jobs]
+    try:
+        return await asyncio.gather(*waiting)
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def _chunks(jobs: Sequence[Job[Any]]) -> Iterator[Sequence[Job[Any]]]:
+    return (jobs[at : at + _TOGETHER] for at in range(0, len(jobs), _TOGETHER))

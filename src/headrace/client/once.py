@@ -1,0 +1,130 @@
+"""Blocks that are done once per job, however often it runs."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.core import codec
+from headrace.core.limits import MAX_NAME
+from headrace.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Memory(Protocol):
+    """What is noted with the job at hand: kept through retries, death and replay."""
+
+    async def recall(self, name: str) -> bytes | None: ...
+    async def remember(self, name: str, value: bytes) -> None: ...
+    def recall_sync(self, name: str) -> bytes | None: ...
+    def remember_sync(self, name: str, value: bytes) -> None: ...
+
+
+class Once(Generic[T]):
+    """What `ctx.once(name)` gives, for `async with`, or for `with` in threads and processes:
+
+        async with ctx.once("charge") as charge:
+            if charge.first:
+                charge.value = await pay(order, idempotency_key=f"{ctx.job.id}-charge")
+        receipt = charge.value
+
+    When the block ends without an error, it is noted at once that it was done, with its value; a
+    later attempt finds `first` false and the value. If the block raises, nothing is noted. A worker
+    that dies inside the block leaves open how far it came, so the next attempt does it again: hand
+    `ctx.job.id` with the block's name to what is called there, as the key by which it tells a
+    repetition.
+    """
+
+    value: T
+    """Set it within the block. Afterwards it is what a later attempt finds too: the value as it
+    travels, by the type that was given to `once`."""
+
+    def __init__(self, memory: Memory, name: str, kind: Any) -> None:
+        self._memory = memory
+        self._name = _checked(name)
+        try:
+            self._decode = codec.decoder(kind)
+        except TypeError as error:
+            raise ConfigError(f"once({name!r}): {error}") from None
+        self.first = False
+        self._entered = False
+
+    def __bool__(self) -> bool:
+        """Whether the block is still to be done: the same as `first`."""
+        return self.first
+
+    async def __aenter__(self) -> Once[T]:
+        return self._begin(await self._memory.recall(self._name))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None and self.first:
+            data, trouble = self._encoded()
+            await self._memory.remember(self._name, data)
+            self._end(data, trouble)
+
+    def __enter__(self) -> Once[T]:
+        return self._begin(self._memory.recall_sync(self._name))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None and self.first:
+            data, trouble = self._encoded()
+            self._memory.remember_sync(self._name, data)
+            self._end(data, trouble)
+
+    def _begin(self, known: bytes | None) -> Once[T]:
+        if self._entered:
+            raise ConfigError(f"once({self._name!r}) was entered already: call ctx.once() again")
+        self._entered = True
+        self.first = known is None
+        self.value = self._decoded(_NOTHING if known is None else known)
+        return self
+
+    def _encoded(self) -> tuple[bytes, str]:
+        """The value as bytes. What was done must be noted in any case: done twice is worse than a
+        value that is missing, so one that cannot travel is left out."""
+        try:
+            data = codec.encode(self.value)
+            self._decoded(data)
+        except (ConfigError, *codec.ENCODE_ERRORS) as error:
+            return _NOTHING, str(error)
+        return data, ""
+
+    def _end(self, data: bytes, trouble: str) -> None:
+        if trouble:
+            raise ConfigError(
+                f"once({self._name!r}): its value cannot travel: {trouble}; the block is noted as "
+                "done, without the value"
+            )
+        self.value = self._decoded(data)
+
+    def _decoded(self, data: bytes) -> T:
+        if data == _NOTHING:
+            nothing: Any = None
+            return nothing  # type: ignore[no-any-return]
+        try:
+            value: T = self._decode(data)
+        except codec.DECODE_ERRORS as error:
+            raise ConfigError(f"once({self._name!r}): its value does not fit: {error}") from None
+        return value
+
+
+_NOTHING = codec.encode(None)
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise ConfigError(
+            f"once() takes a name of 1 to {MAX_NAME} printable characters, not {name!r}"
+        )
+    return name

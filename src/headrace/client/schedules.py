@@ -1,0 +1,152 @@
+"""Schedules, at run time: `app.schedules`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from headrace.client.job import Job
+from headrace.client.schedule import Schedule
+from headrace.core import ids
+from headrace.core.call import Call
+from headrace.core.definition import Definition, Times, check_schedule_name, define
+from headrace.core.job import Malformed
+from headrace.core.schedule import Record, arm, decode_record, encode_record
+from headrace.errors import ConfigError, ScheduleNotFound
+from headrace.store.contract import Store
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+SPACE = "schedules"
+
+
+class Schedules:
+    """What `app.schedules` does. Changes reach all workers at once."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+        self.declared: dict[str, Definition] = {}
+        """Those of `@app.cron` and `@app.every`, by name."""
+
+    def declare(self, name: str, call: Call[Any], **times: Unpack[Times]) -> None:
+        """Have this app's workers see to a schedule."""
+        if check_schedule_name(name) in self.declared:
+            raise ConfigError(f"two schedules are named {name!r}: give one of them name=…")
+        self.declared[name] = define(name, call, times, declared=True)
+
+    async def upsert(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Schedule:
+        """Make a schedule, or change it: `cron` (in a `timezone`) or `every` so many seconds, and
+        `missed`, `start`, `end` and `limit` as for `@app.cron`. One that stays the same goes on as
+        it was; one that is changed begins anew, from now and with no jobs fired, but stays paused
+        if it was."""
+        if check_schedule_name(name) in self.declared:
+            raise ConfigError(f"schedule {name!r} is declared in the code: change it there")
+        definition = define(name, call, times)
+        store = await self._store()
+        now_ms = await store.time_ms()
+        return Schedule.of(name, await put(store, name, definition, now_ms), now_ms)
+
+    async def list(self) -> builtins.list[Schedule]:
+        """All schedules by name, also those that this app declares and no worker has seen yet."""
+        store = await self._store()
+        now_ms = await store.time_ms()
+        notes = await store.notes(SPACE)
+        fresh = {name: arm(given, now_ms) for name, given in self.declared.items()}
+        found = {name: Schedule.of(name, record, now_ms) for name, record in fresh.items()}
+        for name, data in notes.items():
+            found[name] = Schedule.read(name, data, now_ms)
+        return [found[name] for name in sorted(found)]
+
+    async def get(self, name: str) -> Schedule:
+        """One schedule; `ScheduleNotFound` if there is none of that name."""
+        check_schedule_name(name)
+        for schedule in await self.list():
+            if schedule.name == name:
+                return schedule
+        raise ScheduleNotFound(name)
+
+    async def remove(self, name: str) -> None:
+        """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again
+        by the next worker that starts with that code."""
+        check_schedule_name(name)
+        store = await self._store()
+        if name not in await store.notes(SPACE):
+            raise ScheduleNotFound(name)
+        await store.note(SPACE, name, None)
+
+    async def pause(self, name: str) -> Schedule:
+        """Have a schedule fire no more until `resume`, whatever is deployed meanwhile."""
+        return await self._changed(name, lambda record, now_ms: record.pause())
+
+    async def resume(self, name: str) -> Schedule:
+        """Undo `pause`. Ticks that came meanwhile are not made up for."""
+        return await self._changed(name, lambda record, now_ms: record.resume(now_ms))
+
+    async def run_now(self, name: str) -> Job[Any]:
+        """Send one job now, outside of the ticks: paused or not, and not counted."""
+        check_schedule_name(name)
+        store = await self._store()
+        record = await self._record(store, name)
+        now_ms = await store.time_ms()
+        definition, key = record.definition, ids.new_key()
+        session = await self._app.session()
+        instead = await session.sender.send(definition.queue, [definition.parcel(key, now_ms)])
+        task = self._app.tasks.get(definition.task)
+        returns = Any if task is None else task.signature.returns
+        return Job(self._app, instead.get(0, key), definition.queue, returns)
+
+    async def _changed(self, name: str, change: Callable[[Record, int], Record]) -> Schedule:
+        check_schedule_name(name)
+        store = await self._store()
+        now_ms = await store.time_ms()
+
+        def changed(old: Record | None) -> Record:
+            return change(old or self._declared(name, now_ms), now_ms)
+
+        return Schedule.of(name, await rewrite(store, name, changed), now_ms)
+
+    async def _record(self, store: Store, name: str) -> Record:
+        data = (await store.notes(SPACE)).get(name)
+        return self._declared(name, 0) if data is None else decode_record(data)
+
+    def _declared(self, name: str, now_ms: int) -> Record:
+        """As the first worker will make it."""
+        if name not in self.declared:
+            raise ScheduleNotFound(name)
+        return arm(self.declared[name], now_ms)
+
+    async def _store(self) -> Store:
+        return (await self._app.session()).store
+
+
+async def put(store: Store, name: str, definition: Definition, now_ms: int) -> Record:
+    """See that a schedule is in the store as defined; writes only if it is not."""
+    return await rewrite(store, name, lambda old: arm(definition, now_ms, old), over_broken=True)
+
+
+async def rewrite(
+    store: Store,
+    name: str,
+    change: Callable[[Record | None], Record],
+    *,
+    over_broken: bool = False,
+) -> Record:
+    """Change a record from whatever it is at that moment; what cannot be read counts as nothing
+    if it may be overwritten."""
+    while True:
+        data = (await store.notes(SPACE)).get(name)
+        new = change(None if data is None else _decoded(name, data, over_broken))
+        encoded = encode_record(new)
+        if encoded == data or await store.note(SPACE, name, encoded, expected=data):
+            return new
+
+
+def _decoded(name: str, data: bytes, over_broken: bool) -> Record | None:
+    try:
+        return decode_record(data)
+    except Malformed as error:
+        if over_broken:
+            return None
+        raise Malformed(f"schedule {name!r}: {error}; remove it, or make it anew") from None

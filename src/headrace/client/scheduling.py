@@ -1,0 +1,61 @@
+"""What `@app.cron` and `@app.every` do to a function or a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from headrace.client.context import Context
+from headrace.client.schedules import Schedules
+from headrace.client.task import Task
+from headrace.core.declared import Declaring
+from headrace.core.definition import Times
+from headrace.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MakeTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
+
+
+class Scheduling:
+    """Applied to a function, it makes the task and declares its schedule; applied to a task, only
+    that. Gives the task."""
+
+    def __init__(
+        self,
+        schedules: Schedules,
+        make: MakeTask,
+        options: Declaring,
+        arguments: tuple[Sequence[Any], Mapping[str, Any]],
+        times: Times,
+    ) -> None:
+        self._schedules = schedules
+        self._make = make
+        self._name = options.pop("name", None)
+        self._options = options
+        self._arguments = arguments
+        self._times = times
+
+    @overload
+    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Any) -> Any:
+        task = self._task(function)
+        args, kwargs = self._arguments
+        name = task.name if self._name is None else self._name
+        self._schedules.declare(name, task.call(*args, **kwargs), **self._times)
+        return task
+
+    def _task(self, function: Any) -> Task[..., Any]:
+        if not isinstance(function, Task):
+            return self._make(function, self._options)
+        if self._options:
+            raise ConfigError(
+                f"task {function.name!r}: {sorted(self._options)[0]}= goes to its @app.task(...), "
+                "which is there already"
+            )
+        return function

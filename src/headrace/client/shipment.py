@@ -1,0 +1,159 @@
+"""One flow on its way into the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from headrace.client.job import Job
+from headrace.client.sender import BATCH, BATCH_BYTES, insist
+from headrace.client.session import Session
+from headrace.core.call import Bond, Child, Parcel
+from headrace.core.flow import Node
+from headrace.core.ids import JobKey
+from headrace.errors import HeadraceError
+from headrace.store.values import Arrival
+
+_FOLLOW_TOGETHER = 100
+
+
+class Shipment:
+    """Appends the jobs of a flow, children first, in bounded batches by queue. A job that ends must
+    find those that wait for it."""
+
+    def __init__(self, session: Session, flow: JobKey, now_ms: int) -> None:
+        self._store = session.store
+        self._sender = session.sender
+        self._flow = flow
+        self._now_ms = now_ms
+        self._loads: dict[str, _Load] = {}
+        self._stored: set[Node] = set()
+        self._known: list[Node] = []
+        """Jobs with an id that the store knew already."""
+
+    async def send(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> JobKey | None:
+        """Store all; returns the job that stands for the last one, of which nothing more is sent,
+        if its unique name is taken."""
+        try:
+            for node in nodes:
+                if is_unique(node):
+                    standing = await self._send_unique(node)
+                    if standing is not None:
+                        return standing
+                else:
+                    await self._add(node)
+            for queue in list(self._loads):
+                await self._flush(queue)
+            await self._follow(nodes, outside)
+        except BaseException:
+            await self._undo()
+            raise
+        return None
+
+    async def _send_unique(self, node: Node) -> JobKey | None:
+        named = node.call.options.id is not None
+        self._stored.add(node)
+        instead = await self._sender.send(node.call.queue, [self._parcel(node)], named=named)
+        if instead and instead[0] != node.key:
+            return instead[0]
+        self._known += [node] if instead else []
+        return None
+
+    async def _add(self, node: Node) -> None:
+        queue = node.call.queue
+        for child, _ in node.children:
+            if child.call.queue != queue and child not in self._stored:
+                await self._flush(child.call.queue)
+        load = self._loads.setdefault(queue, _Load())
+        load.add(node)
+        if load.full:
+            await self._flush(queue)
+
+    async def _flush(self, queue: str) -> None:
+        load = self._loads.pop(queue, None)
+        if load is None:
+            return
+        parcels = [self._parcel(node) for node in load.nodes]
+        named = any(node.call.options.id is not None for node in load.nodes)
+        self._stored.update(load.nodes)
+        instead = await self._sender.send(queue, parcels, named=named)
+        self._known += [load.nodes[position] for position in instead]
+
+    def _parcel(self, node: Node) -> Parcel:
+        parents = tuple(parent.key for parent in node.parents)
+        bond = Bond(node.key, self._flow, node.feed, parents, tuple(_children(node)))
+        return node.call.parcel(self._now_ms, bond)
+
+    async def _follow(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> None:
+        """Have the jobs told of parents that were in the store before."""
+        followed: dict[tuple[str, JobKey], list[Child]] = {
+            (node.call.queue, node.key): list(_children(node))
+            for node in self._known
+            if node.children
+        }
+        for node in nodes:
+            for parent, runs_anyway in node.parents.items():
+                if isinstance(parent, Job):
+                    child = Child(node.call.queue, node.key, runs_anyway)
+                    followed.setdefault((outside[parent], parent.key), []).append(child)
+        todo = list(followed.items())
+        for at in range(0, len(todo), _FOLLOW_TOGETHER):
+            together = todo[at : at + _FOLLOW_TOGETHER]
+            await asyncio.gather(
+                *(self._follow_one(*place, children) for place, children in together)
+            )
+
+    async def _follow_one(self, queue: str, parent: JobKey, children: list[Child]) -> None:
+        ending = await insist(partial(self._store.follow, queue, parent, children))
+        if ending is None:
+            return
+        arrivals: dict[str, list[Arrival]] = {}
+        for child in children:
+            arrivals.setdefault(child.queue, []).append(
+                Arrival(child.key, parent, ending, child.runs_anyway)
+            )
+        for there, batch in arrivals.items():
+            await insist(partial(self._store.arrive, there, batch))
+
+    async def _undo(self) -> None:
+        """Cancel what was stored of a flow that could not be sent as a whole. Jobs whose id the
+        caller chose are left: they may have been there before, and sending again completes them."""
+        left: dict[str, list[JobKey]] = {}
+        for node in self._stored:
+            if node.call.options.id is None:
+                left.setdefault(node.call.queue, []).append(node.key)
+        for queue, keys in left.items():
+            for at in range(0, len(keys), BATCH):
+                try:
+                    await self._store.cancel(queue, keys[at : at + BATCH])
+                except HeadraceError:
+                    # The error that led here is raised, and says more.
+                    return
+
+
+class _Load:
+    """Jobs of one queue that go together in the next append."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._size = 0
+
+    def add(self, node: Node) -> None:
+        self.nodes.append(node)
+        self._size += len(node.call.payload) + 40 * len(node.parents) + 80 * len(node.children)
+
+    @property
+    def full(self) -> bool:
+        return len(self.nodes) >= BATCH or self._size > BATCH_BYTES
+
+
+def is_unique(node: Node) -> bool:
+    """Whether another job may stand for that of the node."""
+    return node.call.names is not None and bool(node.call.names.unique)
+
+
+def _children(node: Node) -> Iterator[Child]:
+    for child, runs_anyway in node.children:
+        yield Child(child.call.queue, child.key, runs_anyway)

@@ -1,0 +1,78 @@
+"""Follows one job: its state, its progress, its log, as they change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+from headrace.core import ids
+from headrace.core.ids import JobKey
+from headrace.core.job import State
+from headrace.core.progress import Progress, decode_progress
+from headrace.errors import JobNotFound, StoreUnavailable
+from headrace.store.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class JobUpdate:
+    """What `job.watch()` gives whenever something has changed."""
+
+    state: State
+    progress: Progress | None = None
+    lines: tuple[str, ...] = ()
+    """Lines of the job's log since the last update."""
+
+
+class Watch:
+    """One watcher of one job. Signals of the store tell when to look; a look now and then finds
+    what no signal tells of, such as the start of the job."""
+
+    def __init__(self, store: Store, queue: str, key: JobKey, poll: float) -> None:
+        self._store = store
+        self._queue = queue
+        self._key = key
+        self._poll = poll
+        self._changed = asyncio.Event()
+        self._last: JobUpdate | None = None
+        self._next_line = 0
+
+    async def updates(self) -> AsyncGenerator[JobUpdate, None]:
+        """The present state, then each that differs, and last the final one."""
+        async with contextlib.AsyncExitStack() as stack:
+            for listen in (self._store.hear_news, self._store.hear_finished):
+                stack.push_async_callback((await listen(self._queue, self._hear)).close)
+            while True:
+                self._changed.clear()
+                update = await self._look()
+                if update is not None and update != self._last:
+                    self._last = JobUpdate(update.state, update.progress)
+                    yield update
+                    if update.state.final:
+                        return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll):
+                        await self._changed.wait()
+
+    async def _look(self) -> JobUpdate | None:
+        """What is to be told now; None if the store does not answer, after it did before."""
+        try:
+            (sighting,) = await self._store.look(self._queue, [self._key])
+            if sighting is None and self._last is None:
+                raise JobNotFound(ids.to_text(self._key))
+            # After the look: of a job that has ended, this is then all there will be.
+            page = await self._store.log(self._queue, self._key, self._next_line)
+        except StoreUnavailable:
+            if self._last is None:
+                raise
+            return None
+        self._next_line = page.following
+        if sighting is None:
+            # It was there, and what fails is kept: it is done, and its result is not kept.
+            return JobUpdate(State.DONE, None, tuple(page.lines))
+        return JobUpdate(sighting.state, decode_progress(sighting.progress), tuple(page.lines))
+
+    def _hear(self, keys: Sequence[JobKey] | None) -> None:
+        if keys is None or self._key in keys:
+            self._changed.set()

@@ -1,0 +1,55 @@
+"""A line in the log for each run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from headrace.errors import BatchError, Defer, Reject, RetryLater, TaskCancelled
+from headrace.middleware.wrapping import JobRun, Middleware, Proceed
+
+
+class LogRuns(Middleware):
+    """Logs task, job, attempt, what became of it, and how long it took; of a batch the first job
+    and how many there were. `app.middleware(LogRuns())`."""
+
+    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        self._log = logger or logging.getLogger("headrace.runs")
+        self._level = level
+
+    async def run(self, run: JobRun, proceed: Proceed) -> Any:
+        """Changes nothing."""
+        began = time.monotonic()
+        outcome = "done"
+        try:
+            return await proceed()
+        except BaseException as error:
+            outcome = _named(error)
+            raise
+        finally:
+            self._log.log(
+                self._level,
+                "%s %s%s attempt %d: %s after %.1f ms",
+                run.task.name,
+                run.context.job.id,
+                f" and {len(run.args[0]) - 1} more" if run.task.declared.batch else "",
+                run.context.attempt,
+                outcome,
+                (time.monotonic() - began) * 1000,
+            )
+
+
+def _named(error: BaseException) -> str:
+    if isinstance(error, (asyncio.CancelledError, TaskCancelled)):
+        return "cut short"
+    if isinstance(error, Reject):
+        return "rejected"
+    if isinstance(error, Defer):
+        return "deferred"
+    if isinstance(error, RetryLater):
+        return "to be retried"
+    if isinstance(error, BatchError):
+        return f"{len(error.errors)} failed"
+    return f"failed with {type(error).__name__}"
