@@ -8,28 +8,31 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import PurePath
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from headrace.client.context import Context, running
+from headrace.client.context import SILENCE, Context, Voice, running
 from headrace.client.job import Job
 from headrace.client.task import Task
 from headrace.core.job import Reason
 from headrace.core.judgement import Unfit, describe
 from headrace.core.retry import names_of
 from headrace.core.signature import Misfit
-from headrace.errors import Defer, Reject, RetryLater
-from headrace.worker.executor import encoded_result
+from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
+from headrace.worker.outcomes import encoded_result
 from headrace.worker.parent import die_with
-from headrace.worker.process import HEADER, Reply, Request
+from headrace.worker.process import Reply, Request
+from headrace.worker.relay import HEADER, ProcessVoice, framed
 from headrace.worker.runners import finished
 
 _decode_request = msgspec.msgpack.Decoder(Request).decode
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class ChildRun:
@@ -42,28 +45,82 @@ class ChildRun:
         return self._context
 
 
+class Cancellation:
+    """Makes an exception of SIGTERM, in the task's function and nowhere else. A process that was
+    told once leaves after its reply."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.busy = False
+        """From the arrival of a job until its reply has left."""
+        self._inside = False
+        self._home = os.getpid()
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._home or not self.busy:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        self.asked = True
+        if not self._inside:
+            return
+        if _is_speaking(frame):
+            # In the middle of a message to the worker, which must arrive whole: in a moment.
+            threading.Timer(0.01, os.kill, (self._home, number)).start()
+            return
+        self._inside = False
+        raise TaskCancelled
+
+    def guarded(self, work: Callable[[], Any]) -> Any:
+        self._inside = True
+        try:
+            if self.asked:
+                raise TaskCancelled
+            return work()
+        finally:
+            self._inside = False
+
+
+def _is_speaking(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == ProcessVoice.__module__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+cancellation = Cancellation()
+
+
 def main() -> None:
     die_with(int(sys.argv[2]), signal.SIGKILL)
     home = os.getpid()
+    signal.signal(signal.SIGTERM, cancellation.on_signal)
     with socket.socket(fileno=int(sys.argv[1])) as channel:
-        while request := _receive(channel):
-            reply = _encode(answer(request))
+        voice = ProcessVoice(channel, lambda: _frame(channel))
+        while not cancellation.asked and (data := _frame(channel)):
+            cancellation.busy = True
+            reply = answer(_decode_request(data), voice)
             if os.getpid() != home:
                 # The task forked and its child came back here: the answer is the parent's to give.
                 os._exit(0)
-            channel.sendall(len(reply).to_bytes(HEADER, "big") + reply)
+            voice.flush()
+            channel.sendall(framed(reply))
+            cancellation.busy = False
 
 
-def answer(request: Request) -> Reply:
+def answer(request: Request, voice: Voice = SILENCE) -> Reply:
     """Run the job. Whatever it raises goes back as words."""
     try:
-        return _value(request)
+        return _value(request, voice)
     except Unfit as error:
         return Reply(reason=error.reason, error_text=str(error))
     except Defer as control:
         return Reply(control="defer", delay=control.delay)
     except Reject as control:
         return Reply(control="reject", error_text=describe(control)[1])
+    except TaskCancelled:
+        return Reply(control="cancelled")
     except RetryLater as control:
         return Reply(control="retry", delay=control.delay, error_text=describe(control)[1])
     except BaseException as error:
@@ -71,20 +128,23 @@ def answer(request: Request) -> Reply:
         return Reply(error_names=names_of(error), error_text=text, traceback=trace)
 
 
-def _value(request: Request) -> Reply:
+def _value(request: Request, voice: Voice) -> Reply:
     task = _find(request.module, request.qualname)
     try:
-        args, kwargs = task.signature.decode(request.payload)
+        if request.fed:
+            args, kwargs = task.signature.decode_fed(request.payload, request.fed)
+        else:
+            args, kwargs = task.signature.decode(request.payload)
     except Misfit as error:
         raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
-    context = _context(task, request)
+    context = _context(task, request, voice)
     running.set(ChildRun(context))
     args, kwargs = task.with_context(context, args, kwargs)
-    value = finished(task.function(*args, **kwargs))
+    value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
     return Reply(encoded_result(task, value) if request.keep_result else b"")
 
 
-def _context(task: Task[..., Any], request: Request) -> Context:
+def _context(task: Task[..., Any], request: Request, voice: Voice) -> Context:
     return Context(
         Job(task.app, request.key, request.queue, task.signature.returns),
         request.attempt,
@@ -92,6 +152,7 @@ def _context(task: Task[..., Any], request: Request) -> Context:
         request.fence,
         ends_at=time.monotonic() + request.timeout if request.timeout else None,
         headers=request.headers,
+        voice=voice,
     )
 
 
@@ -117,9 +178,10 @@ def _run_script(path: str) -> SimpleNamespace:
     return _scripts[path]
 
 
-def _receive(channel: socket.socket) -> Request | None:
+def _frame(channel: socket.socket) -> bytes:
+    """The next message; empty if the worker has closed its end."""
     header = _exactly(channel, HEADER)
-    return _decode_request(_exactly(channel, int.from_bytes(header, "big"))) if header else None
+    return _exactly(channel, int.from_bytes(header, "big")) if header else b""
 
 
 def _exactly(channel: socket.socket, size: int) -> bytes:

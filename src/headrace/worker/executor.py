@@ -3,285 +3,204 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from headrace.core import codec
 from headrace.core.delivery import Delivery
-from headrace.core.job import (
-    Malformed,
-    NewerFormat,
-    Reason,
-    decode_envelope,
-    decode_past,
-    done_verdict,
-    peek_key,
-)
-from headrace.core.judgement import FailedRun, Unfit, judge
-from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD, RESULT_TTL
-from headrace.core.outcome import DONE, RELEASED, Done, Outcome
-from headrace.core.retry import Retry
-from headrace.core.signature import Misfit
-from headrace.errors import LeaseLost
-from headrace.worker.run import Host, Run
-from headrace.worker.runners import Encoded, Runners, forks
+from headrace.core.job import NO_PAST
+from headrace.core.judgement import NotNow
+from headrace.core.outcome import Outcome
+from headrace.store.values import Control
+from headrace.worker.admitter import Admitter
+from headrace.worker.batcher import errors_of, values_of
+from headrace.worker.floor import Floor
+from headrace.worker.intake import Intake
+from headrace.worker.outcomes import Outcomes
+from headrace.worker.run import BatchRun, Host, Run
+from headrace.worker.runners import Runners, forks
+from headrace.worker.slots import Slots
+from headrace.worker.stopper import Stopper
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
-
-log = logging.getLogger("headrace.worker")
+    from headrace.worker.voice import Voices
 
 _SWEEP = 0.05
-_CANCEL_GRACE = 5.0
 
 Settle = Callable[[Delivery, Outcome], None]
 
 
 class Executor:
-    """Runs deliveries side by side. `settle` is called once for each, `free` when its slot may be
-    used again, which for a thread that will not end is later."""
+    """Runs deliveries side by side. `settle` is called once for each; its slot is given back when
+    it may be used again, which for a thread that will not end is later."""
 
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
         runners: Runners,
+        admitter: Admitter,
         settle: Settle,
-        free: Callable[[], None],
+        slots: Slots,
         *,
         worker: str,
         state: Any,
         crash_limit: int,
         max_payload: int,
         now_ms: Callable[[], int],
+        events: bool = True,
+        voices: Voices | None = None,
     ) -> None:
-        self._tasks = tasks
         self._runners = runners
+        self._admitter = admitter
         self._settle = settle
-        self._free = free
-        self._host = Host(worker, state)
-        self._crash_limit = crash_limit
-        self._max_payload = max_payload
+        self._slots = slots
+        self._host = Host(worker, state, self._admitted, voices)
         self._now_ms = now_ms
+        self._events = events
+        self._intake = Intake(
+            tasks,
+            crash_limit=crash_limit,
+            max_payload=max_payload,
+            now_ms=now_ms,
+            unpack_all=runners.wrapped,
+        )
+        self._outcomes = Outcomes(worker, max_payload=max_payload, now_ms=now_ms)
+        self._floor = Floor(slots, self._begin)
         self._loop = asyncio.get_running_loop()
         self._sweeping = False
+        self._ahead_ms = 0.0
         self._forks = forks()
-        self.runs: set[Run] = set()
+        self.stopper = Stopper(self._floor, self._outcomes, self._conclude)
+
+    @property
+    def runs(self) -> set[Run]:
+        """Those that are under way."""
+        return self._floor.running
+
+    def heed(self, queue: str, control: Control) -> None:
+        """Do, and do from now on, what people want of a queue."""
+        self._intake.heed(queue, control)
+        self.stopper.heed(queue, control)
 
     def start(self, delivery: Delivery) -> None:
+        """The first steps of every job, in order; then it runs, alone or in a batch."""
         run = Run(delivery, self._host)
-        self.runs.add(run)
-        # Not loop.create_task, which makes up a name for each; this is called once per job.
-        run.future = asyncio.Task(self._work(run), loop=self._loop, name="headrace-job")
+        try:
+            self._intake.decode(run)
+            self._intake.resolve(run)
+            self._intake.admit(run)
+        except BaseException as error:
+            self._conclude(run, self._outcomes.of_error(run, error))
+            self._floor.give_slot()
+            return
+        if run.task.declared.batch:
+            self._floor.gather(run)
+        else:
+            self._slots.beyond = 0
+            self._floor.enter(run)
 
     async def execute(self, run: Run) -> Outcome:
-        """The steps of every job, in order."""
+        """The other steps, in order."""
         try:
-            self._decode(run)
-            self._resolve(run)
-            self._admit(run)
-            value = await self._start(run)
-            return self._conclude(run, value)
+            value = await self._enter(run)
+            return self._outcomes.of_value(run, value)
         except BaseException as error:
-            return self._judged(run, error)
+            return self._outcomes.of_error(run, error)
+
+    async def execute_batch(self, batch: BatchRun) -> list[Outcome]:
+        """The same for many jobs that run as one; their outcomes in order."""
+        try:
+            answers = values_of(batch, await self._enter(batch))
+        except BaseException as error:
+            answers = errors_of(batch, error)
+        return self._outcomes.of_answers(batch.members, answers)
+
+    def _begin(self, run: Run) -> None:
+        work = self._work_batch(run) if isinstance(run, BatchRun) else self._work(run)
+        # Not loop.create_task, which makes up a name for each; this is called once per job.
+        run.future = asyncio.Task(work, loop=self._loop, name="headrace-job")
 
     async def _work(self, run: Run) -> None:
         outcome = await self.execute(run)
         if forks() != self._forks:
             # The handler forked and its child came back here: the job belongs to the parent.
             os._exit(0)
-        self.runs.discard(run)
         if not run.abandoned:
+            if self._events:
+                self._record(run)
             self._settle(run.delivery, outcome)
-        self._free()
+        self._floor.leave(run)
 
-    def _decode(self, run: Run) -> None:
-        delivery = run.delivery
-        if len(delivery.envelope) > self._max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD:
-            delivery.key = peek_key(delivery.envelope)
-            raise Unfit(Reason.OVERSIZE, f"the job has {len(delivery.envelope):,} bytes")
-        try:
-            run.envelope = decode_envelope(delivery.envelope)
-        except (NewerFormat, Malformed) as error:
-            delivery.key = peek_key(delivery.envelope)
-            newer = isinstance(error, NewerFormat)
-            raise Unfit(Reason.NEWER_FORMAT if newer else Reason.MALFORMED, str(error)) from None
-        delivery.key = run.envelope.key
-        if delivery.past:
-            run.past = decode_past(delivery.past)
+    async def _work_batch(self, batch: BatchRun) -> None:
+        outcomes = await self.execute_batch(batch)
+        if forks() != self._forks:
+            os._exit(0)
+        if self._events:
+            self._record_all(batch)
+        for run, outcome in zip(batch.members, outcomes, strict=True):
+            if not run.abandoned:
+                self._settle(run.delivery, outcome)
+        self._floor.leave(batch)
 
-    def _resolve(self, run: Run) -> None:
-        task = self._tasks.get(run.envelope.task)
-        if task is None:
-            raise Unfit(
-                Reason.UNKNOWN_TASK,
-                f"this worker's app has no task {run.envelope.task!r}; it has "
-                f"{', '.join(sorted(self._tasks)) or 'none'}",
-            )
-        run.task = task
-        if task.declared.run_in != "process":
-            try:
-                run.args, run.kwargs = task.signature.decode(run.envelope.payload)
-            except Misfit as error:
-                raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
-
-    def _admit(self, run: Run) -> None:
-        if run.delivery.count > 1 or run.past.crashes:
-            self._stop_crash_loop(run)
-        expires_ms = run.envelope.overrides.expires_ms
-        if expires_ms is not None and self._now_ms() >= expires_ms:
-            raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
-
-    def _stop_crash_loop(self, run: Run) -> None:
-        crashes = run.past.crashes + run.delivery.count - 1
-        if crashes >= self._crash_limit:
-            raise Unfit(
-                Reason.CRASH_LOOP,
-                f"{crashes} workers died or lost their lease while they ran this job",
-            )
-
-    def _start(self, run: Run) -> Awaitable[Any]:
+    def _enter(self, run: Run) -> Awaitable[Any]:
         if not self._sweeping:
             self._watch_deadlines()
         return self._runners.start(run)
 
-    def _conclude(self, run: Run, value: Any) -> Outcome:
-        if run.timed_out:
-            raise TimeoutError(_too_long(run))
-        ttl = run.task.declared.result_ttl
-        if not ttl:
-            return DONE
-        data = value.data if isinstance(value, Encoded) else encoded_result(run.task, value)
-        if len(data) > self._max_payload:
-            raise Unfit(
-                Reason.BAD_RESULT,
-                f"the result takes {len(data):,} bytes, the limit is {self._max_payload:,}; "
-                "return a reference to the data instead, or raise max_payload",
-            )
-        return Done(done_verdict(data), int(ttl * 1000))
-
-    def _judged(self, run: Run, error: BaseException) -> Outcome:
-        """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
-        try:
-            return self._judge(run, error)
-        except Exception as trouble:
-            log.exception("the error of job %s cannot be judged", run.delivery.key_text)
-            named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
-            return self._judge(run, RuntimeError(f"the task raised {named}"))
-
-    def _judge(self, run: Run, error: BaseException) -> Outcome:
-        if run.sent_away and not isinstance(error, Unfit):
-            # Whatever a task raises when it is cut short, being cut short was not its fault.
-            return RELEASED
-        if run.lease_lost:
-            error = LeaseLost(f"another worker has job {run.delivery.key_text} now")
-        elif run.timed_out:
-            error = TimeoutError(_too_long(run)).with_traceback(error.__traceback__)
-        ended = time.monotonic()
-        ended_ms = self._now_ms()
-        spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
-        retry, ttl = _policy(run)
-        return judge(
-            FailedRun(
-                error=error,
-                past=run.past,
-                delivered=run.delivery.count,
-                started_ms=ended_ms - spent_ms,
-                ended_ms=ended_ms,
-                worker=self._host.worker,
-                retry=retry,
-                result_ttl_ms=int(ttl * 1000),
-            )
-        )
-
-    # Ending runs before they end by themselves
-
-    def send_away(self, *, only_waiting: bool) -> None:
-        """Hand back the jobs that have not begun, or all of them."""
-        for run in tuple(self.runs):
-            if not (only_waiting and run.has_begun) and not run.sent_away:
-                run.sent_away = True
-                run.tell_to_end()
-
-    def lose(self, deliveries: Sequence[Delivery]) -> None:
-        """End the runs of jobs that another worker has now: whatever they do is not recorded."""
-        gone = set(deliveries)
-        for run in tuple(self.runs):
-            if run.delivery in gone and not run.lease_lost:
-                run.lease_lost = True
-                run.tell_to_end()
-                log.warning("lease lost while job %s was running here", run.delivery.key_text)
-
-    def abandon_all(self) -> None:
-        """Hand back what did not end although it was cancelled."""
-        for run in self.runs:
-            self._abandon(run, RELEASED)
-
-    def sweep(self) -> None:
-        """End the runs that take too long."""
-        now = time.monotonic()
-        for run in tuple(self.runs):
-            if now < run.ends_at or run.abandoned:
-                continue
-            if not run.timed_out:
-                self._time_out(run)
-            elif now > run.ends_at + _CANCEL_GRACE:
-                log.warning("job %s ignores its cancellation", run.delivery.key_text)
-                self._abandon(run, self._judged(run, TimeoutError()))
-
-    def _time_out(self, run: Run) -> None:
-        run.timed_out = True
-        if run.task.declared.run_in != "thread":
-            run.tell_to_end()
+    async def _admitted(self, run: Run) -> None:
+        """Have the start of a run counted. Of a batch those may go on that may start."""
+        if not isinstance(run, BatchRun):
+            await self._admitter.begin(run.delivery)
             return
-        run.context().cancel()
-        log.warning(
-            "job %s (%s) timed out, but a thread cannot be stopped: its slot stays taken until "
-            "the function returns; it can look at Context.cancelled, or use run_in='process'",
-            run.delivery.key_text,
-            run.task.name,
-        )
-        self._abandon(run, self._judged(run, TimeoutError()))
+        limited = [member for member in run.members if member.limited]
+        gates = await asyncio.gather(*(self._admitter.ask(m.delivery) for m in limited))
+        for member, gate in zip(limited, gates, strict=True):
+            if gate and not member.abandoned:
+                run.leave_out(member)
+                self._conclude(member, self._outcomes.of_error(member, NotNow(gate)))
+        if not run.members:
+            raise NotNow(gates[0])
 
-    def _abandon(self, run: Run, outcome: Outcome) -> None:
-        if not run.abandoned:
-            run.abandoned = True
-            self._settle(run.delivery, outcome)
+    def _conclude(self, run: Run, outcome: Outcome) -> None:
+        """Settle a job; what its function may still do is of no interest."""
+        run.abandoned = True
+        if self._events and hasattr(run, "envelope"):
+            self._record(run)
+        self._settle(run.delivery, outcome)
+
+    def _record(self, run: Run) -> None:
+        """Note what the store tells of this run in its events."""
+        delivery, started = run.delivery, run.started
+        delivery.task = run.envelope.task
+        if started:
+            delivery.attempt = 1 if run.past is NO_PAST else run.attempt
+            delivery.started_ms = int(started * 1000 + self._ahead_ms)
+            delivery.took_us = int((monotonic() - started) * 1_000_000)
+
+    def _record_all(self, batch: BatchRun) -> None:
+        """The same for each job of a batch: they began and ended together."""
+        started_ms = took_us = 0
+        if batch.started:
+            started_ms = int(batch.started * 1000 + self._ahead_ms)
+            took_us = int((monotonic() - batch.started) * 1_000_000)
+        task = batch.task.name
+        for run in batch.members:
+            if not run.abandoned:
+                delivery = run.delivery
+                delivery.task, delivery.attempt = task, 1 if run.past is NO_PAST else run.attempt
+                delivery.started_ms, delivery.took_us = started_ms, took_us
 
     def _watch_deadlines(self) -> None:
         """One timer for all runs, there only while there are any."""
         self._sweeping = True
+        # How far the store's clock is ahead of the monotonic one: asked now and then, not per job.
+        self._ahead_ms = self._now_ms() - monotonic() * 1000
         self._loop.call_later(_SWEEP, self._sweep_again)
 
     def _sweep_again(self) -> None:
         self._sweeping = False
-        self.sweep()
+        self.stopper.sweep()
         if self.runs:
             self._watch_deadlines()
-
-
-def encoded_result(task: Task[..., Any], value: Any) -> bytes:
-    """What a task returned, as bytes; unfit if it cannot travel: running again would not help."""
-    try:
-        return codec.encode(value)
-    except codec.ENCODE_ERRORS as error:
-        raise Unfit(
-            Reason.BAD_RESULT,
-            f"task {task.name!r} returned a {type(value).__name__} that cannot travel: {error}",
-        ) from None
-
-
-def _too_long(run: Run) -> str:
-    return f"the job ran longer than its timeout of {run.timeout:g} s"
-
-
-def _policy(run: Run) -> tuple[Retry, float]:
-    """The retry policy and result time of a run that may have failed before its task was known."""
-    try:
-        override = run.envelope.overrides.retry
-        declared = run.task.declared
-    except AttributeError:
-        return Retry(), RESULT_TTL
-    return override.policy() if override else declared.retry, declared.result_ttl

@@ -1,4 +1,5 @@
-"""Keeps leases alive from a thread of its own, and tells when the event loop is blocked."""
+"""Keeps leases and the worker's record alive from a thread of its own, and tells when the event
+loop is blocked."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
+from headrace.worker.registry import Registry
 from headrace.worker.store_clock import StoreClock
 
 log = logging.getLogger("headrace.worker")
@@ -33,13 +35,15 @@ class Heartbeat:
         held: Collection[Delivery],
         lease: float,
         lost: Callable[[list[Delivery]], None],
+        registry: Registry | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._compare_at = 0.0
+        self._next_at = 0.0
         self._consumer = consumer
         self._held = held
         self._lost = lost
+        self._registry = registry
         self._renew_after = renew_every(lease)
         self._beat = min(_BEAT, lease / 6)
         self._stopping = threading.Event()
@@ -51,6 +55,7 @@ class Heartbeat:
         self._trouble = ""
 
     def start(self) -> None:
+        self._next_at = time.monotonic() + self._renew_after
         self._thread.start()
 
     async def stop(self) -> None:
@@ -106,9 +111,9 @@ class Heartbeat:
     async def _tick(self) -> None:
         try:
             await self.step()
-            if time.monotonic() >= self._compare_at:
-                await self._clock.compare()
-                self._compare_at = time.monotonic() + self._renew_after
+            if time.monotonic() >= self._next_at:
+                self._next_at = time.monotonic() + self._renew_after
+                await self._say_so()
             self._trouble = ""
         except StoreError as error:
             if str(error) != self._trouble:
@@ -116,3 +121,14 @@ class Heartbeat:
                 log.warning("leases cannot be renewed: %s", error)
         except Exception:
             log.exception("the heartbeat crashed; it goes on")
+
+    async def _say_so(self) -> None:
+        """What need not be done at every beat."""
+        try:
+            await self._clock.compare()
+            if self._registry is not None:
+                await self._registry.beat()
+        except StoreError:
+            # Soon again: the worker's record is gone if it is not written before the lease is over.
+            self._next_at = 0.0
+            raise

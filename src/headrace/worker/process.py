@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
+from headrace.client.context import Voice
 from headrace.core.job import Reason
 from headrace.core.judgement import Unfit
 from headrace.core.retry import RemoteError
-from headrace.errors import Defer, Reject, RetryLater, TaskControl
+from headrace.errors import Defer, Reject, RetryLater, TaskCancelled, TaskControl
+from headrace.worker.relay import HEADER, Asked, Told, framed, relayed
 from headrace.worker.run import Run
-
-log = logging.getLogger("headrace.worker")
 
 
 class Request(msgspec.Struct, array_like=True):
@@ -34,9 +35,11 @@ class Request(msgspec.Struct, array_like=True):
     timeout: float
     headers: dict[str, str]
     keep_result: bool
+    fed: bytes = b""
+    """The first argument, encoded, if it does not come with the others."""
 
 
-class Reply(msgspec.Struct, array_like=True):
+class Reply(msgspec.Struct, array_like=True, tag="reply"):
     """What comes back: a value, an error, or what the task said about its own run."""
 
     value: bytes = b""
@@ -49,9 +52,8 @@ class Reply(msgspec.Struct, array_like=True):
     delay: float | None = None
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_reply = msgspec.msgpack.Decoder(Reply).decode
-HEADER = 8
+_decode: Callable[[bytes], Reply | Told | Asked]
+_decode = msgspec.msgpack.Decoder(Reply | Told | Asked).decode
 
 
 class ProcessDied(Exception):
@@ -66,21 +68,18 @@ class ProcessPool:
         self._idle: list[TaskProcess] = []
         self._closed = False
 
-    async def run(self, run: Run) -> bytes:
-        """The encoded result of the job. A process that is cancelled is killed."""
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[TaskProcess]:
+        """A process, once there is a free one."""
         async with self._free:
             process = self._idle_process() or await TaskProcess.start()
-            run.begin()
             try:
-                reply = await process.ask(_request(run))
-            except BaseException:
-                await process.kill()
-                raise
-            if self._closed:
-                await process.kill()
-            else:
-                self._idle.append(process)
-        return _unpacked(reply)
+                yield process
+            finally:
+                if process.usable and not self._closed:
+                    self._idle.append(process)
+                else:
+                    await process.kill()
 
     def _idle_process(self) -> TaskProcess | None:
         while self._idle:
@@ -108,6 +107,8 @@ class TaskProcess:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self.usable = True
+        """Whether nothing is under way in it, and nothing on its way to it."""
 
     @classmethod
     async def start(cls) -> TaskProcess:
@@ -127,17 +128,46 @@ class TaskProcess:
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**30)
         return cls(process, reader, writer)
 
-    async def ask(self, request: Request) -> Reply:
+    async def run(self, run: Run) -> bytes:
+        """The encoded result of the job. If the job is cancelled, the function is told to end and
+        awaited; whoever cannot wait for that cancels once more."""
+        self.usable = False
+        asking = asyncio.ensure_future(self.ask(_request(run), run.voice()))
         try:
-            data = _encode(request)
-            self._writer.write(len(data).to_bytes(HEADER, "big") + data)
-            await self._writer.drain()
-            size = int.from_bytes(await self._reader.readexactly(HEADER), "big")
-            return _decode_reply(await self._reader.readexactly(size))
+            try:
+                reply = await asyncio.shield(asking)
+                self.usable = True
+            except asyncio.CancelledError:
+                if not run.cancelled:
+                    raise
+                self.terminate()
+                reply = await asyncio.shield(asking)
+        finally:
+            asking.cancel()
+        return _unpacked(reply)
+
+    async def ask(self, request: Request, voice: Voice) -> Reply:
+        """The reply; what the run says before it goes to `voice`."""
+        try:
+            await self._send(request)
+            while True:
+                message = await self._received()
+                if isinstance(message, Reply):
+                    return message
+                if (answer := await relayed(message, voice)) is not None:
+                    await self._send(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             code = await self._process.wait()
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             raise ProcessDied(f"the process that ran the job {how}") from None
+
+    async def _send(self, message: msgspec.Struct) -> None:
+        self._writer.write(framed(message))
+        await self._writer.drain()
+
+    async def _received(self) -> Reply | Told | Asked:
+        size = int.from_bytes(await self._reader.readexactly(HEADER), "big")
+        return _decode(await self._reader.readexactly(size))
 
     @property
     def alive(self) -> bool:
@@ -146,6 +176,11 @@ class TaskProcess:
     def forget(self) -> None:
         """Close our end, and with it the process if it still runs."""
         self._writer.close()
+
+    def terminate(self) -> None:
+        """Have the function end at once, with its `finally` blocks."""
+        if self._process.returncode is None:
+            self._process.terminate()
 
     async def kill(self) -> None:
         if self._process.returncode is None:
@@ -161,13 +196,14 @@ def _request(run: Run) -> Request:
         function.__qualname__,
         run.delivery.queue,
         run.delivery.key,
-        run.envelope.payload,
+        run.payload,
         run.attempt,
         run.host.worker,
         run.fence,
         run.timeout or 0.0,
-        run.envelope.overrides.headers,
-        bool(run.task.declared.result_ttl),
+        dict(run.context().headers),
+        run.keeps_result,
+        run.fed,
     )
 
 
@@ -190,7 +226,9 @@ def _unpacked(reply: Reply) -> bytes:
     return reply.value
 
 
-def _control(reply: Reply) -> TaskControl:
+def _control(reply: Reply) -> TaskControl | TaskCancelled:
+    if reply.control == "cancelled":
+        return TaskCancelled()
     if reply.control == "defer":
         return Defer(reply.delay or 0.0)
     if reply.control == "reject":

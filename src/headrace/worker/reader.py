@@ -19,8 +19,9 @@ _UNBLOCK_EVERY = 0.05
 
 
 class Reader(Service):
-    """Asks for no more jobs than there are free slots: first abandoned ones, then new ones.
-    What a read brings after the worker was told to stop is handed back, not dropped."""
+    """Asks for no more jobs than there are free slots: first abandoned ones, then new ones. While
+    all that comes is for a batch task, it asks for as many more as the batch can take. What a read
+    brings after the worker was told to stop is handed back, not dropped."""
 
     name = "reader"
 
@@ -46,17 +47,17 @@ class Reader(Service):
         if self._settler.backlog > 2 * self._slots.total + 1000:
             # Outcomes cannot be written: more jobs would only be run to be run again.
             return 0.1
-        if self._slots.free and not self.stopping:
+        if self._slots.free > 0 and not self.stopping:
             self._hand_over(await self._reclaimer.step(self._slots.free))
-        if self._slots.free and not self.stopping:
+        if self._slots.free > 0 and not self.stopping:
             wait = min(_WAIT, self._reclaimer.due_in)
             self._hand_over(await self._consumer.fetch(self._share(), wait))
         return 0.0
 
     def _share(self) -> int:
         """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
-        while the other is on its way."""
-        return min(self._slots.free, max(1, self._slots.total // 2))
+        while the other is on its way, and what a batch can take besides."""
+        return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.beyond
 
     async def recover(self) -> None:
         self._hand_over(await self._consumer.recover(self._held))

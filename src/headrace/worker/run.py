@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.context import Context
+from headrace.client.context import SILENCE, Context, Voice
 from headrace.client.job import Job
 from headrace.core.delivery import Delivery
-from headrace.core.job import NO_PAST, Envelope, Past
+from headrace.core.job import NO_OVERRIDES, NO_PAST, Envelope, Past
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
+    from headrace.worker.voice import Voices
 
 _FOREVER = float("inf")
 
 
 class Host:
-    """What the runs of one worker have in common."""
+    """What the runs of one worker have in common. `admit` returns when the start of a run with
+    limits is counted, or raises `NotNow`."""
 
-    def __init__(self, worker: str, state: Any) -> None:
+    def __init__(
+        self,
+        worker: str,
+        state: Any,
+        admit: Callable[[Run], Awaitable[None]],
+        voices: Voices | None = None,
+    ) -> None:
         self.worker = worker
         self.state = state
+        self.admit = admit
+        self.voices = voices
 
 
 class Run:
@@ -36,20 +47,41 @@ class Run:
 
     # On the hot path: what is the same for most runs stands here and is not set on each.
     past: Past = NO_PAST
+    fed = b""
+    """The first argument, encoded, if it is the result of other jobs."""
+    limited = False
+    """Whether its start must be counted by the store first."""
+    alone = False
+    """Whether one more worker that dies over it makes it dead: it must not take others along."""
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
-    timed_out = False
+    """When it has run too long or, if it was told to end, has ignored that for too long."""
+    timed_out = 0.0
+    """The seconds that it may take, once it has taken longer."""
     lease_lost = False
+    cancelled = False
+    """Someone cancelled the job."""
+    gate = ""
+    """The gate at which it must wait, found closed before it could begin."""
     sent_away = False
     """The worker stops and wants the job handed back."""
     abandoned = False
     """Settled although the function has not ended: what it returns is of no interest."""
+    interrupt: Callable[[], None] | None = None
+    """Of a function in a thread: raises `TaskCancelled` in it."""
+    changed: bytes | None = None
+    """Other arguments than were sent, encoded."""
     _context: Context | None = None
 
     def __init__(self, delivery: Delivery, host: Host) -> None:
         self.delivery = delivery
         self.host = host
+
+    @property
+    def members(self) -> Sequence[Run]:
+        """The runs of single jobs that this is about: itself."""
+        return (self,)
 
     @property
     def has_begun(self) -> bool:
@@ -71,8 +103,17 @@ class Run:
                 self.host.state,
                 None if self.ends_at == _FOREVER else self.ends_at,
                 self.envelope.overrides.headers,
+                self.voice(),
             )
         return self._context
+
+    def voice(self) -> Voice:
+        voices = self.host.voices
+        return SILENCE if voices is None else voices.of(self.delivery.queue, self.delivery.key)
+
+    def use(self, context: Context) -> None:
+        """Let the function have this context."""
+        self._context = context
 
     @property
     def attempt(self) -> int:
@@ -88,8 +129,69 @@ class Run:
         override = self.envelope.overrides.timeout
         return self.task.declared.timeout if override is None else override
 
+    @property
+    def payload(self) -> bytes:
+        """The arguments, encoded, as a process is given them."""
+        return self.envelope.payload if self.changed is None else self.changed
+
+    @property
+    def keeps_result(self) -> bool:
+        """Whether anyone will want what the function returns."""
+        return bool(self.task.declared.result_ttl or self.envelope.overrides.flow)
+
     def tell_to_end(self) -> None:
         """Cancel what can be cancelled; a thread is told, and may or may not listen."""
         if self._context is not None:
             self._context.cancel()
+        if self.cancelled and self.interrupt is not None:
+            self.interrupt()
         self.future.cancel()
+
+
+# So that all runs share one layout, as in core/delivery.py.
+_first = Run.__new__(Run)
+for _name in ("delivery", "host", "envelope", "task", "args", "kwargs", "future"):
+    setattr(_first, _name, None)
+for _name in ("past", "started", "ends_at", "timed_out", "abandoned", "_context"):
+    setattr(_first, _name, getattr(Run, _name))
+
+
+class BatchRun(Run):
+    """Several jobs of a batch task that run as one. Its context is that of the first of them."""
+
+    _timeout = _FOREVER
+
+    def __init__(self, members: Sequence[Run]) -> None:
+        first = members[0]
+        super().__init__(first.delivery, first.host)
+        self.envelope = first.envelope
+        self.task = first.task
+        self.past = first.past
+        self.kwargs = {}
+        self.limited = any(member.limited for member in members)
+        self._members = list(members)
+
+    @property
+    def members(self) -> Sequence[Run]:
+        return self._members
+
+    def leave_out(self, member: Run) -> None:
+        """Only while it has not begun."""
+        self._members.remove(member)
+
+    def begin(self) -> None:
+        items: list[Any] = []
+        self._timeout = self.task.declared.timeout or _FOREVER
+        started = self.started = time.monotonic()
+        for member in self._members:
+            member.started = started
+            items.append(member.args[0])
+            if member.envelope.overrides is not NO_OVERRIDES:
+                self._timeout = min(self._timeout, member.timeout or _FOREVER)
+        self.ends_at = started + self._timeout
+        self.args = (items,)
+
+    @property
+    def timeout(self) -> float | None:
+        """That of the most impatient of its jobs."""
+        return None if self._timeout == _FOREVER else self._timeout

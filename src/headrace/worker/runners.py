@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -15,6 +15,10 @@ from weakref import WeakSet
 from headrace.client.context import running
 from headrace.core.job import Reason
 from headrace.core.judgement import Unfit
+from headrace.middleware.wrapping import Middleware
+from headrace.worker.around import Around
+from headrace.worker.interruption import Answer, Interruptible
+from headrace.worker.outcomes import Encoded
 from headrace.worker.process import ProcessPool
 from headrace.worker.run import Run
 
@@ -41,69 +45,91 @@ def forks() -> int:
     return _forks
 
 
-class Encoded:
-    """A result that is encoded already."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-
 class Runners:
     """Runs the function of a prepared run where its task says."""
 
-    def __init__(self, *, threads: int, processes: int) -> None:
+    def __init__(
+        self, *, threads: int, processes: int, middleware: Sequence[Middleware] = ()
+    ) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
         self._free_threads = asyncio.Semaphore(threads)
         self._processes = ProcessPool(processes)
+        self._around = Around(middleware)
+        self.wrapped = bool(self._around)
+        """Whether there is a middleware around runs, which wants to see their arguments."""
         self._forks = forks()
         _loops.add(asyncio.get_running_loop())
 
     def start(self, run: Run) -> Awaitable[Any]:
-        """The function's result, to be awaited. Not itself a coroutine: for a task on the loop this
-        is the function's own, with nothing in between."""
+        """The function's result, to be awaited. Not itself a coroutine: for a plain task on the
+        loop this is the function's own, with nothing in between."""
         place = run.task.declared.run_in
-        if place == "loop":
+        if place != "loop":
+            return self._in_thread(run) if place == "thread" else self._in_process(run)
+        if run.limited or self.wrapped:
             return self._in_loop(run)
-        return self._in_thread(run) if place == "thread" else self._in_process(run)
+        run.begin()
+        running.set(run)
+        return _called(run)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._processes.close()
 
-    def _in_loop(self, run: Run) -> Awaitable[Any]:
+    async def _in_loop(self, run: Run) -> Any:
+        if run.limited:
+            await run.host.admit(run)
         run.begin()
         running.set(run)
-        task = run.task
-        args, kwargs = run.args, run.kwargs
-        if task.signature.injected_as is not None:
-            args, kwargs = task.with_context(run.context(), args, kwargs)
-        work: Awaitable[Any] = task.function(*args, **kwargs)
-        return work
+        return await self._around.function(run, partial(_called, run))
 
     async def _in_thread(self, run: Run) -> Any:
         async with self._free_threads:
+            if run.limited:
+                await run.host.admit(run)
             run.begin()
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
-            args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
-            work = partial(copy_context().run, run.task.function, *args, **kwargs)
-            future = asyncio.get_running_loop().run_in_executor(self._threads, self._guarded, work)
-            return _unguarded(await _to_the_end(future, run))
+            run.context()
+            return await self._around.function(run, partial(self._called_in_thread, run))
 
-    def _guarded(self, work: partial[Any]) -> tuple[Any, BaseException | None]:
-        """Called in the thread. StopIteration and its kind cannot pass through a future."""
+    async def _called_in_thread(self, run: Run) -> Any:
+        args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
+        work = partial(copy_context().run, run.task.function, *args, **kwargs)
+        function = Interruptible()
+        run.interrupt = function.interrupt
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._guarded, function, work
+        )
         try:
-            answer: tuple[Any, BaseException | None] = work(), None
-        except BaseException as error:
-            answer = None, error
+            return _unguarded(await _to_the_end(future, run))
+        finally:
+            run.interrupt = None
+
+    def _guarded(self, function: Interruptible, work: partial[Any]) -> Answer:
+        """Called in the thread. StopIteration and its kind cannot pass through a future."""
+        answer = function.run(work)
         if forks() != self._forks:
             os._exit(0)
         return answer
 
-    async def _in_process(self, run: Run) -> Encoded:
-        return Encoded(await self._processes.run(run))
+    async def _in_process(self, run: Run) -> Any:
+        async with self._processes.one() as process:
+            if run.limited:
+                await run.host.admit(run)
+            run.begin()
+            if self.wrapped:
+                return await self._around.process(run, process)
+            return Encoded(await process.run(run))
+
+
+def _called(run: Run) -> Awaitable[Any]:
+    task = run.task
+    args, kwargs = run.args, run.kwargs
+    if task.signature.injected_as is not None:
+        args, kwargs = task.with_context(run.context(), args, kwargs)
+    work: Awaitable[Any] = task.function(*args, **kwargs)
+    return work
 
 
 async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:
@@ -117,7 +143,7 @@ async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:
                 raise
 
 
-def _unguarded(answer: tuple[Any, BaseException | None]) -> Any:
+def _unguarded(answer: Answer) -> Any:
     value, error = answer
     if error is not None:
         raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import Outcome
@@ -15,6 +15,9 @@ log = logging.getLogger("headrace.worker")
 
 _IDLE = 3600.0
 
+Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
+"""What has to be written before jobs end; must not fail."""
+
 
 class Settler(Service):
     """Writes at once when idle; outcomes that come while a write is under way go together in the
@@ -22,8 +25,11 @@ class Settler(Service):
 
     name = "settler"
 
-    def __init__(self, consumer: Consumer, held: set[Delivery]) -> None:
+    def __init__(
+        self, consumer: Consumer, held: set[Delivery], before: Before | None = None
+    ) -> None:
         super().__init__()
+        self._before = before
         self._consumer = consumer
         self._held = held
         self._pending: list[Settlement] = []
@@ -52,6 +58,8 @@ class Settler(Service):
         return 0.0 if self._pending else _IDLE
 
     async def _settle(self, batch: _Batch) -> StoreError | None:
+        if self._before is not None:
+            await self._before(batch.queue, batch.settlements)
         try:
             lost = await self._consumer.settle(
                 batch.queue, batch.settlements, repeat=batch.unconfirmed

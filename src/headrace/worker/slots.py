@@ -6,18 +6,20 @@ import asyncio
 
 
 class Slots:
-    """A count of free places. A read asks for no more jobs than there are, so a worker never
-    holds more than it can run."""
+    """A count of free places. A read asks for no more jobs than there are, and `beyond` more of
+    which it may hope that they only join a batch. If they do not, `free` is below zero, and the
+    jobs that are too many wait for a place."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.free = total
+        self.beyond = 0
         self._freed = asyncio.Event()
         self._awaited = False
 
     async def wait(self) -> None:
         """Return when there is a free slot, or when `poke` is called."""
-        if not self.free:
+        if self.free <= 0:
             self._freed.clear()
             self._awaited = True
             await self._freed.wait()
@@ -28,7 +30,7 @@ class Slots:
 
     def give(self) -> None:
         self.free += 1
-        if self._awaited:
+        if self._awaited and self.free > 0:
             self._freed.set()
 
     def poke(self) -> None:

@@ -1,0 +1,76 @@
+"""Asks the store whether jobs with limits may start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from headrace.core.delivery import Delivery
+from headrace.core.judgement import NotNow
+from headrace.errors import StoreError
+from headrace.store.contract import Consumer
+
+log = logging.getLogger("headrace.worker")
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+class Admitter:
+    """Counts starts. Jobs of one queue that ask at the same time share one round trip; a store that
+    fails is waited for."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._loop = asyncio.get_running_loop()
+        self._asking: dict[str, _Questions] = {}
+        self._askers: set[asyncio.Task[None]] = set()
+
+    async def begin(self, delivery: Delivery) -> None:
+        """Return when the start is counted; `NotNow` if the job may not start."""
+        gate = await self.ask(delivery)
+        if gate:
+            raise NotNow(gate)
+
+    def ask(self, delivery: Delivery) -> asyncio.Future[str]:
+        """The gate at which the job must wait; empty if its start has been counted."""
+        answer: asyncio.Future[str] = self._loop.create_future()
+        questions = self._asking.get(delivery.queue)
+        if questions is None:
+            questions = self._asking[delivery.queue] = {}
+            asker = asyncio.create_task(self._ask_all(delivery.queue), name="headrace-admitter")
+            self._askers.add(asker)
+            asker.add_done_callback(self._askers.discard)
+        questions[delivery] = answer
+        return answer
+
+    async def _ask_all(self, queue: str) -> None:
+        """Until nobody asks any more; what is asked while an answer is on its way goes next."""
+        while questions := self._asking[queue]:
+            self._asking[queue] = {}
+            try:
+                refused = await self._refused(queue, questions)
+            except Exception as error:
+                for answer in questions.values():
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for delivery, answer in questions.items():
+                if not answer.done():
+                    answer.set_result(refused.get(delivery, ""))
+        del self._asking[queue]
+
+    async def _refused(self, queue: str, questions: _Questions) -> dict[Delivery, str]:
+        pause = _FIRST_PAUSE
+        while deliveries := [d for d, answer in questions.items() if not answer.done()]:
+            try:
+                return await self._consumer.begin(queue, deliveries)
+            except StoreError as error:
+                if pause == _FIRST_PAUSE:
+                    log.warning("jobs of queue %r wait for their limits: %s", queue, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        return {}
+
+
+_Questions = dict[Delivery, asyncio.Future[str]]

@@ -1,0 +1,74 @@
+"""Where the runs of a worker are: in a batch that fills, in line for a slot, or under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from headrace.worker.batcher import Batcher
+from headrace.worker.run import BatchRun, Run
+from headrace.worker.slots import Slots
+
+
+class Floor:
+    """Gives runs their slots. Each run that comes has one, which the reader took for it."""
+
+    def __init__(self, slots: Slots, begin: Callable[[Run], None]) -> None:
+        self._slots = slots
+        self._begin = begin
+        self._in_line: deque[Run] = deque()
+        self._batcher = Batcher(slots, self.enter)
+        self.running: set[Run] = set()
+
+    def gather(self, run: Run) -> None:
+        """Have a job join a batch; as long as that fills, it needs no slot."""
+        if not self._batcher.add(run):
+            # Not `give`: the reader, which it would wake, is the one who brings the job.
+            self._slots.free += 1
+            if self._in_line:
+                self._let_in()
+
+    def enter(self, run: Run) -> None:
+        if self._slots.free < 0:
+            # More came than there are slots for: a batch was hoped for. First come, first served.
+            self._in_line.append(run)
+            self._let_in()
+        else:
+            self.running.add(run)
+            self._begin(run)
+
+    def leave(self, run: Run) -> None:
+        self.running.discard(run)
+        self._slots.give()
+        if self._in_line:
+            self._let_in()
+
+    def give_slot(self) -> None:
+        self._slots.give()
+        if self._in_line:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Have the first in line begin, unless all in line are owed their slots."""
+        if len(self._in_line) > -self._slots.free:
+            run = self._in_line.popleft()
+            self.running.add(run)
+            self._begin(run)
+
+    def waiting(self) -> list[Run]:
+        """The runs of single jobs that are not under way."""
+        in_line = [member for run in self._in_line for member in run.members]
+        return [*self._batcher.waiting(), *in_line]
+
+    def withdraw(self, run: Run) -> None:
+        """Take out a job that is not under way."""
+        if self._batcher.leave_out(run):
+            return
+        for other in self._in_line:
+            if run in other.members:
+                if isinstance(other, BatchRun):
+                    other.leave_out(run)
+                if other is run or not other.members:
+                    self._in_line.remove(other)
+                    self.give_slot()
+                return

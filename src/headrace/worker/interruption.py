@@ -1,0 +1,59 @@
+"""Raises an exception in another thread, while that is where it is meant to be."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import TaskCancelled
+
+Answer = tuple[Any, BaseException | None]
+
+_set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+class Interruptible:
+    """One function in a thread of a pool. `interrupt` ends it wherever it is in Python code; a call
+    into C ends first. The thread itself goes on to other work, and must not be hit there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Raise `TaskCancelled` in the function; once, and only while it runs."""
+        with self._lock:
+            if self._thread is not None and not self._interrupted:
+                _set_exception(ctypes.c_ulong(self._thread), ctypes.py_object(TaskCancelled))
+            self._interrupted = True
+
+    def run(self, work: Callable[[], Any]) -> Answer:
+        """Called in the thread: what the function returned, or what it raised."""
+        answer: Answer | None = None
+        try:
+            try:
+                self._enter()
+                answer = work(), None
+            except BaseException as error:
+                answer = None, error
+            self._leave()
+        except TaskCancelled as late:
+            # It struck between the end of the function and here. It cannot strike twice.
+            self._leave()
+            answer = answer or (None, late)
+        return answer
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._interrupted:
+                raise TaskCancelled
+            self._thread = threading.get_ident()
+
+    def _leave(self) -> None:
+        """From here on nothing is sent to this thread; what is on its way is called back."""
+        with self._lock:
+            self._thread = None
+        _set_exception(ctypes.c_ulong(threading.get_ident()), None)

@@ -1,0 +1,230 @@
+"""Fires schedules: one job for each tick, whichever worker is first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.client.schedules import SPACE, put
+from headrace.client.sender import bounded
+from headrace.core.call import Tick
+from headrace.core.definition import Definition
+from headrace.core.ids import JobKey
+from headrace.core.schedule import MOST_MISSED, Record, decode_record, encode_record, tick_key
+from headrace.errors import HeadraceError, StoreError, StoreMismatch
+from headrace.store.contract import Store, Subscription
+from headrace.worker.service import Service
+
+log = logging.getLogger("headrace.worker")
+
+# Signals tell of changes; this is for when one is lost.
+_POLL = 5.0
+# Each tick changes its record, and each change is heard by everyone: look no more often than this.
+_BREATH = 0.2
+# How long the others leave a tick to the one who has the ticket. If that one dies, a tick comes so
+# much later; that must not make it a missed one (`PROMPT_MS`).
+_TICKET = 0.5
+_AT_ONCE = 50
+
+
+class Scheduler(Service):
+    """Sleeps until the next tick of any schedule, or until a signal tells of a change. All times
+    are the store's: this machine's clock is never asked.
+
+    Any worker may fire any schedule, those in an app's code only if it runs that app. A ticket lets
+    about one worker do so at a time; that each tick makes one job does not depend on it."""
+
+    name = "scheduler"
+
+    def __init__(
+        self,
+        store: Store,
+        declared: Mapping[str, Definition],
+        worker: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._declared = declared
+        self._to_declare = list(declared)
+        self._ticket = _Ticket(store, worker, monotonic)
+        self._monotonic = monotonic
+        self._read_at = 0.0
+        self._planned: dict[str, tuple[bytes, int | None]] = {}
+        self._troubles: dict[str, str] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._subscription: Subscription | None = None
+
+    async def listen(self) -> None:
+        self._subscription = await self._store.hear_notes(SPACE, self._hear)
+
+    async def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._subscription is not None:
+            await self._subscription.close()
+
+    async def step(self) -> float:
+        await self._declare()
+        notes = await self._store.notes(SPACE)
+        self._read_at = self._monotonic()
+        if not notes:
+            self._planned.clear()
+            return _POLL
+        now_ms = await self._store.time_ms()
+        asked_at = self._monotonic()
+        await self._plan(notes)
+        due = [name for name, (_, tick) in self._planned.items() if _is_due(tick, now_ms)]
+        if not await self._ticket.allows(due):
+            return _TICKET
+        for first in range(0, len(due), _AT_ONCE):
+            await self._fire_all(due[first : first + _AT_ONCE], now_ms)
+        ticks = [tick for _, tick in self._planned.values() if tick is not None]
+        until = (min(ticks, default=now_ms + 1000 * _POLL) - now_ms) / 1000
+        return max(min(until - (self._monotonic() - asked_at), _POLL), 0.0)
+
+    async def _declare(self) -> None:
+        """Put the schedules of our code into the store, once."""
+        while self._to_declare:
+            name = self._to_declare[-1]
+            now_ms = await self._store.time_ms()
+            try:
+                await put(self._store, name, self._declared[name], now_ms)
+            except StoreError:
+                raise
+            except HeadraceError as error:
+                self._is_new_trouble(name, str(error))
+            self._to_declare.pop()
+
+    async def _plan(self, notes: Mapping[str, bytes]) -> None:
+        """Find out when each schedule that has changed is to be looked at next."""
+        for name in self._planned.keys() - notes.keys():
+            del self._planned[name]
+            self._troubles.pop(name, None)
+        for name, data in notes.items():
+            known = self._planned.get(name)
+            if known is None or known[0] != data:
+                self._planned[name] = (data, await self._next_tick(name, data))
+
+    async def _next_tick(self, name: str, data: bytes) -> int | None:
+        """Zero if jobs of earlier ticks may be missing; None if it is not ours or has ended."""
+        record = None
+        try:
+            record = decode_record(data)
+            if record.definition.declared and name not in self._declared:
+                return None
+            return 0 if record.reserved else record.next_ms()
+        except Exception as error:  # Whatever is wrong with one, the others go on.
+            if self._is_new_trouble(name, str(error)) and record is not None:
+                await self._write(name, data, record.failed(str(error)))
+            return None
+
+    async def _fire_all(self, names: Sequence[str], now_ms: int) -> None:
+        fired = [self._fire(name, self._planned[name][0], now_ms) for name in names]
+        ended = await asyncio.gather(*fired, return_exceptions=True)
+        trouble = None
+        for name, error in zip(names, ended, strict=True):
+            if isinstance(error, StoreError):
+                trouble = error
+            elif isinstance(error, Exception):
+                self._is_new_trouble(name, str(error))
+            elif error is not None:
+                raise error
+        # Told only after all were tried: in a cluster, one queue may be away and the others not.
+        if trouble is not None:
+            raise trouble
+
+    async def _fire(self, name: str, data: bytes, now_ms: int) -> None:
+        old = decode_record(data)
+        record, left_out = old.reserve(now_ms)
+        held = await self._write(name, data, record)
+        if held is None:
+            # Another worker was first; see soon whether it has finished.
+            self._planned[name] = (b"", now_ms + int(1000 * _BREATH))
+            return
+        if left_out:
+            log.warning(
+                "schedule %r missed over %d ticks: the oldest are left out", name, MOST_MISSED
+            )
+        if record.reserved:
+            record = await self._send(name, record, now_ms)
+            held = await self._write(name, held, record)
+        else:
+            log.warning("schedule %r was not fired in time: it waits for its next tick", name)
+        if held is not None:
+            self._planned[name] = (held, await self._next_tick(name, held))
+
+    async def _send(self, name: str, record: Record, now_ms: int) -> Record:
+        """The record after the jobs of its reserved ticks were appended, or will never be."""
+        definition = record.definition
+        try:
+            parcels = [
+                definition.parcel(tick_key(name, at_ms), now_ms, Tick(name, at_ms))
+                for at_ms in record.reserved
+            ]
+            for batch in bounded(parcels):
+                await self._store.append(definition.queue, batch, repeat=True)
+        except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, StoreMismatch):
+                raise
+            self._is_new_trouble(name, str(error))
+            return record.failed(str(error))
+        self._troubles.pop(name, None)
+        return record.cleared()
+
+    async def _write(self, name: str, old: bytes, record: Record) -> bytes | None:
+        """The bytes that are in the store now, None if those there are not the old ones."""
+        new = encode_record(record)
+        if new == old or await self._store.note(SPACE, name, new, expected=old):
+            return new
+        return None
+
+    def _is_new_trouble(self, name: str, problem: str) -> bool:
+        """Log what is wrong with a schedule, the first time."""
+        if self._troubles.get(name) == problem:
+            return False
+        self._troubles[name] = problem
+        log.error("schedule %r does not fire: %s", name, problem)
+        return True
+
+    def _hear(self, _: Sequence[JobKey] | None) -> None:
+        if self._alarm is None:
+            wait = max(self._read_at + _BREATH - self._monotonic(), 0.0)
+            self._alarm = asyncio.get_running_loop().call_later(wait, self._look)
+
+    def _look(self) -> None:
+        self._alarm = None
+        self.wake()
+
+
+def _is_due(tick: int | None, now_ms: int) -> bool:
+    return tick is not None and tick <= now_ms
+
+
+class _Ticket:
+    """Lets about one worker of the fleet act at a time, and each of the others after a while."""
+
+    def __init__(self, store: Store, worker: str, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._worker = worker.encode()
+        self._monotonic = monotonic
+        self._ours_until = 0.0
+        self._waited = False
+
+    async def allows(self, due: Sequence[str]) -> bool:
+        """Who is refused waits for as long as a ticket lasts, and is then let through in any case:
+        the one who has it may have died, or may not know what is to be done."""
+        if self._waited or not due:
+            self._waited = False
+            return True
+        asked_at = self._monotonic()
+        expected = self._worker if asked_at < self._ours_until else None
+        taken = await self._store.note(
+            "tickets", "scheduler", self._worker, ttl=_TICKET, expected=expected
+        )
+        self._waited = not taken
+        if taken:
+            self._ours_until = asked_at + _TICKET
+        return taken
