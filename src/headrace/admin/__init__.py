@@ -1,7 +1,23 @@
 """What people ask and do about queues and jobs. The command line uses nothing else."""
 
 from headrace.admin.admin import Admin
+from headrace.admin.cancelling import CancelReport
 from headrace.admin.dead import DeadInfo
+from headrace.admin.events import JobEvent
+from headrace.admin.jobs import JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo
+from headrace.admin.stats import MinuteStats
+from headrace.admin.workers import WorkerInfo
 
-__all__ = ["Admin", "DeadInfo", "QueueInfo"]
+__all__ = [
+    "Admin",
+    "CancelReport",
+    "DeadInfo",
+    "JobDetail",
+    "JobEvent",
+    "JobPage",
+    "JobSummary",
+    "MinuteStats",
+    "QueueInfo",
+    "WorkerInfo",
+]

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from headrace.admin.bodies import arguments_of, opened, task_of
 from headrace.client.job import AttemptInfo, to_datetime
-from headrace.core import codec, ids
-from headrace.core.job import decode_envelope, decode_past
-from headrace.errors import ConfigError, HeadraceError
+from headrace.core import ids
+from headrace.core.job import decode_past
+from headrace.errors import ConfigError
 from headrace.store.contract import DeadJob
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from headrace.store.contract import Store
 
 # Envelopes come along, and each may have megabytes.
 PAGE = 100
-# Decoded values take many times the room of their bytes: larger ones are not for showing.
-_MOST_SHOWN = 16 * 1024 * 1024
 
-_decode_plain = codec.decoder(Any)
+Moment = datetime | timedelta
+_NEVER = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,20 @@ class DeadInfo:
     def arguments(self) -> Any:
         """The arguments as plain values, for showing; None if they cannot be read. Decoded anew
         each time, so that a list of jobs costs nothing for what nobody looks at."""
-        try:
-            payload = decode_envelope(self.envelope).payload
-            return _decode_plain(payload) if len(payload) <= _MOST_SHOWN else None
-        except (HeadraceError, *codec.DECODE_ERRORS):
-            return None
+        return arguments_of(opened(self.envelope))
+
+
+class DeadConditions(TypedDict, total=False):
+    """What must be true of dead jobs that are meant; nothing said is nothing asked."""
+
+    reason: str | None
+    task: str | None
+    error: str | None
+    """A text in type or text of the last error, in small letters or capitals."""
+    since: Moment | None
+    """A moment after which they died, or how long ago at most."""
+    until: Moment | None
+    """A moment before which they died, or how long ago at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,31 @@ class Selection:
 
     reason: str | None = None
     task: str | None = None
+    error: str = ""
     since_ms: int = 0
+    until_ms: int = _NEVER
+
+    @classmethod
+    async def of(
+        cls,
+        store: Store,
+        reason: str | None = None,
+        task: str | None = None,
+        error: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Selection:
+        """From what a caller said."""
+        since_ms = 0 if since is None else await _moment_ms(store, "since", since)
+        until_ms = _NEVER if until is None else await _moment_ms(store, "until", until)
+        return cls(reason, task, (error or "").casefold(), since_ms, until_ms)
 
     def matches(self, job: DeadJob) -> bool:
         return (
-            job.died_ms >= self.since_ms
+            self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)
             and (self.task is None or task_of(job.envelope) == self.task)
+            and (not self.error or self.error in _last_error(job).casefold())
         )
 
     def ends_with(self, jobs: list[DeadJob]) -> bool:
@@ -106,21 +132,17 @@ async def matching(
         cursor = page.cursor
 
 
-async def since_ms(store: Store, since: datetime | timedelta | None) -> int:
-    """A moment by the store's clock, which is the one that dated the deaths."""
-    if since is None:
-        return 0
-    if isinstance(since, timedelta):
-        return await store.time_ms() - int(since.total_seconds() * 1000)
-    if getattr(since, "tzinfo", None) is None:
+def _last_error(job: DeadJob) -> str:
+    attempts = decode_past(job.past).attempts
+    return f"{attempts[-1].error_type}: {attempts[-1].error_text}" if attempts else ""
+
+
+async def _moment_ms(store: Store, what: str, moment: Moment) -> int:
+    """By the store's clock, which is the one that dated the deaths."""
+    if isinstance(moment, timedelta):
+        return await store.time_ms() - int(moment.total_seconds() * 1000)
+    if getattr(moment, "tzinfo", None) is None:
         raise ConfigError(
-            f"since must be a datetime with a time zone, or a timedelta, not {since!r}"
+            f"{what} must be a datetime with a time zone, or a timedelta, not {moment!r}"
         )
-    return int(since.timestamp() * 1000)
-
-
-def task_of(envelope: bytes) -> str | None:
-    try:
-        return decode_envelope(envelope).task
-    except HeadraceError:
-        return None
+    return int(moment.timestamp() * 1000)

@@ -1,24 +1,72 @@
-"""What is known of a queue."""
+"""Queues: what is in them, and whether they go on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.admin.desk import Desk
+from headrace.core import limits
+
 if TYPE_CHECKING:
     from headrace.store.contract import Counts
+    from headrace.store.values import Control
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue and how many of its jobs are in each state."""
+    """A queue, how many of its jobs are in each state, and what of it is paused."""
 
     name: str
     waiting: int
     running: int
     scheduled: int
     dead: int
+    blocked: int = 0
+    paused: bool = False
+    paused_tasks: tuple[str, ...] = ()
+    """Tasks that are paused in this queue, by name, whether or not the queue is."""
 
     @classmethod
-    def of(cls, name: str, counts: Counts) -> QueueInfo:
-        return cls(name, counts.waiting, counts.running, counts.scheduled, counts.dead)
+    def of(cls, name: str, counts: Counts, control: Control) -> QueueInfo:
+        return cls(
+            name,
+            counts.waiting,
+            counts.running,
+            counts.scheduled,
+            counts.dead,
+            counts.blocked,
+            control.paused,
+            tuple(sorted(control.paused_tasks)),
+        )
+
+
+class QueueAdmin(Desk):
+    """Looking at queues, pausing and resuming them."""
+
+    async def queues(self) -> list[QueueInfo]:
+        """All queues that were ever sent to or that the app's tasks use, by name."""
+        return [await self.queue(name) for name in await self._queue_names()]
+
+    async def queue(self, name: str) -> QueueInfo:
+        """One queue; all zero if nothing was ever sent to it."""
+        limits.check_name("queue", name)
+        store = await self._store()
+        return QueueInfo.of(name, await store.count(name), await store.control(name))
+
+    async def pause(self, queue: str, task: str | None = None) -> None:
+        """Have no more jobs of a queue started, or none of one task in it, until `resume`: by any
+        worker, also one that starts later. What is running goes on. Neither has to exist yet."""
+        _check_names(queue, task)
+        await (await self._store()).pause(queue, task or "")
+
+    async def resume(self, queue: str, task: str | None = None) -> None:
+        """Undo `pause`, of the queue or of one task in it; each by itself."""
+        _check_names(queue, task)
+        await (await self._store()).resume(queue, task or "")
+
+
+def _check_names(queue: str, task: str | None) -> None:
+    limits.check_name("queue", queue)
+    if task is not None:
+        limits.check_name("task", task)

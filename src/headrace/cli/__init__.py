@@ -12,8 +12,11 @@ COMMANDS = {
     "bench": "headrace.cli.bench:bench",
     "dead": "headrace.cli.dead:dead",
     "demo": "headrace.cli.demo:demo",
+    "jobs": "headrace.cli.jobs:jobs",
     "queues": "headrace.cli.queues:queues",
+    "schedules": "headrace.cli.schedules:schedules",
     "worker": "headrace.cli.worker:worker",
+    "workers": "headrace.cli.workers:workers",
 }
 
 

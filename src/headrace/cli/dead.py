@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.admin import Admin, DeadInfo
+from headrace.cli.asking import asked, confirm, counted, json_option, only, split, yes_option
 from headrace.cli.dead_views import as_json_value, show_job, show_list
-from headrace.cli.loading import app_options, chosen_app, looks_like_app, one_app
-from headrace.cli.output import complain, harmless, json_document
+from headrace.cli.loading import app_options, chosen_app, one_app
+from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
-from headrace.cli.selection import Filter, filter_options, queue_option
+from headrace.cli.selection import Filter, filter_options, parse_edits, queue_option
 from headrace.errors import ConfigError, JobError, JobNotFound
 
 if TYPE_CHECKING:
     from headrace import Headrace
 
-T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group(no_args_is_help=False)
@@ -42,7 +38,7 @@ def dead() -> None:
 @app_options
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
-@_json
+@json_option
 def list_(
     app: str | None,
     app_option: str | None,
@@ -56,7 +52,10 @@ def list_(
     chosen = chosen_app(one_app(app, app_option), url, namespace)
     wanted = Filter(**conditions)
     # One more than is shown tells whether there are more.
-    found = _asked(chosen, partial(_listed, wanted=wanted, limit=limit + 1))
+    found = asked(
+        chosen,
+        lambda app: app.admin.dead(wanted.queue, limit=limit + 1, **wanted.conditions),
+    )
     if as_json:
         json_document([as_json_value(info) for info in found[:limit]])
         return
@@ -69,7 +68,7 @@ def list_(
 @click.argument("words", nargs=-1, required=True, metavar="[APP] ID")
 @app_options
 @queue_option
-@_json
+@json_option
 def show(
     words: tuple[str, ...],
     app_option: str | None,
@@ -79,14 +78,13 @@ def show(
     as_json: bool,
 ) -> None:
     """Show all that is known of one dead job: every attempt, its arguments, its bytes."""
-    app, ids = _split(words, app_option, app_alone=False)
-    if len(ids) != 1:
-        raise ConfigError(f"show takes one id, not {len(ids)}")
+    app, ids = split(words, app_option)
+    id = only("id", ids)
     chosen = chosen_app(app, url, namespace)
     try:
-        info = _asked(chosen, lambda admin: admin.dead_job(ids[0], queue))
+        info = asked(chosen, lambda app: app.admin.dead_job(id, queue))
     except JobNotFound:
-        raise JobError(f"there is no dead job {ids[0]}", ids[0]) from None
+        raise JobError(f"there is no dead job {id}", id) from None
     if as_json:
         json_document(as_json_value(info, whole=True))
     else:
@@ -95,8 +93,8 @@ def show(
 
 def _deed_options(command: Command) -> Command:
     for option in (
-        _json,
-        click.option("--yes", is_flag=True, help="Do not ask."),
+        json_option,
+        yes_option,
         click.option("--all", "everything", is_flag=True, help="All dead jobs of all queues."),
         filter_options,
         app_options,
@@ -108,13 +106,22 @@ def _deed_options(command: Command) -> Command:
 
 @dead.command()
 @_deed_options
-def replay(**options: Any) -> None:
-    """Send dead jobs again, as they were, with a clean past.
+@click.option(
+    "--set",
+    "edit",
+    multiple=True,
+    callback=parse_edits,
+    metavar="NAME=JSON",
+    help="Change this argument; may be given again. Needs an APP.",
+)
+def replay(edit: dict[str, Any], **options: Any) -> None:
+    """Send dead jobs again with a clean past, as they were or with other arguments.
 
-    Named by id, or all that --queue, --task, --reason and --since leave, or --all. In a terminal it
-    asks first, unless ids are given.
+    Named by id, or all that --queue, --task, --reason, --error, --since and --until leave, or
+    --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent if the
+    arguments of one of the jobs would not fit its task.
     """
-    _do("replay", "replayed", **options)
+    _do("replay", "replayed", edit or None, **options)
 
 
 @dead.command()
@@ -122,15 +129,16 @@ def replay(**options: Any) -> None:
 def purge(**options: Any) -> None:
     """Forget dead jobs for good.
 
-    Named by id, or all that --queue, --task, --reason and --since leave, or --all. Asks first;
-    where there is no terminal to ask in, it needs --yes.
+    Named by id, or all that --queue, --task, --reason, --error, --since and --until leave, or
+    --all. Asks first; where there is no terminal to ask in, it needs --yes.
     """
-    _do("purge", "purged", **options)
+    _do("purge", "purged", None, **options)
 
 
 def _do(
     verb: str,
     done: str,
+    edit: dict[str, Any] | None,
     *,
     words: tuple[str, ...],
     app_option: str | None,
@@ -142,72 +150,46 @@ def _do(
     **conditions: Any,
 ) -> None:
     wanted = Filter(**conditions)
-    app, ids = _split(words, app_option, app_alone=bool(wanted) or everything)
+    app, ids = split(words, app_option, app_alone=bool(wanted) or everything)
     _check(verb, ids, wanted, everything)
     chosen = chosen_app(app, url, namespace)
-    if not yes:
-        _ask(verb, ids, wanted)
-    count = _asked(chosen, partial(_acted, verb=verb, ids=ids, wanted=wanted))
+    # A replay loses nothing: it asks only before many of them, and only where someone is.
+    if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
+        confirm(verb, f"{len(ids)} dead job(s)" if ids else str(wanted))
+    count = asked(chosen, lambda app: _acted(app, verb, edit, ids, wanted))
     if as_json:
         json_document({done: count})
     else:
-        click.echo(f"{done} {count} job{'' if count == 1 else 's'}")
+        click.echo(f"{done} {counted(count, 'job')}")
     missing = len(set(ids)) - count
     if ids and missing:
         complain(f"not dead (any more): {missing} of the {len(set(ids))} jobs")
         click.get_current_context().exit(FAILED)
 
 
-def _ask(verb: str, ids: list[str], wanted: Filter) -> None:
-    """Let a person confirm. A replay loses nothing: it asks only before many of them, and where
-    nobody can be asked it goes on; a purge does not."""
-    in_terminal = sys.stdin.isatty()
-    if verb == "purge" and not in_terminal:
-        raise ConfigError("purge cannot ask without a terminal: say --yes if you mean it")
-    if verb == "purge" or (in_terminal and not ids):
-        what = f"{len(ids)} dead job(s)" if ids else str(wanted)
-        click.confirm(f"{verb.capitalize()} {harmless(what)}?", abort=True, err=True)
-
-
 def _check(verb: str, ids: list[str], wanted: Filter, everything: bool) -> None:
     if not ids and not wanted and not everything:
-        raise ConfigError(f"say what to {verb}: ids, --queue, --task, --reason, --since or --all")
+        raise ConfigError(
+            f"say what to {verb}: ids, --queue, --task, --reason, --error, --since, --until or "
+            "--all"
+        )
     if everything and (ids or wanted):
         raise ConfigError("--all means all dead jobs: leave out ids and other conditions")
-    if ids and (wanted.reason, wanted.task, wanted.since) != (None, None, None):
-        raise ConfigError("give ids, or --task, --reason and --since, not both")
+    if ids and any(value is not None for value in wanted.conditions.values()):
+        raise ConfigError("give ids, or --task, --reason, --error, --since and --until, not both")
 
 
-def _split(
-    words: tuple[str, ...], app_option: str | None, *, app_alone: bool
-) -> tuple[str | None, list[str]]:
-    """The app, if the first word is one, and the ids. A single word is an app only if `app_alone`
-    says that no id is needed."""
-    if app_option is None and words and looks_like_app(words[0]) and (len(words) > 1 or app_alone):
-        return words[0], list(words[1:])
-    return app_option, list(words)
-
-
-def _asked(app: Headrace, question: Callable[[Admin], Awaitable[T]]) -> T:
-    async def answer() -> T:
-        async with app:
-            return await question(app.admin)
-
-    return asyncio.run(answer())
-
-
-async def _listed(admin: Admin, *, wanted: Filter, limit: int) -> list[DeadInfo]:
-    return await admin.dead(
-        wanted.queue, reason=wanted.reason, task=wanted.task, since=wanted.since, limit=limit
-    )
-
-
-async def _acted(admin: Admin, *, verb: str, ids: list[str], wanted: Filter) -> int:
-    act = admin.replay if verb == "replay" else admin.purge
-    if ids:
-        return await act(ids, wanted.queue)
-    if wanted:
-        return await act(
-            queue=wanted.queue, reason=wanted.reason, task=wanted.task, since=wanted.since
-        )
-    return sum([await act(queue=queue.name) for queue in await admin.queues()])
+async def _acted(
+    app: Headrace, verb: str, edit: dict[str, Any] | None, ids: list[str], wanted: Filter
+) -> int:
+    admin = app.admin
+    named = ids or None
+    if ids or wanted:
+        if verb == "purge":
+            return await admin.purge(named, wanted.queue, **wanted.conditions)
+        return await admin.replay(named, wanted.queue, edit=edit, **wanted.conditions)
+    # Since for ever: all of them, in all queues.
+    ever = datetime.fromtimestamp(0, UTC)
+    if verb == "purge":
+        return await admin.purge(since=ever)
+    return await admin.replay(since=ever, edit=edit)

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.output import harmless, harmless_lines, moment, table
+from headrace.cli.output import harmless, moment, shortened, show_attempt, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.admin import DeadInfo
-    from headrace.client.job import AttemptInfo
 
 _BYTES_SHOWN = 64
-_ARGUMENTS_SHOWN = 4_000
 
 
 def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def show_job(info: DeadInfo) -> None:
     if info.arguments is None:
         click.echo(f"{'bytes':<11}{_hex(info.envelope)}")
     for attempt in info.attempts:
-        _show_attempt(attempt)
+        show_attempt(attempt)
 
 
 def _row(info: DeadInfo) -> tuple[str | int, ...]:
@@ -68,25 +66,10 @@ def _row(info: DeadInfo) -> tuple[str | int, ...]:
     return died, info.queue, info.id, task, info.reason, len(info.attempts), error
 
 
-def _show_attempt(attempt: AttemptInfo) -> None:
-    took = (attempt.ended - attempt.started).total_seconds()
-    click.echo(
-        f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "
-        f"on {harmless(attempt.worker)}"
-    )
-    for line in harmless_lines(f"{attempt.error_type}: {attempt.error_text}"):
-        click.echo(f"  {line}")
-    if attempt.traceback.strip():
-        click.echo()
-        for line in harmless_lines(attempt.traceback.rstrip()):
-            click.echo(f"  {line}")
-
-
 def _arguments(info: DeadInfo) -> str:
     if info.arguments is None:
         return "(cannot be read)"
-    text = repr(info.arguments)
-    return text if len(text) <= _ARGUMENTS_SHOWN else text[:_ARGUMENTS_SHOWN] + "…"
+    return shortened(repr(info.arguments))
 
 
 def _hex(data: bytes) -> str:

@@ -7,10 +7,15 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from headrace.client.job import AttemptInfo
+
+_MOST_SHOWN = 4_000
 
 
 def complain(text: str) -> None:
@@ -64,3 +69,23 @@ def json_document(value: Any) -> None:
 def moment(time: datetime) -> str:
     """A time as people here read it."""
     return time.astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def shortened(text: str) -> str:
+    """No more of it than fits on a screen or two."""
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+
+
+def show_attempt(attempt: AttemptInfo) -> None:
+    """When and where a run was, and what it failed with."""
+    took = (attempt.ended - attempt.started).total_seconds()
+    click.echo(
+        f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "
+        f"on {harmless(attempt.worker)}"
+    )
+    for line in harmless_lines(f"{attempt.error_type}: {attempt.error_text}"):
+        click.echo(f"  {line}")
+    if attempt.traceback.strip():
+        click.echo()
+        for line in harmless_lines(attempt.traceback.rstrip()):
+            click.echo(f"  {line}")

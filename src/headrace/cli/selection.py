@@ -1,56 +1,100 @@
-"""The options that say which dead jobs are meant."""
+"""The options that say which jobs are meant."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
+from headrace.admin.dead import DeadConditions
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])")
+_WORDS = {
+    "queue": "of queue {!r}",
+    "state": "in state {!r}",
+    "task": "of task {!r}",
+    "flow": "of the flow of {}",
+    "reason": "with reason {!r}",
+    "error": "with {!r} in the error",
+    "search": "with {!r} in id, arguments or error",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the options said."""
+    """What the options said about dead jobs."""
 
     queue: str | None
     reason: str | None
     task: str | None
+    error: str | None
     since: datetime | timedelta | None
+    until: datetime | timedelta | None
 
     def __bool__(self) -> bool:
-        return (self.queue, self.reason, self.task, self.since) != (None,) * 4
+        return any(value is not None for value in asdict(self).values())
 
     def __str__(self) -> str:
-        words = ["all dead jobs"]
-        if self.queue is not None:
-            words.append(f"of queue {self.queue!r}")
-        if self.task is not None:
-            words.append(f"of task {self.task!r}")
-        if self.reason is not None:
-            words.append(f"with reason {self.reason!r}")
+        words = [described("all dead jobs", **asdict(self))]
         if self.since is not None:
             last = isinstance(self.since, timedelta)
             words.append(f"of the last {self.since}" if last else f"since {self.since}")
+        if self.until is not None:
+            before = isinstance(self.until, timedelta)
+            words.append(f"older than {self.until}" if before else f"until {self.until}")
         return " ".join(words)
+
+    @property
+    def conditions(self) -> DeadConditions:
+        """What is said besides the queue."""
+        return DeadConditions(
+            reason=self.reason,
+            task=self.task,
+            error=self.error,
+            since=self.since,
+            until=self.until,
+        )
+
+
+def described(what: str, **given: Any) -> str:
+    """The conditions in words."""
+    words = [_WORDS[name].format(given[name]) for name in _WORDS if given.get(name) is not None]
+    return " ".join([what, *words])
 
 
 def queue_option(command: Command) -> Command:
-    return click.option("-Q", "--queue", metavar="NAME", help="Only of this queue.")(command)
+    return click.option("-Q", "-q", "--queue", metavar="NAME", help="Only of this queue.")(command)
+
+
+def job_options(command: Command) -> Command:
+    """What jobs are meant, besides the queue."""
+    found = "Only with this text in id, arguments or error."
+    for option in (
+        click.option("--search", metavar="TEXT", help=found),
+        click.option("--task", metavar="NAME", help="Only of this task."),
+        click.option("--state", metavar="STATE", help="Only in this state: waiting, blocked, …"),
+    ):
+        command = option(command)
+    return command
 
 
 def filter_options(command: Command) -> Command:
     """Options of the same names as the fields of `Filter`."""
     since = "Only those that died since: 30m, 1h, 2d, or an ISO time."
+    until = "Only those that died before, likewise."
+    error = "Only with this text in type or text of the last error."
     for option in (
+        click.option("--until", metavar="WHEN", callback=_converted, help=until),
         click.option("--since", metavar="WHEN", callback=_converted, help=since),
+        click.option("--error", metavar="TEXT", help=error),
         click.option("--task", metavar="NAME", help="Only of this task."),
         click.option("--reason", metavar="R", help="Only with this reason: crash_loop, …"),
         queue_option,
@@ -65,6 +109,27 @@ def parse_since(text: str) -> datetime | timedelta:
     if ago := _AGO.fullmatch(text):
         return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     return datetime.fromisoformat(text).astimezone()
+
+
+def parse_edits(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Any]:
+    """`name=value` of several options, each value in JSON."""
+    edits: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not name=value", context, parameter)
+        try:
+            edits[name] = json.loads(value)
+        except ValueError:
+            raise click.BadParameter(
+                f"the value of {name!r} is not JSON: {value} (a text needs quotes: "
+                f"'{name}=\"{value}\"')",
+                context,
+                parameter,
+            ) from None
+    return edits
 
 
 def _converted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -31,7 +32,8 @@ class Settings:
     """What the command line says of each worker process."""
 
     app: str
-    queues: tuple[str, ...] | None
+    queues: Sequence[str] | Mapping[str, int] | None
+    strict: bool
     concurrency: int
     threads: int | None
     processes: int | None
@@ -41,6 +43,7 @@ class Settings:
     def worker(self, app: Headrace) -> Worker:
         return app.worker(
             queues=self.queues,
+            strict=self.strict,
             concurrency=self.concurrency,
             threads=self.threads,
             processes=self.processes,
@@ -52,7 +55,8 @@ class Settings:
         command = [sys.executable, "-m", "headrace", "worker", self.app, "-p", "1"]
         command += ["-c", str(self.concurrency), "--drain", str(self.drain)]
         if self.queues is not None:
-            command += ["-Q", ",".join(self.queues)]
+            command += ["-Q", ",".join(_written(self.queues))]
+        command += ["--strict"] if self.strict else []
         for option, value in (("--threads", self.threads), ("--processes", self.processes)):
             command += [] if value is None else [option, str(value)]
         return command + ([] if self.log_level is None else ["--log-level", self.log_level])
@@ -62,8 +66,13 @@ class Settings:
 @click.argument("app", required=False)
 @click.option("-A", "--app", "app_option", metavar="APP", help="App, as module:attribute.")
 @click.option(
-    "-Q", "--queues", multiple=True, metavar="NAME,…", help="Queues to read.  [default: the tasks']"
+    "-Q",
+    "--queues",
+    multiple=True,
+    metavar="NAME[=WEIGHT],…",
+    help="Queues to read, and how large a share each has.  [default: the tasks', alike]",
 )
+@click.option("--strict", is_flag=True, help="Read each queue only when those before it are empty.")
 @click.option(
     "-c",
     "--concurrency",
@@ -105,6 +114,7 @@ def worker(
     app: str | None,
     app_option: str | None,
     queues: tuple[str, ...],
+    strict: bool,
     concurrency: int,
     threads: int | None,
     processes: int | None,
@@ -128,7 +138,9 @@ def worker(
         raise click.UsageError(
             "say which app: headrace worker shop:app", click.get_current_context()
         )
-    settings = Settings(name, _names(queues), concurrency, threads, processes, drain, log_level)
+    settings = Settings(
+        name, _queues(queues), strict, concurrency, threads, processes, drain, log_level
+    )
     if workers == 1:
         _work(settings)
     else:
@@ -157,9 +169,21 @@ async def _reach(app: Headrace) -> None:
         pass
 
 
-def _names(queues: tuple[str, ...]) -> tuple[str, ...] | None:
-    names = tuple(name.strip() for given in queues for name in given.split(","))
-    return names or None
+def _queues(given: tuple[str, ...]) -> list[str] | dict[str, int] | None:
+    """Names, or names with weights if any has one."""
+    texts = [text.strip() for texts in given for text in texts.split(",")]
+    weights: dict[str, int] = {}
+    for text in texts:
+        name, _, weight = text.rpartition("=")
+        # A name may have a "=" in it: only a number behind the last one is a weight.
+        weights.update({name: int(weight)} if name and weight.isdecimal() else {text: 1})
+    return (texts if list(weights) == texts else weights) or None
+
+
+def _written(queues: Sequence[str] | Mapping[str, int]) -> list[str]:
+    if isinstance(queues, Mapping):
+        return [f"{name}={weight}" for name, weight in queues.items()]
+    return list(queues)
 
 
 def _log_to_stderr(level: str | None) -> None:

@@ -1,0 +1,92 @@
+"""Cancelling jobs, one or a hundred thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.admin.browsing import JobFilter, sighted
+from headrace.core import ids
+from headrace.core.ids import JobKey
+from headrace.core.job import State
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+CANCELLED_TOGETHER = 1000
+# Those that wait for others first: a job that is cancelled would let the next of them go.
+_ORDER = (State.BLOCKED, State.SCHEDULED, State.WAITING, State.RUNNING)
+_HIT = (State.CANCELLED, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReport:
+    """What became of jobs that were to be cancelled."""
+
+    cancelled: int
+    """They never start (again)."""
+    running: int
+    """Their workers were asked to end them."""
+    ended: tuple[str, ...]
+    """Ids of those that had ended already."""
+    unknown: tuple[str, ...]
+    """Ids that the store does not know (any more)."""
+
+
+@dataclass
+class Cancelling:
+    """One request to cancel, on its way through queues and pages."""
+
+    store: Store
+    _states: dict[JobKey, State] = field(default_factory=dict)
+
+    async def named(self, queues: Sequence[str], keys: Sequence[JobKey]) -> None:
+        """Cancel jobs by key, each in the first of the queues in which it has not ended."""
+        left = list(keys)
+        for queue in queues:
+            for start in range(0, len(left), CANCELLED_TOGETHER):
+                await self._cancel(queue, left[start : start + CANCELLED_TOGETHER])
+            left = [key for key in left if self._states.get(key) not in _HIT]
+
+    async def matching(
+        self, queues: Sequence[str], states: Sequence[State], wanted: JobFilter
+    ) -> None:
+        """Cancel all jobs of the queues that fit, a page at a time."""
+        for state in (state for state in _ORDER if state in states):
+            for queue in queues:
+                await self._matching_in(queue, state, wanted)
+
+    async def _matching_in(self, queue: str, state: State, wanted: JobFilter) -> None:
+        cursor, more = "", True
+        while more:
+            page = await self.store.browse(queue, state, cursor, CANCELLED_TOGETHER)
+            keys = page.keys if wanted.is_open else await self._fitting(queue, page.keys, wanted)
+            await self._cancel(queue, keys, gone=State.DONE)
+            cursor, more = page.cursor, bool(page.cursor)
+
+    def report(self, keys: Sequence[JobKey] = ()) -> CancelReport:
+        """What was done; of these keys also which are not known."""
+        states = list(self._states.values())
+        ended = [key for key, state in self._states.items() if state not in _HIT]
+        return CancelReport(
+            cancelled=states.count(State.CANCELLED),
+            running=states.count(State.RUNNING),
+            ended=tuple(map(ids.to_text, ended)),
+            unknown=tuple(ids.to_text(key) for key in keys if key not in self._states),
+        )
+
+    async def _fitting(self, queue: str, keys: Sequence[JobKey], wanted: JobFilter) -> list[JobKey]:
+        return [
+            key async for key, seen in sighted(self.store, queue, keys) if wanted.matches(key, seen)
+        ]
+
+    async def _cancel(
+        self, queue: str, keys: Sequence[JobKey], *, gone: State | None = None
+    ) -> None:
+        """`gone` is what became of those that were there and are not any more."""
+        states = await self.store.cancel(queue, keys) if keys else []
+        for key, state in zip(keys, states, strict=True):
+            now = state or gone
+            if now is not None and self._states.get(key) not in _HIT:
+                self._states[key] = now

@@ -1,0 +1,157 @@
+"""What people ask and do about dead jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Unpack
+
+from headrace.admin.dead import PAGE, DeadConditions, DeadInfo, Selection, matching
+from headrace.admin.desk import Desk
+from headrace.admin.editing import Edit, EditedReplay
+from headrace.core import ids as job_ids
+from headrace.core import limits
+from headrace.core.ids import JobKey
+from headrace.core.job import State, decode_past
+from headrace.errors import ConfigError, JobNotFound
+from headrace.store.contract import DeadJob, Sighting
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+Verb = Callable[[str, Sequence[JobKey]], Awaitable[list[bool]]]
+
+
+class DeadAdmin(Desk):
+    """Finding dead jobs, looking at them, sending them again, forgetting them."""
+
+    async def dead(
+        self,
+        queue: str | None = None,
+        *,
+        limit: int = 100,
+        **conditions: Unpack[DeadConditions],
+    ) -> list[DeadInfo]:
+        """Dead jobs of a queue, or of all queues, the latest first: those with this `reason`, of
+        this `task`, with this text in their last `error`, that died `since` and `until` a moment or
+        so long ago."""
+        limits.check_count("limit", limit)
+        store = await self._store()
+        selection = await Selection.of(store, **conditions)
+        found: list[DeadInfo] = []
+        for name in await self._queue_names(queue):
+            found += [
+                DeadInfo.of(name, job) for job in await _latest(store, name, selection, limit)
+            ]
+        found.sort(key=lambda info: info.died, reverse=True)
+        return found[:limit]
+
+    async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
+        """One dead job, in whichever queue it is; `JobNotFound` if it is not dead (any more). Its
+        `died` is the end of its last attempt, a moment before the store took it for dead."""
+        store, key = await self._store(), job_ids.to_key(id)
+        for name in await self._queue_names(queue):
+            (sighting,) = await store.look(name, [key], bodies=True)
+            if sighting is not None and sighting.state is State.DEAD:
+                job = _seen(key, sighting) or await _searched(store, name, key)
+                if job is not None:
+                    return DeadInfo.of(name, job)
+        raise JobNotFound(id)
+
+    async def replay(
+        self,
+        ids: str | Iterable[str] | None = None,
+        queue: str | None = None,
+        *,
+        edit: Edit | None = None,
+        **conditions: Unpack[DeadConditions],
+    ) -> int:
+        """Send dead jobs again with a clean past; the number of them. Named by id, or else all that
+        fit, as in `dead`: at least a queue or a condition must be given. A job that is not dead
+        (any more) is left alone, so asking twice replays once.
+
+        `edit` changes their arguments: new values by name, or a function from all arguments (plain
+        values by name) to all arguments. If one of the jobs would not fit its task then, that is an
+        `ArgumentError` or a `ConfigError`, and none is sent."""
+        store = await self._store()
+        named = ids if ids is None or isinstance(ids, str) else list(ids)
+        if edit is None:
+            return await self._apply(store.replay, named, queue, conditions)
+        edited = EditedReplay(self._app, store, edit)
+        await self._apply(edited.check, named, queue, conditions)
+        return await self._apply(edited.send, named, queue, conditions)
+
+    async def purge(
+        self,
+        ids: str | Iterable[str] | None = None,
+        queue: str | None = None,
+        **conditions: Unpack[DeadConditions],
+    ) -> int:
+        """Forget dead jobs, chosen as in `replay`; the number of them."""
+        return await self._apply((await self._store()).purge, ids, queue, conditions)
+
+    async def _apply(
+        self,
+        verb: Verb,
+        named: str | Iterable[str] | None,
+        queue: str | None,
+        conditions: DeadConditions,
+    ) -> int:
+        store = await self._store()
+        selection = await Selection.of(store, **conditions)
+        given = any(value is not None for value in conditions.values())
+        if named is not None:
+            if given:
+                raise ConfigError(
+                    "give ids, or reason=, task=, error=, since= and until=, not both"
+                )
+            return await self._apply_to(verb, [named] if isinstance(named, str) else named, queue)
+        if queue is None and not given:
+            raise ConfigError("say which dead jobs: ids, queue=, reason=, task=, error= or since=")
+        done = 0
+        for name in await self._queue_names(queue):
+            async for jobs in matching(store, name, selection):
+                if jobs:
+                    done += sum(await verb(name, [job.key for job in jobs]))
+        return done
+
+    async def _apply_to(self, verb: Verb, named: Iterable[str], queue: str | None) -> int:
+        keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
+        total = len(keys)
+        for name in await self._queue_names(queue):
+            # Each queue in turn takes those that are dead there and leaves the rest to the others.
+            left: list[JobKey] = []
+            for start in range(0, len(keys), PAGE):
+                batch = keys[start : start + PAGE]
+                taken = await verb(name, batch)
+                left += [key for key, was_dead in zip(batch, taken, strict=True) if not was_dead]
+            keys = left
+        return total - len(keys)
+
+
+async def _latest(store: Store, queue: str, selection: Selection, limit: int) -> list[DeadJob]:
+    found: list[DeadJob] = []
+    async with aclosing(matching(store, queue, selection, min(limit, PAGE))) as pages:
+        async for jobs in pages:
+            found += jobs
+            if len(found) >= limit:
+                break
+    return found[:limit]
+
+
+def _seen(key: JobKey, sighting: Sighting) -> DeadJob | None:
+    """What a look tells of a dead job; None if it had no attempt that dates its end."""
+    attempts = decode_past(sighting.past).attempts
+    if not attempts:
+        return None
+    died_ms = attempts[-1].ended_ms
+    return DeadJob(key, died_ms, sighting.reason, sighting.envelope, sighting.past)
+
+
+async def _searched(store: Store, queue: str, key: JobKey) -> DeadJob | None:
+    async with aclosing(matching(store, queue, Selection())) as pages:
+        async for jobs in pages:
+            for job in jobs:
+                if job.key == key:
+                    return job
+    return None

@@ -1,0 +1,158 @@
+"""Changing the arguments of dead jobs before they are sent again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.admin.bodies import decode_plain, opened
+from headrace.core import codec, ids
+from headrace.core.ids import JobKey
+from headrace.core.job import State
+from headrace.core.signature import Misfit
+from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.client.task import Task
+    from headrace.store.contract import Store
+
+Edit = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
+"""New values by the names of their arguments, or a function from all arguments, as plain values by
+name, to all arguments."""
+
+_PAYLOAD = 3
+
+
+class EditedReplay:
+    """Sends dead jobs again with other arguments. `check` and `send` are used like the verbs of a
+    store; `check` changes nothing, and refuses what `send` would."""
+
+    def __init__(self, app: Headrace, store: Store, edit: Edit) -> None:
+        if not callable(edit) and not isinstance(edit, Mapping):
+            raise ConfigError(f"edit must map names to values, or be a function, not {edit!r}")
+        self._app = app
+        self._store = store
+        self._edit = edit
+
+    async def check(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
+        """For each job whether it is dead; raises if one of those cannot be edited."""
+        edited = await self._edited(queue, keys)
+        return [key in edited for key in keys]
+
+    async def send(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
+        edited = await self._edited(queue, keys)
+        if not edited:
+            return [False] * len(keys)
+        sent = await self._store.replay(queue, list(edited), list(edited.values()))
+        done = dict(zip(edited, sent, strict=True))
+        return [done.get(key, False) for key in keys]
+
+    async def _edited(self, queue: str, keys: Sequence[JobKey]) -> dict[JobKey, bytes]:
+        """The new envelopes of those that are dead."""
+        sightings = await self._store.look(queue, keys, bodies=True)
+        return {
+            key: self._changed(ids.to_text(key), seen.envelope)
+            for key, seen in zip(keys, sightings, strict=True)
+            if seen is not None and seen.state is State.DEAD
+        }
+
+    def _changed(self, id: str, data: bytes) -> bytes:
+        envelope = opened(data)
+        if envelope is None:
+            raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
+        task = self._app.tasks.get(envelope.task)
+        if task is None:
+            raise ConfigError(f"job {id} cannot be edited: this app has no task {envelope.task!r}")
+        if envelope.overrides.feed:
+            raise ConfigError(
+                f"job {id} cannot be edited: its first argument comes from the jobs before it"
+            )
+        payload = _Arguments(id, task).edited(envelope.payload, self._edit)
+        if len(payload) > self._app.max_payload:
+            raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
+        return _with_payload(data, payload)
+
+
+class _Arguments:
+    """The arguments of one dead job, by the parameters that its task has now."""
+
+    def __init__(self, id: str, task: Task[..., Any]) -> None:
+        self._id = id
+        self._task = task
+        signature = inspect.signature(task.function)
+        injected = task.signature.injected_as
+        parameters = [p for p in signature.parameters.values() if p.name != injected]
+        self._python = inspect.Signature(parameters)
+        kinds = {p.kind: p.name for p in parameters}
+        self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
+        self._variadic = self._rest is not None or inspect.Parameter.VAR_POSITIONAL in kinds
+
+    def edited(self, payload: bytes, edit: Edit) -> bytes:
+        """The arguments with the edit, encoded; `ArgumentError` if they do not fit the task."""
+        bound = self._python.bind_partial()
+        changed = self._changed(self._named(payload), edit)
+        # In the order of the parameters, on which binding relies.
+        bound.arguments.update(
+            {name: changed[name] for name in self._python.parameters if name in changed}
+        )
+        signature = self._task.signature
+        try:
+            new = signature.encode(bound.args, bound.kwargs)
+            signature.decode(new)
+        except ArgumentError as error:
+            prefix = f"task {self._task.name!r}: "
+            raise self._misfit(str(error).removeprefix(prefix), error.argument) from None
+        except Misfit as error:
+            raise self._misfit(str(error)) from None
+        return new
+
+    def _named(self, payload: bytes) -> dict[str, Any]:
+        """The arguments as plain values by name."""
+        try:
+            values = decode_plain(payload)
+            if self._variadic:
+                args, kwargs = values
+                return dict(self._python.bind_partial(*args, **kwargs).arguments)
+            return dict(zip(self._python.parameters, values, strict=len(values) > self._count))
+        except codec.DECODE_ERRORS as error:
+            raise self._misfit(
+                f"its arguments do not fit {self._takes} any more: {error}"
+            ) from None
+
+    def _changed(self, arguments: dict[str, Any], edit: Edit) -> dict[str, Any]:
+        if isinstance(edit, Mapping):
+            given: Mapping[str, Any] = {**arguments, **edit}
+        else:
+            given = edit(dict(arguments))
+            if not isinstance(given, Mapping):
+                raise ConfigError(f"job {self._id}: edit must return a mapping, not {given!r}")
+        changed = {name: value for name, value in given.items() if name in self._python.parameters}
+        extra = {name: value for name, value in given.items() if name not in changed}
+        if extra and self._rest is None:
+            name = next(iter(extra))
+            raise self._misfit(f"there is no argument {name!r}: it takes {self._takes}", name)
+        if extra and self._rest is not None:
+            changed[self._rest] = {**changed.get(self._rest, {}), **extra}
+        return changed
+
+    @property
+    def _count(self) -> int:
+        return len(self._python.parameters)
+
+    @property
+    def _takes(self) -> str:
+        return f"{self._task.name}{self._python}"
+
+    def _misfit(self, problem: str, argument: str | None = None) -> ArgumentError:
+        return ArgumentError(self._task.name, f"job {self._id}: {problem}", argument)
+
+
+def _with_payload(envelope: bytes, payload: bytes) -> bytes:
+    """The envelope with other arguments; what a newer sender put behind them stays."""
+    fields = msgspec.msgpack.decode(envelope, type=list[msgspec.Raw])
+    fields[_PAYLOAD] = msgspec.Raw(msgspec.msgpack.encode(payload))
+    return msgspec.msgpack.encode(fields)

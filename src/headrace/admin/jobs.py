@@ -1,0 +1,144 @@
+"""Jobs that a store holds: what is known of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from headrace.admin.bodies import arguments_of, opened, sent_at
+from headrace.client.job import AttemptInfo, to_datetime
+from headrace.core import codec, ids
+from headrace.core.ids import JobKey
+from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
+from headrace.core.progress import Progress, decode_progress
+from headrace.core.ties import Limit, Ties, decode_ties
+from headrace.store.contract import Sighting
+
+_KEY = "key:"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A job in a list. `task` is None if its envelope cannot be read."""
+
+    id: str
+    queue: str
+    task: str | None
+    state: State
+    priority: int
+    key: str | None
+    """The `key` it was sent with."""
+    sent: datetime | None
+    due: datetime | None
+    worker: str | None
+    attempt: int
+    """The one that runs or comes next; of a job that has ended, the last."""
+    waits_for: str | None
+    """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
+    or the name of a rate limit."""
+    reason: str | None
+    """Why it is dead."""
+    error: str | None
+    """Type and text of the error that its last attempt ended with."""
+    progress: Progress | None
+
+    @classmethod
+    def of(cls, queue: str, key: JobKey, sighting: Sighting) -> JobSummary:
+        envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
+        attempts = decode_past(sighting.past).attempts
+        blocked = sighting.state is State.BLOCKED
+        last = attempts[-1] if attempts else None
+        return cls(
+            id=ids.to_text(key),
+            queue=queue,
+            task=None if envelope is None else envelope.task,
+            state=sighting.state,
+            priority=ties.priority,
+            key=key_of(ties),
+            sent=sent_at(key, envelope),
+            due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
+            worker=sighting.worker or None,
+            attempt=len(attempts) + (0 if sighting.state.final else 1),
+            waits_for=sighting.reason or None if blocked else None,
+            reason=None if blocked else sighting.reason or None,
+            error=None if last is None else f"{last.error_type}: {last.error_text}",
+            progress=decode_progress(sighting.progress),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some jobs, and where the next page begins; an empty cursor after the last."""
+
+    jobs: list[JobSummary]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetail(JobSummary):
+    """All that is known of one job. Of one that is done or cancelled, little is kept."""
+
+    arguments: Any
+    """As plain values, for showing; None if they are not kept or cannot be read."""
+    result: Any
+    """What it returned, as plain values, while that is kept."""
+    attempts: tuple[AttemptInfo, ...]
+    flow: str | None
+    """The id of the last job of the flow it belongs to."""
+    lane: str | None
+    """With which jobs it takes turns: `key:` and its key, or `task:` and its task."""
+    width: int | None
+    """How many of that lane may run at a time."""
+    unique: str | None
+    limits: tuple[Limit, ...]
+    headers: dict[str, str]
+    expires: datetime | None
+    log: tuple[str, ...]
+    """What it wrote with `ctx.log`, as far as it is kept."""
+    marks: tuple[str, ...]
+    """What it has done with `ctx.once`, by name."""
+
+    @classmethod
+    def whole(
+        cls, summary: JobSummary, sighting: Sighting, log: Sequence[str], marks: Iterable[str]
+    ) -> JobDetail:
+        """A summary with all the rest."""
+        envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
+        overrides = None if envelope is None else envelope.overrides
+        return cls(
+            **{field.name: getattr(summary, field.name) for field in fields(summary)},
+            arguments=arguments_of(envelope),
+            result=_result(sighting),
+            attempts=tuple(AttemptInfo.of(a) for a in decode_past(sighting.past).attempts),
+            flow=_flow(envelope),
+            lane=ties.lane or None,
+            width=ties.width if ties.lane else None,
+            unique=ties.unique or None,
+            limits=ties.limits,
+            headers=overrides.headers if overrides else {},
+            expires=(
+                to_datetime(overrides.expires_ms) if overrides and overrides.expires_ms else None
+            ),
+            log=tuple(log),
+            marks=tuple(sorted(marks)),
+        )
+
+
+def key_of(ties: Ties) -> str | None:
+    """The key among the ties of a job, as it was given."""
+    return ties.lane.removeprefix(_KEY) if ties.lane.startswith(_KEY) else None
+
+
+def _flow(envelope: Envelope | None) -> str | None:
+    flow = b"" if envelope is None else envelope.overrides.flow
+    return ids.to_text(flow) if flow else None
+
+
+def _result(sighting: Sighting) -> Any:
+    try:
+        verdict = decode_verdict(sighting.verdict) if sighting.verdict else Verdict(State.DEAD)
+        return codec.decoder(Any)(verdict.value) if verdict.value else None
+    except (Malformed, *codec.DECODE_ERRORS):
+        return None

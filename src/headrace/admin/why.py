@@ -1,0 +1,160 @@
+"""Why a job is not running, in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.admin.bodies import opened
+from headrace.admin.jobs import JobSummary, key_of
+from headrace.admin.workers import read_workers
+from headrace.client.job import to_datetime
+from headrace.core import ids
+from headrace.core.ids import JobKey
+from headrace.core.job import State, decode_past
+from headrace.core.rate import QUEUE_LIMIT
+from headrace.core.ties import Limit, decode_ties
+from headrace.store.contract import Sighting
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+_PAGE = 1000
+_MOST_COUNTED = 10_000
+_TASK_GATE = "task "
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+class Why:
+    """One question about one job, as it was seen."""
+
+    def __init__(self, store: Store, queue: str, key: JobKey, seen: Sighting) -> None:
+        self._store = store
+        self._queue = queue
+        self._key = key
+        self._seen = seen
+        self._job = JobSummary.of(queue, key, seen)
+        self._ties = decode_ties(seen.ties)
+
+    async def answer(self) -> str:
+        state = self._seen.state
+        if state is State.SCHEDULED:
+            return await self._scheduled()
+        if state is State.WAITING:
+            return await self._waiting()
+        if state is State.BLOCKED:
+            return await self._blocked()
+        if state is State.RUNNING:
+            return await self._running()
+        if state is State.DEAD:
+            return self._dead()
+        return "It was cancelled." if state is State.CANCELLED else "It is done."
+
+    async def _scheduled(self) -> str:
+        due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()
+        again = f", to run again after {self._error}" if self._error else ""
+        if due_ms > now_ms:
+            moment = to_datetime(due_ms).isoformat(sep=" ", timespec="seconds")
+            return f"It is scheduled, due in {span(due_ms - now_ms)}, at {moment}{again}."
+        late = f"It has been due for {span(now_ms - due_ms)}{again}"
+        return f"{late}: {await self._obstacle() or 'a worker is about to take it'}."
+
+    async def _waiting(self) -> str:
+        obstacle = await self._obstacle()
+        if obstacle:
+            return f"It is waiting: {obstacle}."
+        ahead, more = await self._ahead()
+        if not ahead:
+            return f"It is waiting, first in queue {self._queue!r}: the next free worker takes it."
+        jobs = f"{'more than ' if more else ''}{ahead:,} job{'' if ahead == 1 else 's'}"
+        return f"It is waiting in queue {self._queue!r}, behind {jobs}."
+
+    async def _blocked(self) -> str:
+        gate = self._seen.reason
+        if gate == "lane":
+            return f"It is blocked: {self._lane()}."
+        if gate == "flow":
+            return f"It is blocked: it waits for other jobs to end{self._flow()}."
+        if gate.startswith(_TASK_GATE):
+            task = gate.removeprefix(_TASK_GATE)
+            return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
+        obstacle = await self._obstacle()
+        return f"It is blocked: {self._rate(gate)}{f'; and {obstacle}' if obstacle else ''}."
+
+    async def _running(self) -> str:
+        worker, progress = self._seen.worker, self._job.progress
+        sentence = f"It is running on worker {worker!r}, attempt {self._job.attempt}"
+        if progress is not None:
+            sentence += f", {progress.fraction:.0%} done"
+        if self._key in (await self._store.control(self._queue)).cancelling:
+            sentence += ", and was asked to end"
+        if all(info.name != worker for info in await read_workers(self._store)):
+            sentence += "; that worker is not heard of, another takes over when its lease is over"
+        return f"{sentence}."
+
+    def _dead(self) -> str:
+        attempts = decode_past(self._seen.past).attempts
+        since = ""
+        if attempts:
+            ended = to_datetime(attempts[-1].ended_ms).isoformat(sep=" ", timespec="seconds")
+            count = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
+            since = f" since {ended}, after {count}"
+        error = f": {self._error}" if self._error else ""
+        return f"It is dead ({self._seen.reason}){since}{error}."
+
+    @property
+    def _error(self) -> str:
+        """The beginning of the last error, as part of a sentence."""
+        return (self._job.error or "").partition("\n")[0].rstrip(" .")
+
+    async def _obstacle(self) -> str:
+        """What keeps all jobs of the queue, or of the task, from starting; empty if nothing."""
+        control = await self._store.control(self._queue)
+        if control.paused:
+            return f"queue {self._queue!r} is paused"
+        if self._job.task in control.paused_tasks:
+            return f"task {self._job.task!r} is paused in queue {self._queue!r}"
+        if not any(self._queue in info.queues for info in await read_workers(self._store)):
+            return f"no worker is running that reads queue {self._queue!r}"
+        return ""
+
+    async def _ahead(self) -> tuple[int, bool]:
+        """How many jobs come before it, and whether there are more than that."""
+        counted, cursor = 0, ""
+        while counted < _MOST_COUNTED:
+            page = await self._store.browse(self._queue, State.WAITING, cursor, _PAGE)
+            if self._key in page.keys:
+                return counted + page.keys.index(self._key), False
+            counted, cursor = counted + len(page.keys), page.cursor
+            if not cursor:
+                return counted, False
+        return counted, True
+
+    def _lane(self) -> str:
+        key, width = key_of(self._ties), self._ties.width
+        turns = "one at a time" if width == 1 else f"{width} at a time"
+        if key is None:
+            return f"jobs of task {self._job.task!r} run {turns}, and others are before it"
+        return f"jobs of its key {key!r} run {turns}, and others are before it"
+
+    def _flow(self) -> str:
+        envelope = opened(self._seen.envelope)
+        flow = b"" if envelope is None else envelope.overrides.flow
+        return f" in the flow of {ids.to_text(flow)}" if flow else ""
+
+    def _rate(self, gate: str) -> str:
+        limit = next((limit for limit in self._ties.limits if limit.name == gate), None)
+        whose = f"queue {self._queue!r}" if gate == QUEUE_LIMIT else f"task {self._job.task!r}"
+        return f"{whose} is over its rate{_rate_text(limit)}"
+
+
+def _rate_text(limit: Limit | None) -> str:
+    # Windows are a little longer than asked for: see `core/rate.py`.
+    return "" if limit is None else f" of {limit.most:,} starts in {span(limit.window_ms)}"
+
+
+def span(ms: int) -> str:
+    """A length of time in the unit in which it is a small number."""
+    for seconds, unit in _UNITS:
+        if ms >= 2_000 * seconds:
+            return f"{ms // (1_000 * seconds)} {unit}"
+    return f"{ms / 1000:.1f} s"

@@ -1,0 +1,55 @@
+"""Workers that are running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headrace.core.workers import WORKERS, WorkerRecord, decode_record
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker, as of its last beat. One that died is listed for up to one lease."""
+
+    name: str
+    host: str
+    pid: int
+    started: datetime
+    queues: dict[str, int]
+    """Each with its weight, in the order given."""
+    strict: bool
+    concurrency: int
+    running: int
+    """Jobs that it holds."""
+    version: str
+    """Of Headrace."""
+    python: str
+    last_beat: datetime
+
+    @classmethod
+    def of(cls, record: WorkerRecord) -> WorkerInfo:
+        return cls(
+            name=record.name,
+            host=record.host,
+            pid=record.pid,
+            started=record.started,
+            queues=record.queues,
+            strict=record.strict,
+            concurrency=record.concurrency,
+            running=record.running,
+            version=record.version,
+            python=record.python,
+            last_beat=record.last_beat,
+        )
+
+
+async def read_workers(store: Store) -> list[WorkerInfo]:
+    """All workers that have told of themselves within a lease, by name."""
+    records = map(decode_record, (await store.notes(WORKERS)).values())
+    found = [WorkerInfo.of(record) for record in records if record is not None]
+    return sorted(found, key=lambda info: info.name)

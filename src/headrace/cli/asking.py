@@ -1,0 +1,84 @@
+"""From a command to `app.admin` and back: what commands have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.cli.loading import looks_like_app
+from headrace.cli.output import harmless
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace import Headrace
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LIST = "list"
+
+
+class Noun(click.Group):
+    """Commands about one thing, of which `list` is meant if none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._with_command(ctx, args))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, self._with_command(ctx, args))
+
+    def _with_command(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return args if named else [LIST, *args]
+
+
+def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
+    """What the app answers."""
+
+    async def answer() -> T:
+        async with app:
+            return await question(app)
+
+    return asyncio.run(answer())
+
+
+def json_option(command: Command) -> Command:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+def yes_option(command: Command) -> Command:
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def split(
+    words: tuple[str, ...], app_option: str | None, *, app_alone: bool = False
+) -> tuple[str | None, list[str]]:
+    """The app, if the first word is one, and the other words. A single word is an app only if
+    `app_alone` says that no other is needed."""
+    if app_option is None and words and looks_like_app(words[0]) and (len(words) > 1 or app_alone):
+        return words[0], list(words[1:])
+    return app_option, list(words)
+
+
+def only(what: str, words: list[str]) -> str:
+    """The one word that a command takes."""
+    if len(words) != 1:
+        raise ConfigError(f"say one {what}, not {len(words)}: {' '.join(words)!r}")
+    return words[0]
+
+
+def confirm(verb: str, what: str) -> None:
+    """Let a person confirm what cannot be undone; where nobody can be asked, it is refused."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{verb} cannot ask without a terminal: say --yes if you mean it")
+    click.confirm(f"{verb.capitalize()} {harmless(what)}?", abort=True, err=True)
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

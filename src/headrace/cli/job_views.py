@@ -1,0 +1,125 @@
+"""How jobs look: to people, and to programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.output import harmless, moment, shortened, show_attempt, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from headrace.admin import JobDetail, JobSummary
+    from headrace.core.progress import Progress
+    from headrace.core.ties import Limit
+
+_HEADINGS = ("state", "queue", "id", "task", "priority", "attempt", "sent", "detail")
+
+
+def as_json_value(job: JobSummary) -> dict[str, Any]:
+    """All that is known, under stable keys."""
+    value = asdict(job)
+    progress = job.progress
+    value["progress"] = progress and {
+        "fraction": progress.fraction,
+        "text": progress.text,
+        "at": progress.at,
+    }
+    if "limits" in value:
+        value["limits"] = [_limit(limit) for limit in value["limits"]]
+    return value
+
+
+def show_list(found: Sequence[JobSummary]) -> None:
+    if found:
+        table(_HEADINGS, [_row(job) for job in found])
+    else:
+        click.echo("no such jobs")
+
+
+def show_job(job: JobDetail) -> None:
+    """What there is to say, a line each, without what is not there."""
+    for name, value in _facts(job):
+        if value:
+            click.echo(f"{name:<11}{harmless(value)}")
+    for attempt in job.attempts:
+        show_attempt(attempt)
+    if job.log:
+        click.echo("\nlog")
+        for line in job.log:
+            click.echo(f"  {harmless(line)}")
+
+
+def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
+    turns = f"{job.lane}, {job.width} at a time" if job.lane else None
+    rates = ", ".join(f"{each.most} in {each.window_ms / 1000:g} s" for each in job.limits)
+    return [
+        ("id", job.id),
+        ("queue", job.queue),
+        ("task", "(cannot be read)" if job.task is None and not job.state.final else job.task),
+        ("state", f"{job.state}: {job.reason}" if job.reason else str(job.state)),
+        ("waits for", job.waits_for),
+        ("priority", str(job.priority) if job.priority else None),
+        ("lane", turns),
+        ("rate", rates),
+        ("unique", job.unique),
+        ("flow", job.flow),
+        ("sent", _time(job.sent)),
+        ("due", _time(job.due)),
+        ("expires", _time(job.expires)),
+        ("worker", job.worker),
+        ("attempt", str(job.attempt)),
+        ("progress", None if job.progress is None else _progress(job.progress)),
+        ("arguments", None if job.arguments is None else shortened(repr(job.arguments))),
+        ("result", None if job.result is None else shortened(repr(job.result))),
+        ("headers", repr(job.headers) if job.headers else None),
+        ("done once", ", ".join(job.marks)),
+    ]
+
+
+def _row(job: JobSummary) -> tuple[str | int, ...]:
+    return (
+        job.state,
+        job.queue,
+        job.id,
+        "?" if job.task is None else job.task,
+        job.priority,
+        job.attempt,
+        _time(job.sent) or "",
+        _detail(job),
+    )
+
+
+def _detail(job: JobSummary) -> str:
+    key = f"key {job.key}" if job.key else ""
+    parts = [
+        key,
+        job.due and f"due {moment(job.due)}",
+        job.worker and f"on {job.worker}",
+        job.progress and _progress(job.progress),
+        job.waits_for and f"waits for {job.waits_for}",
+        job.reason,
+        job.error and job.error.partition("\n")[0],
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _time(time: datetime | None) -> str | None:
+    return None if time is None else moment(time)
+
+
+def _progress(progress: Progress) -> str:
+    return f"{progress.fraction:.0%} {progress.text}".rstrip()
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    return {
+        "name": limit.name,
+        "most": limit.most,
+        "seconds": limit.window_ms / 1000,
+        "burst": limit.burst,
+    }

@@ -1,0 +1,82 @@
+"""`headrace jobs cancel`: end jobs, whatever state they are in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.asking import asked, confirm, counted, json_option, split, yes_option
+from headrace.cli.loading import app_options, chosen_app
+from headrace.cli.output import complain, json_document
+from headrace.cli.program import FAILED
+from headrace.cli.selection import described, job_options, queue_option
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace import Headrace
+    from headrace.admin import CancelReport
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[APP] [ID]...")
+@app_options
+@queue_option
+@job_options
+@click.option("--flow", metavar="ID", help="Only of the flow that ends with this job.")
+@yes_option
+@json_option
+def cancel(
+    words: tuple[str, ...],
+    app_option: str | None,
+    url: str | None,
+    namespace: str | None,
+    queue: str | None,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,
+) -> None:
+    """End jobs: what has not begun never does, what runs is asked to end.
+
+    Named by id, or all that --queue, --state, --task, --search and --flow leave. Unless ids are
+    given it asks first; where there is no terminal to ask in, it needs --yes.
+    """
+    given = {name: value for name, value in conditions.items() if value is not None}
+    app, ids = split(words, app_option, app_alone=bool(given) or queue is not None)
+    _check(ids, queue, given)
+    chosen = chosen_app(app, url, namespace)
+    if not ids and not yes:
+        confirm("cancel", described("all jobs", queue=queue, **given))
+    report = asked(chosen, lambda app: _cancelled(app, ids, queue, given))
+    if as_json:
+        json_document(report)
+    else:
+        running = f", asked {counted(report.running, 'running job')} to end"
+        click.echo(
+            f"cancelled {counted(report.cancelled, 'job')}{running if report.running else ''}"
+        )
+    _complain(report, bool(ids))
+
+
+def _check(ids: list[str], queue: str | None, given: dict[str, Any]) -> None:
+    if not ids and queue is None and not given:
+        raise ConfigError("say what to cancel: ids, --queue, --state, --task, --search or --flow")
+    if ids and given:
+        raise ConfigError("give ids, or --state, --task, --search and --flow, not both")
+
+
+async def _cancelled(
+    app: Headrace, ids: list[str], queue: str | None, given: dict[str, Any]
+) -> CancelReport:
+    return (
+        await app.admin.cancel(ids, queue) if ids else await app.admin.cancel(None, queue, **given)
+    )
+
+
+def _complain(report: CancelReport, named: bool) -> None:
+    if report.unknown:
+        complain(f"not in the store (any more): {', '.join(report.unknown)}")
+    if report.ended and named:
+        complain(f"ended already: {', '.join(report.ended)}")
+    if report.unknown or (report.ended and named):
+        click.get_current_context().exit(FAILED)

@@ -1,0 +1,105 @@
+"""`headrace jobs watch`: what happens to jobs, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from headrace.cli.loading import app_options, chosen_app, one_app
+from headrace.cli.output import fitting, harmless, moment
+from headrace.cli.selection import queue_option
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace import Headrace
+    from headrace.admin import JobEvent
+
+_NOW, _OLDEST = "$", ""
+_LOOK_FOR_QUEUES = 2.0
+
+
+@click.command()
+@click.argument("app", required=False)
+@app_options
+@queue_option
+@click.option("--after", metavar="CURSOR", help="Go on after this event of --queue; '' for all.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def watch(
+    app: str | None,
+    app_option: str | None,
+    url: str | None,
+    namespace: str | None,
+    queue: str | None,
+    after: str | None,
+    as_json: bool,
+) -> None:
+    """Print what happens to jobs, one line each, until Ctrl-C.
+
+    Each event has a cursor (see --json), from which another watch can go on without missing any.
+    """
+    if after and queue is None:
+        raise ConfigError("--after is a place in the events of one queue: say which with --queue")
+    chosen = chosen_app(one_app(app, app_option), url, namespace)
+    watcher = _Watcher(chosen, as_json)
+    try:
+        asyncio.run(watcher.run(queue, _NOW if after is None else after))
+    except KeyboardInterrupt:
+        # That is how watching ends.
+        return
+
+
+class _Watcher:
+    """Prints the events of one queue, or of all that there are and will be."""
+
+    def __init__(self, app: Headrace, as_json: bool) -> None:
+        self._app = app
+        self._as_json = as_json
+
+    async def run(self, queue: str | None, after: str) -> None:
+        async with self._app:
+            if queue is not None:
+                await self._follow(queue, after)
+            else:
+                await self._follow_all(after)
+
+    async def _follow_all(self, after: str) -> None:
+        followed: set[str] = set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    names = {info.name for info in await self._app.admin.queues()}
+                    for name in sorted(names - followed):
+                        group.create_task(self._follow(name, after))
+                    followed |= names
+                    # Of a queue that is new, all is new.
+                    after = _OLDEST
+                    await asyncio.sleep(_LOOK_FOR_QUEUES)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _follow(self, queue: str, after: str) -> None:
+        async with aclosing(self._app.admin.events(queue, after, follow=True)) as events:
+            async for event in events:
+                click.echo(_json_line(event) if self._as_json else fitting(_line(event)))
+
+
+def _json_line(event: JobEvent) -> str:
+    """ASCII only, so that nothing in it can steer a terminal."""
+    value = asdict(event)
+    value["duration"] = event.duration and event.duration.total_seconds()
+    return json.dumps(msgspec.to_builtins(value))
+
+
+def _line(event: JobEvent) -> str:
+    if event.kind == "lost":
+        return f"{moment(event.time)}  {event.queue}: some events are not kept any more"
+    took = f"{event.duration.total_seconds():.3f} s" if event.duration else ""
+    attempt = f"attempt {event.attempt}" if event.attempt else ""
+    words = (event.queue, f"{event.kind:<9}", event.id, event.task, attempt, took, event.detail)
+    return harmless("  ".join((moment(event.time), *(word for word in words if word))))
