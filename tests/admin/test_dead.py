@@ -128,3 +128,33 @@ async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
         await app.admin.purge(["x"], reason="rejected")
     assert await app.admin.purge([]) == 0
     assert len(await app.admin.dead()) == 1
+
+
+async def test_dead_jobs_are_found_by_a_text_in_their_last_error(app: Headrace) -> None:
+    (wanted,) = await bury(app, [envelope()], past=one_attempt("connection REFUSED"))
+    await bury(app, [envelope()], past=one_attempt("no such user"))
+    await bury(app, [envelope()], past=Past())
+    admin = app.admin
+    assert [info.id for info in await admin.dead(error="connection refused")] == [wanted]
+    assert len(await admin.dead(error="valueerror")) == 2
+    assert await admin.replay(error="refused") == 1
+    assert await admin.purge(error="valueerror: no such") == 1
+    assert len(await admin.dead()) == 1
+
+
+async def test_until_is_a_moment_or_how_long_ago(app: Headrace) -> None:
+    await bury(app, [envelope()])
+    admin = app.admin
+    assert not await admin.dead(until=timedelta(hours=1))
+    assert await admin.dead(until=datetime.now(UTC) + timedelta(hours=1))
+    assert await admin.dead(until=timedelta(seconds=-60), since=timedelta(hours=1))
+    with pytest.raises(ConfigError, match="until must be a datetime with a time zone"):
+        await admin.dead(until=datetime(2020, 1, 1))
+    assert await admin.purge(until=timedelta(hours=1)) == 0
+
+
+async def test_a_condition_that_does_not_exist_is_not_ignored(app: Headrace) -> None:
+    await bury(app, [envelope()])
+    with pytest.raises(TypeError, match="raeson"):
+        await app.admin.purge(queue="default", raeson="rejected")  # type: ignore[call-arg]
+    assert len(await app.admin.dead()) == 1

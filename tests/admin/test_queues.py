@@ -34,6 +34,44 @@ async def test_one_queue_is_counted_even_if_nothing_was_sent_to_it(app: Headrace
     assert await app.admin.queue("never") == QueueInfo("never", 0, 0, 0, 0)
 
 
-async def test_what_cannot_be_a_queue_is_refused(app: Headrace) -> None:
+async def test_a_paused_queue_and_paused_tasks_are_told_each_by_itself(app: Headrace) -> None:
+    admin = app.admin
+    await admin.pause("mail")
+    await admin.pause("mail", "send")
+    await admin.pause("mail", "fetch")
+    info = await admin.queue("mail")
+    assert (info.paused, info.paused_tasks) == (True, ("fetch", "send"))
+    await admin.resume("mail")
+    await admin.resume("mail", "fetch")
+    info = await admin.queue("mail")
+    assert (info.paused, info.paused_tasks) == (False, ("send",))
+    assert not (await admin.queue("other")).paused
+
+
+async def test_what_is_not_paused_may_be_resumed(app: Headrace) -> None:
+    await app.admin.resume("never")
+    await app.admin.resume("never", "heard")
+    assert await app.admin.queue("never") == QueueInfo("never", 0, 0, 0, 0)
+
+
+async def test_blocked_jobs_are_counted(app: Headrace) -> None:
+    @app.task
+    async def ship() -> None: ...
+
+    for _ in range(3):
+        await ship.options(key="one").enqueue()
+    info = await app.admin.queue("default")
+    assert (info.waiting, info.blocked) == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["a b", "", "a\nb", "x" * 201, "{a}"])
+async def test_what_cannot_be_a_queue_is_refused(name: str) -> None:
+    admin = Headrace("memory://").admin
     with pytest.raises(ConfigError, match="queue"):
-        await app.admin.queue("a b")
+        await admin.queue(name)
+    with pytest.raises(ConfigError, match="queue"):
+        await admin.pause(name)
+    with pytest.raises(ConfigError, match="queue"):
+        await admin.resume(name)
+    with pytest.raises(ConfigError, match="task"):
+        await admin.pause("mail", name)

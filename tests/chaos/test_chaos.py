@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Headrace, StoreUnavailable
 from tests.faults.crew import LONG, Crew
+from tests.faults.grinding import Grinding, grind
 from tests.faults.scenarios import (
     MOMENTS,
     Massacre,
@@ -37,6 +38,14 @@ async def test_killed_workers_lose_no_job(
 ) -> None:
     async with Crew(tmp_path, lasting_url, namespace, crash_limit=50) as crew:
         await survive_massacre(crew, plan)
+
+
+async def test_killed_workers_break_no_promise_of_any_feature(
+    lasting_url: str, namespace: str, tmp_path: Path
+) -> None:
+    plan = Grinding(keys=40, per_key=40, limited=250, flows=60, workers=4, kills=60, every=0.4)
+    async with Crew(tmp_path, lasting_url, namespace, crash_limit=50) as crew:
+        await grind(crew, plan)
 
 
 async def test_a_late_outcome_changes_nothing(crew: Crew) -> None:

@@ -262,3 +262,59 @@ def test_since() -> None:
     local = parse_since("2026-01-02")
     assert isinstance(local, datetime)
     assert (local.tzinfo is not None, local.hour) == (True, 0)
+
+
+def test_list_filters_by_error_and_until(dead: Graveyard) -> None:
+    assert dead.ids("--error", "WIPED") == ["mail-1"]
+    assert dead.ids("--until", "1h") == []
+    assert dead.ids("--until", "2999-01-01", "--error", "no such user", "-q", "mail") == ["mail-2"]
+    assert dead.run("purge", "--error", "wiped", "--yes").stdout == "purged 1 job\n"
+    assert "mail-1" not in dead.ids()
+
+
+SENDING = """
+from headrace import Headrace
+
+app = Headrace()
+
+
+@app.task(queue="mail")
+async def send(to: str, times: int = 1) -> None: ...
+"""
+
+
+def test_replay_with_other_arguments(dead: Graveyard, shop: Path) -> None:
+    (shop / "post.py").write_text(SENDING)
+    said = _in_shop(shop, "replay", "post:app", "mail-1", "--set", 'to="zoe"', "--set", "times=3")
+    assert said == (0, "replayed 1 job\n")
+    assert asyncio.run(_arguments(dead.url, "mail-1")) == ["zoe", 3]
+
+
+async def _arguments(url: str, id: str) -> object:
+    async with Headrace(url) as app:
+        return (await app.admin.job(id)).arguments
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        ("to=zoe", "the value of 'to' is not JSON: zoe (a text needs quotes"),
+        ("to", "'to' is not name=value"),
+        ("to=5", "job mail-1: argument 'to'"),
+        ("who=5", "job mail-1: there is no argument 'who'"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_one_line_and_sends_nothing(
+    dead: Graveyard, shop: Path, edit: str, text: str
+) -> None:
+    (shop / "post.py").write_text(SENDING)
+    code, said = _in_shop(shop, "replay", "post:app", "mail-1", "--set", edit)
+    assert code == 2
+    assert text in said
+    assert "mail-1" in dead.ids()
+
+
+def test_an_edit_needs_the_app_that_knows_the_task(dead: Graveyard) -> None:
+    result = dead.run("replay", "mail-1", "--set", "to=5")
+    assert result.exit_code == 2
+    assert "this app has no task 'send'" in result.stderr

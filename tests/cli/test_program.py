@@ -25,8 +25,19 @@ def test_help_lists_the_commands(arguments: list[str]) -> None:
     assert all(f"  {name} " in result.output for name in ("dead", "queues", "worker"))
 
 
+VERBS = {
+    "dead": ("list", "show", "replay", "purge"),
+    "jobs": ("list", "show", "why", "log", "cancel", "watch"),
+    "queues": ("list", "pause", "resume"),
+    "schedules": ("list", "pause", "resume", "remove", "run"),
+    "workers": ("list",),
+}
+
+
 @pytest.mark.parametrize(
-    "words", [["worker"], ["queues"], *(["dead", w] for w in ("list", "show", "replay", "purge"))]
+    "words",
+    [["worker"], *([noun] for noun in VERBS), *([n, verb] for n in VERBS for verb in VERBS[n])],
+    ids=" ".join,
 )
 def test_every_command_has_help(words: list[str]) -> None:
     result = CliRunner().invoke(main, [*words, "-h"])

@@ -35,9 +35,11 @@ def test_a_table_for_people(url: str) -> None:
     result = CliRunner().invoke(main, ["queues", "--url", url, "--namespace", "n"])
     assert result.exit_code == 0
     assert result.output.splitlines() == [
-        "QUEUE  WAITING  RUNNING  SCHEDULED  DEAD",
-        "mail         2        0          0     1",
+        "QUEUE  WAITING  RUNNING  SCHEDULED  BLOCKED  DEAD  PAUSED",
+        "mail         2        0          0        0     1",
     ]
+    same = CliRunner().invoke(main, ["queues", "list", "--url", url, "--namespace", "n"])
+    assert same.output == result.output
 
 
 def test_json_for_programs(url: str) -> None:
@@ -45,7 +47,16 @@ def test_json_for_programs(url: str) -> None:
     result = CliRunner(env=env).invoke(main, ["queues", "--json"])
     assert result.exit_code == 0
     assert json.loads(result.stdout) == [
-        {"name": "mail", "waiting": 2, "running": 0, "scheduled": 0, "dead": 1}
+        {
+            "name": "mail",
+            "waiting": 2,
+            "running": 0,
+            "scheduled": 0,
+            "dead": 1,
+            "blocked": 0,
+            "paused": False,
+            "paused_tasks": [],
+        }
     ]
 
 
@@ -83,4 +94,36 @@ def test_a_store_that_cannot_be_used_is_one_line_and_code_2(url: str, text: str)
 def test_the_same_on_redis(redis_url: str, namespace: str) -> None:
     asyncio.run(_filled(Headrace(redis_url, namespace=namespace)))
     result = CliRunner().invoke(main, ["queues", "--url", redis_url, "--namespace", namespace])
-    assert "mail         2        0          0     1" in result.output.splitlines()
+    assert "mail         2        0          0        0     1" in result.output.splitlines()
+
+
+def test_a_queue_is_paused_and_resumed(url: str) -> None:
+    def run(*arguments: str) -> str:
+        env = {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": "n"}
+        result = CliRunner(env=env).invoke(main, ["queues", *arguments])
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    assert run("pause", "mail") == "paused queue mail\n"
+    assert run().splitlines()[1].endswith("1  all")
+    assert run("resume", "mail") == "resumed queue mail\n"
+    assert run("pause", "mail", "--task", "send") == "paused task send in queue mail\n"
+    assert run().splitlines()[1].endswith("1  send")
+    said = json.loads(run("resume", "mail", "--task", "send", "--json"))
+    assert said == {"resumed": {"queue": "mail", "task": "send"}}
+    assert json.loads(run("--json"))[0]["paused_tasks"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["pause"], "Missing argument"),
+        (["pause", "a", "b"], "say one queue, not 2"),
+        (["pause", "a b"], "spaces"),
+        (["resume", "mail", "--task", "a b"], "spaces"),
+    ],
+)
+def test_what_cannot_be_paused_is_refused(url: str, arguments: list[str], text: str) -> None:
+    result = CliRunner(env={"HEADRACE_URL": url}).invoke(main, ["queues", *arguments])
+    assert result.exit_code == 2
+    assert text in result.stderr

@@ -43,6 +43,26 @@ def test_a_worker_runs_jobs_of_the_queues_it_was_given(start: Start, shop: Path)
     assert worker.ended() == 0
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["-Q", "default=3, extra"], "runs default=3, extra=1"),
+        (["-Q", "default", "-Q", "extra", "--strict"], "runs default, extra, in this order"),
+        (["-Q", "default,a=b"], "runs default, a=b"),
+    ],
+)
+def test_queues_have_weights_or_a_strict_order(
+    start: Start, shop: Path, arguments: list[str], text: str, processes: str
+) -> None:
+    worker = start("worker", "shop:app", *arguments, "-p", processes)
+    worker.says(text)
+    send("touch", "touched")
+    eventually("the job has run", (shop / "touched").exists)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
 def test_a_running_job_may_end_after_sigterm(start: Start, shop: Path) -> None:
     worker = start("worker", "shop:app", "--drain", "600")
     send("hold", "held")
@@ -143,6 +163,8 @@ def test_a_lifespan_that_fails_is_a_crash(start: Start, shop: Path) -> None:
         (["shop:app", "-c", "many"], "Invalid value for '-c'"),
         (["shop:app", "--drain", "-1"], "drain must be at least 0 seconds"),
         (["shop:app", "-Q", "a b"], "spaces, braces"),
+        (["shop:app", "-Q", "mail=0"], "the weight of queue 'mail' must be a whole number"),
+        (["shop:app", "-Q", "mail=2", "--strict"], "give a list, without weights"),
         (["shop:app", "--bogus"], "No such option"),
     ],
 )

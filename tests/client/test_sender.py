@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -11,6 +11,7 @@ from headrace import EnqueueUnknown, Headrace, StoreFull, StoreUnavailable
 from headrace.client.sender import Sender
 from headrace.core import ids
 from headrace.core.call import Parcel
+from headrace.core.ids import JobKey
 from tests.servers import RedisServer
 
 
@@ -21,20 +22,25 @@ def parcel() -> Parcel:
 class Recorder:
     """Stands where the store stands and notes what is appended, after failing as told."""
 
-    def __init__(self, failures: Sequence[Exception] = ()) -> None:
+    def __init__(
+        self, failures: Sequence[Exception] = (), taken: Mapping[JobKey, JobKey] | None = None
+    ) -> None:
         self._failures = list(failures)
+        self._taken = taken or {}
         self.batches: list[int] = []
         self.repeats: list[bool] = []
 
     async def append(
         self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
-    ) -> list[bool]:
+    ) -> dict[int, JobKey]:
         await asyncio.sleep(0)
         self.repeats.append(repeat)
         if self._failures:
             raise self._failures.pop(0)
         self.batches.append(len(parcels))
-        return [True] * len(parcels)
+        return {
+            at: self._taken[item.key] for at, item in enumerate(parcels) if item.key in self._taken
+        }
 
 
 def sender_to(recorder: Recorder) -> Sender:
@@ -90,6 +96,14 @@ async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:
     )
     named = [answer.job_id for answer in answers if isinstance(answer, EnqueueUnknown)]
     assert named == [ids.to_text(item.key) for item in items]
+
+
+async def test_each_sender_is_told_what_stands_where_its_own_jobs_would() -> None:
+    sends = [[parcel() for _ in range(count)] for count in (1, 3, 700, 2)]
+    taken = {sends[1][2].key: b"a", sends[2][650].key: b"b", sends[3][0].key: b"c"}
+    sender = sender_to(Recorder(taken=taken))
+    told = await asyncio.gather(*(sender.send("q", items) for items in sends))
+    assert told == [{}, {2: b"a"}, {650: b"b"}, {0: b"c"}]
 
 
 async def test_a_full_store_is_told_at_once() -> None:

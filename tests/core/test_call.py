@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace import Headrace
 from headrace.core import ids
-from headrace.core.call import Call, Parcel
-from headrace.core.job import NO_OVERRIDES, Envelope, WireRetry, decode_envelope
+from headrace.core.call import Bond, Call, Child, Parcel
+from headrace.core.ids import JobKey
+from headrace.core.job import NO_OVERRIDES, Envelope, Feed, WireRetry, decode_envelope
 from headrace.core.options import PLAIN
 from headrace.core.retry import Retry
+from headrace.core.ties import NO_TIES, Ties
 
 NOW = 1_800_000_000_000
 
@@ -88,3 +91,42 @@ def test_what_a_call_overrides_is_in_its_envelope() -> None:
 
 def test_a_call_says_what_it_is() -> None:
     assert repr(call(queue="mail")) == "<Call of 'add' on 'mail'>"
+
+
+def bond(feed: Feed = "", parents: tuple[JobKey, ...] = ()) -> Bond:
+    return Bond(b"k" * 16, b"f" * 16, feed, parents, (Child("mail", b"c" * 16),))
+
+
+def test_a_job_of_a_flow_carries_the_key_of_the_flow_and_how_it_is_fed() -> None:
+    parcel = call().parcel(NOW, bond("one", (b"p" * 16,)))
+    envelope = opened(parcel)
+    assert (envelope.key, envelope.overrides.flow) == (b"k" * 16, b"f" * 16)
+    assert (envelope.overrides.feed, parcel.parents) == ("one", (b"p" * 16,))
+    assert parcel.children == (Child("mail", b"c" * 16),)
+
+
+def test_a_call_that_is_fed_sends_what_comes_after_the_first_argument() -> None:
+    fed: Call[int] = Call("add", "default", b"\x92\x01\x02", int, room=b"\x91\x02")
+    assert opened(fed.parcel(NOW, bond("one"))).payload == b"\x91\x02"
+    assert opened(fed.parcel(NOW, bond())).payload == b"\x92\x01\x02"
+
+
+def test_of_a_job_that_waits_the_store_knows_how_long_to_keep_its_end() -> None:
+    app = Headrace("memory://")
+    plain = app.task(name="plain", result_ttl=5)(abs_of)
+    forgotten = app.task(name="forgotten", result_ttl=0)(abs_of)
+    waiting = bond(parents=(b"p" * 16,))
+    assert plain.call(1).parcel(NOW, waiting).ties == Ties(ttl_ms=5_000)
+    assert forgotten.call(1).parcel(NOW, waiting).ties is NO_TIES
+    assert plain.call(1).parcel(NOW, bond()).ties is NO_TIES
+
+
+def abs_of(number: int) -> int:
+    return abs(number)
+
+
+def test_headers_are_added_to_a_copy() -> None:
+    one = call(headers={"a": "1"})
+    other = one.with_headers({"b": "2"})
+    assert opened(other.parcel(NOW)).overrides.headers == {"a": "1", "b": "2"}
+    assert opened(one.parcel(NOW)).overrides.headers == {"a": "1"}

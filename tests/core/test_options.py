@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.declared import TaskOptions
 from headrace.core.job import WireRetry
 from headrace.core.limits import DEFAULT_QUEUE, RESULT_TTL, TIMEOUT
-from headrace.core.options import PLAIN, SendOptions, TaskOptions, to_ms
+from headrace.core.options import PLAIN, SendOptions, to_ms
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError
 
@@ -59,6 +60,28 @@ def test_a_task_has_the_documented_defaults() -> None:
         ("result_ttl", -1),
         ("result_ttl", None),
         ("result_ttl", float("inf")),
+        ("priority", -1),
+        ("priority", 101),
+        ("priority", 1.5),
+        ("priority", None),
+        ("priority", True),
+        ("unique", "name"),
+        ("unique", None),
+        ("unique_for", -1),
+        ("unique_for", "5"),
+        ("unique_for", 5),
+        ("debounce", -1),
+        ("debounce", None),
+        ("rate", "often"),
+        ("rate", 5),
+        ("burst", 5),
+        ("rate_key", str),
+        ("concurrency", 0),
+        ("concurrency", 1.5),
+        ("concurrency", True),
+        ("batch", 0),
+        ("batch", "many"),
+        ("max_wait", 1),
     ],
 )
 def test_a_bad_value_on_a_task_is_refused_by_the_name_of_its_option(
@@ -67,6 +90,44 @@ def test_a_bad_value_on_a_task_is_refused_by_the_name_of_its_option(
     fields: dict[str, Any] = {"name": "add", "run_in": "loop", option: value}
     with pytest.raises(ConfigError, match=rf"\b{option}\b"):
         TaskOptions(**fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"unique": True, "unique_for": 5, "debounce": 5}, "contradict"),
+        ({"rate": "5/s", "burst": 6}, "burst"),
+        ({"rate": "5/s", "rate_key": "eu"}, "rate_key"),
+        ({"batch": 5, "max_wait": -1}, "max_wait"),
+        ({"batch": 5, "max_wait": "1"}, "max_wait"),
+        ({"batch": 5, "run_in": "process"}, "process"),
+    ],
+)
+def test_options_of_a_task_that_do_not_go_together_are_refused(
+    options: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"'add': .*{what}"):
+        TaskOptions(**{"name": "add", "run_in": "loop", **options})
+
+
+def test_a_batch_waits_half_a_second_unless_told_otherwise() -> None:
+    assert TaskOptions("load", "loop", batch=5).max_wait == 0.5
+    given: dict[str, Any] = {"max_wait": timedelta(seconds=2)}
+    assert TaskOptions("load", "loop", batch=5, **given).max_wait == 2.0
+
+
+def test_an_unknown_option_of_a_task_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no 'colour'; it takes name"):
+        TaskOptions.of_function(abs, {"colour": "red"})
+
+
+def test_what_a_task_does_not_say_is_told_by_its_function() -> None:
+    async def add() -> None: ...
+
+    options = TaskOptions.of_function(add, {"name": None, "retry": None, "timeout": None})
+    assert (options.name, options.run_in, options.retry) == ("add", "loop", Retry())
+    assert options.timeout is None
+    assert TaskOptions.of_function(abs, {"run_in": None}).run_in == "thread"
 
 
 def test_a_refused_option_tells_which_task_it_is_of() -> None:
@@ -118,6 +179,26 @@ def test_no_timeout_and_no_result_are_fine() -> None:
         ("headers", [("tenant", "eu")]),
         ("headers", "tenant"),
         ("headers", None),
+        ("priority", -1),
+        ("priority", 101),
+        ("priority", "high"),
+        ("priority", None),
+        ("key", ""),
+        ("key", None),
+        ("key", 7),
+        ("key", "a\x00b"),
+        ("key", "é" * 129),
+        ("key", "\ud800"),
+        ("unique", ""),
+        ("unique", None),
+        ("unique", "a\nb"),
+        ("unique", "x" * 257),
+        ("unique_for", -1),
+        ("unique_for", "5"),
+        ("debounce", -1),
+        ("debounce", None),
+        ("rate_key", ""),
+        ("rate_key", "\x7f"),
         ("headers", {"tenant": "\ud800"}),
     ],
 )

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from headrace.core import codec
 from headrace.core.signature import Misfit, Signature
+from headrace.core.splice import with_first
 from headrace.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -591,3 +592,132 @@ def test_an_annotation_that_nothing_can_arrive_as_is_refused_at_declaration(
     """Otherwise each job would be accepted, and die where it arrives."""
     with pytest.raises(ConfigError, match=r"'shop\.pay'.*annotations"):
         way(kind)
+
+
+def fed(signature: Signature, first: Any, *args: Any, **kwargs: Any) -> Any:
+    """The arguments as they arrive behind a first one that another job gave."""
+    _, room = signature.encode_call(args, kwargs)
+    assert room is not None
+    return signature.decode_fed(room, codec.encode(first))
+
+
+def test_an_open_call_is_given_its_first_argument_by_its_annotation() -> None:
+    def ship(order: Order, colour: Colour, *, level: Level = Level.LOW) -> None: ...
+
+    signature = Signature(ship, "ship", Context)
+    order = Order(uuid.uuid4(), datetime.now(UTC), [Line("x", Decimal("1.5"))])
+    assert signature.encode_call([Colour.BLUE], {})[0] is None
+    assert fed(signature, order, Colour.BLUE) == ((order, Colour.BLUE), {"level": Level.LOW})
+    assert fed(signature, order, level=Level.HIGH, colour=Colour.RED) == (
+        (order, Colour.RED),
+        {"level": Level.HIGH},
+    )
+
+
+def test_a_whole_call_with_room_can_be_fed_too() -> None:
+    def add(a: int, b: int = 2, c: int = 3) -> None: ...
+
+    signature = Signature(add, "add", Context)
+    assert fed(signature, 7) == ((7, 2, 3), {})
+    assert fed(signature, 7, 8) == ((7, 8, 3), {})
+    assert fed(signature, 7, c=9) == ((7, 2, 9), {})
+    payload, room = signature.encode_call([1, 2, 3], {})
+    assert payload is not None
+    assert room is None
+    assert signature.encode_call([], {"a": 1}) == (codec.encode([1]), None)
+
+
+def test_a_function_with_any_arguments_can_be_fed() -> None:
+    def total(first: Decimal, *rest: int, **named: date) -> None: ...
+
+    signature = Signature(total, "total", Context)
+    day = date(2030, 1, 2)
+    assert fed(signature, Decimal(1)) == ((Decimal(1),), {})
+    assert fed(signature, Decimal(1), 2, 3, day=day) == ((Decimal(1), 2, 3), {"day": day})
+    assert fed(signature, Decimal(1), *range(20)) == ((Decimal(1), *range(20)), {})
+
+
+def test_a_context_is_no_argument_to_feed() -> None:
+    def told(ctx: Context, item: int) -> None: ...
+
+    assert fed(Signature(told, "told", Context), 5) == ((5,), {})
+
+
+def test_what_cannot_be_bound_even_with_a_first_argument_is_refused() -> None:
+    def add(a: int, b: int) -> None: ...
+    def named_only(*, a: int) -> None: ...
+    def nothing(**named: int) -> None: ...
+
+    with pytest.raises(ArgumentError, match="too many"):
+        Signature(add, "add", Context).encode_call([1, 2, 3], {})
+    with pytest.raises(ArgumentError, match="'b'"):
+        Signature(add, "add", Context).encode_call([], {"a": 1, "c": 2})
+    with pytest.raises(ArgumentError, match="'a'"):
+        Signature(named_only, "named_only", Context).encode_call([], {})
+    assert Signature(nothing, "nothing", Context).encode_call([], {})[1] is None
+
+
+def test_an_argument_of_an_open_call_that_cannot_travel_is_named() -> None:
+    def add(a: int, b: object) -> None: ...
+
+    with pytest.raises(ArgumentError, match="'b' cannot travel"):
+        Signature(add, "add", Context).encode_call([object()], {})
+
+
+def test_a_fed_argument_that_does_not_fit_is_named() -> None:
+    def add(a: int, b: int) -> None: ...
+
+    signature = Signature(add, "add", Context)
+    with pytest.raises(Misfit, match="'a'"):
+        fed(signature, "text", 1)
+    with pytest.raises(Misfit, match="not an array"):
+        signature.decode_fed(b"\x01", codec.encode(1))
+    with pytest.raises(Misfit, match="not an array"):
+        signature.decode_fed(b"\xdc\x00", codec.encode(1))
+
+
+@given(st.integers(0, 70_000))
+def test_an_array_of_any_length_takes_one_more(count: int) -> None:
+    items = [0] * count
+    spliced = with_first(codec.encode(items), codec.encode("first"))
+    assert spliced == codec.encode(["first", *items])
+
+
+def test_calls_that_mean_the_same_have_one_fingerprint() -> None:
+    unsendable: Any = object()
+
+    def add(a: int, b: int = 2, c: Any = unsendable) -> None: ...
+
+    signature = Signature(add, "add", Context)
+    assert signature.fingerprint([1, 2], {}, False) == signature.fingerprint([1], {"b": 2}, False)
+    assert signature.fingerprint([2], {}, False) != signature.fingerprint([2], {}, True)
+
+
+def test_of_a_batch_function_one_item_travels() -> None:
+    def load(ctx: Context, lines: list[Line]) -> list[Decimal | ValueError]:
+        return []
+
+    signature = Signature(load, "load", Context, batched=True)
+    line = Line("x", Decimal(1))
+    assert signature.decode(signature.encode([line], {})) == ((line,), {})
+    assert signature.returns == Decimal
+
+
+@pytest.mark.parametrize("returned", [None, list[None], list, int])
+def test_what_a_batch_function_returns_is_what_each_of_its_jobs_returns(returned: Any) -> None:
+    def load(items: list): ...  # type: ignore[no-untyped-def, type-arg]
+
+    load.__annotations__["return"] = returned
+    expected = {None: type(None), list[None]: type(None)}.get(returned, Any)
+    assert Signature(load, "load", Context, batched=True).returns == expected
+
+
+def test_a_batch_function_takes_one_list() -> None:
+    def none() -> None: ...
+    def two(a: list[int], b: list[int]) -> None: ...
+    def text(a: str) -> None: ...
+    def rest(*a: list[int]) -> None: ...
+
+    for function in (none, two, text, rest):
+        with pytest.raises(ConfigError, match="takes one list"):
+            Signature(function, "load", Context, batched=True)

@@ -75,10 +75,12 @@ class Crew:
         if crash_limit is not None:
             self.env["HEADRACE_CRASH_LIMIT"] = str(crash_limit)
 
-    def start(self, *arguments: str, kill: str = "") -> WorkerProcess:
+    def start(
+        self, *arguments: str, kill: str = "", app: str = "tests.faults.shop:app"
+    ) -> WorkerProcess:
         """One more worker; with `kill` it ends itself at that moment."""
         log = self.folder / f"worker-{len(self.processes)}.log"
-        command = [sys.executable, "-m", "headrace", "worker", "tests.faults.shop:app", *arguments]
+        command = [sys.executable, "-m", "headrace", "worker", app, *arguments]
         process = WorkerProcess(command, {**self.env, "SHOP_KILL": kill}, log)
         self.processes.append(process)
         return process

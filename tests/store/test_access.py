@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,10 @@ async def runs_a_job(url: str) -> int:
         return await (await add.enqueue(2, 3)).result(60)
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    key, crt = tmp_path / "server.key", tmp_path / "server.crt"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-keyout", str(key), "-out", str(crt), "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return key, crt
+async def test_jobs_run_over_a_socket(tmp_path: Path) -> None:
+    socket = tmp_path / "redis.sock"
+    with RedisServer(tmp_path, {"unixsocket": str(socket)}):
+        assert await runs_a_job(f"unix://{socket}") == 5
 
 
 async def test_jobs_run_over_an_encrypted_connection(

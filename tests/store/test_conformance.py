@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
 from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
@@ -16,18 +19,38 @@ from headrace.testing import ManualClock, StoreConformance
 class TestRedis(StoreConformance):
     @pytest.fixture
     async def store(self, redis_url: str, namespace: str) -> AsyncIterator[Store]:
+        self.url, self.namespace = redis_url, namespace
         store = RedisStore(redis_url, namespace=namespace, crash_limit=3)
         await store.open()
         yield store
         await store.close()
 
+    async def left_behind(self, store: Store) -> list[str]:
+        """Keys that do not expire, but for those that a queue has once and for all."""
+        with closing(redis.Redis.from_url(self.url)) as server:
+            keys = [key.decode() for key in server.scan_iter(f"{{{self.namespace}*", count=1000)]
+            lasting = [key for key in keys if server.ttl(key) < 0]
+            return [key for key in lasting if not self._belongs(server, key)]
+
+    def _belongs(self, server: redis.Redis, key: str) -> bool:
+        kind = key.split("}:", 1)[1].split(":")[0]
+        if kind in ("ready", "dead"):
+            # A stream stays when it is empty, and so does its group, but nobody is in it.
+            groups = [group["name"] for group in server.xinfo_groups(key)]
+            members = [one["name"] for name in groups for one in server.xinfo_consumers(key, name)]
+            return server.xlen(key) == 0 and set(members) <= {b"returned"}
+        return kind in ("queues", "levels", "epoch", "events", "facts", "ticks")
+
 
 class TestSqlite(StoreConformance):
     url = "sqlite:///{folder}/jobs.db"
+    # What a queue has once and for all, and what is kept of the past.
+    lasting = frozenset(["queues", "looks", "numbers", "ticks", "facts", "counters"])
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         self.clock = ManualClock()
+        self.path = tmp_path / "jobs.db"
         url = self.url.format(folder=tmp_path)
         store = SqliteStore(url, namespace="test", crash_limit=3, clock=self.clock)
         await store.open()
@@ -37,6 +60,21 @@ class TestSqlite(StoreConformance):
     async def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
+    async def left_behind(self, store: Store) -> list[str]:
+        """Tables with rows."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+            tables = {name for (name,) in connection.execute(query)} - self.lasting
+            return [
+                name
+                for name in sorted(tables)
+                if connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+            ]
+
 
 class TestMemory(TestSqlite):
     url = "memory://"
+
+    async def left_behind(self, store: Store) -> list[str]:
+        """Nobody else can look into it; it is the same as in a file."""
+        return []

@@ -213,7 +213,7 @@ class TestFile:
             await store.open()
         (tmp_path / "late").mkdir()
         await store.open()
-        assert await store.append("q", parcels("a")) == [True]
+        assert await store.append("q", parcels("a")) == {}
         await store.close()
 
     async def test_many_may_make_it_at_once(self, path: Path, clock: ManualClock) -> None:
@@ -231,7 +231,7 @@ class TestTrouble:
             await store.append("q", [*parcels("c"), big])
         await run_sql(store, "PRAGMA max_page_count = 1000000")
         assert await state_of(store, "c") is None
-        assert await store.append("q", [*parcels("c"), big]) == [True, True]
+        assert await store.append("q", [*parcels("c"), big]) == {}
 
     async def test_one_request_that_fails_does_not_undo_the_others(
         self, store: SqliteStore
@@ -254,7 +254,7 @@ class TestTrouble:
         gate.set()
         first, failed, last = await together
         await blocked
-        assert (first, last) == ([True], [True])
+        assert (first, last) == ({}, {})
         assert isinstance(failed, ZeroDivisionError)
         assert (await store.count("q")).waiting == 3
 
@@ -267,7 +267,7 @@ class TestTrouble:
             with pytest.raises(StoreUnavailable, match=r"jobs\.db: another process"):
                 await store.append("q", parcels("a"))
             locker.execute("ROLLBACK")
-        assert await store.append("q", parcels("a")) == [True]
+        assert await store.append("q", parcels("a")) == {}
 
     async def test_idle_workers_and_readers_take_no_lock(
         self, path: Path, store: SqliteStore, consumer: SqliteConsumer
@@ -303,13 +303,13 @@ class TestSharing:
         assert statements.count("BEGIN IMMEDIATE") == 1
 
     async def test_several_loops_use_one_store(self, store: SqliteStore) -> None:
-        async def elsewhere() -> list[bool]:
+        async def elsewhere() -> dict[int, JobKey]:
             await store.open()
             added = await store.append("q", parcels("a b"))
             await store.close()
             return added
 
-        assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == [True, True]
+        assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == {}
         assert (await store.count("q")).waiting == 2
 
     async def test_the_last_close_ends_the_thread(self, path: Path, clock: ManualClock) -> None:
@@ -329,7 +329,7 @@ class TestSharing:
         await store.append("q", parcels("a"))
         assert await neighbour.queues() == []
         assert await neighbour.look("q", [key("a")]) == [None]
-        assert await neighbour.append("q", parcels("a")) == [True]
+        assert await neighbour.append("q", parcels("a")) == {}
         assert len(await neighbour.consumer("n", ["q"], LEASE).fetch(10, 0)) == 1
         assert await state_of(store, "a") is State.WAITING
         await neighbour.close()
@@ -350,9 +350,9 @@ class TestSharing:
 
 class TestAppend:
     async def test_a_known_id_is_left_as_it_is(self, store: SqliteStore) -> None:
-        assert await store.append("q", parcels("a b")) == [True, True]
+        assert await store.append("q", parcels("a b")) == {}
         again = [Parcel(key("b"), b"other"), *parcels("c c")]
-        assert await store.append("q", again) == [False, True, False]
+        assert await store.append("q", again) == {0: key("b"), 2: key("c")}
         [sighting] = await store.look("q", [key("b")], bodies=True)
         assert sighting is not None
         assert sighting.envelope == parcel("b").envelope
@@ -363,15 +363,15 @@ class TestAppend:
         await store.append("q", parcels("a"))
         held = await consumer.fetch(1, 0)
         await consumer.settle("q", all_as(Done(VERDICT, ttl_ms=1000), held))
-        assert await store.append("q", parcels("a b"), repeat=True) == [False, True]
+        assert await store.append("q", parcels("a b"), repeat=True) == {0: key("a")}
         clock.advance(1000)
-        assert await store.append("q", parcels("a"), repeat=True) == [True]
+        assert await store.append("q", parcels("a"), repeat=True) == {}
 
     async def test_any_number_of_jobs_keeps_its_order(
         self, store: SqliteStore, consumer: SqliteConsumer
     ) -> None:
         many = [parcel(f"{i}") for i in range(1371)]
-        assert await store.append("q", many) == [True] * 1371
+        assert await store.append("q", many) == {}
         taken = await consumer.fetch(2000, 0)
         assert [delivery.envelope for delivery in taken] == [p.envelope for p in many]
 
@@ -388,7 +388,7 @@ class TestAppend:
     async def test_queues_are_those_ever_sent_to(self, store: SqliteStore) -> None:
         await store.append("z", parcels("a"))
         await store.append("q", parcels("a"))
-        assert await store.append("never", []) == []
+        assert await store.append("never", []) == {}
         assert await store.queues() == ["q", "z"]
 
     async def test_time_is_the_clocks(self, store: SqliteStore, clock: ManualClock) -> None:
@@ -766,7 +766,7 @@ class TestHearing:
             raise IndexError
 
         subscription = await consumer.hear_due("q", fail)
-        assert await store.append("q", [parcel("a", delay_ms=50)]) == [True]
+        assert await store.append("q", [parcel("a", delay_ms=50)]) == {}
         await store.count("q")
         assert [type(failure) for failure in failures] == [IndexError]
         await subscription.close()
@@ -812,7 +812,7 @@ class TestPeople:
         await store.append("q", parcels("b"))
         assert await store.purge("q", [key("a"), key("b"), key("c")]) == [True, False, False]
         assert await state_of(store, "a") is None
-        assert await store.append("q", parcels("a"), repeat=True) == [True]
+        assert await store.append("q", parcels("a"), repeat=True) == {}
 
     async def test_unknown_queues_have_nothing(
         self, store: SqliteStore, consumer: SqliteConsumer

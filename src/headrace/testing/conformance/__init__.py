@@ -8,14 +8,31 @@
             yield store
             await store.close()
 
-A store with a clock of its own also overrides `pass_time`, so that no test has to wait. The tests
-are coroutines: run them with pytest-asyncio in auto mode.
+A store with a clock of its own also overrides `pass_time`, so that no test has to wait; one that
+can look into itself overrides `left_behind`. The tests are coroutines: run them with pytest-asyncio
+in auto mode.
 """
 
 from headrace.testing.conformance.asking import AskingConformance
+from headrace.testing.conformance.browsing import BrowsingConformance
+from headrace.testing.conformance.cancelling import CancellingConformance
 from headrace.testing.conformance.delivering import DeliveringConformance
+from headrace.testing.conformance.failing_flows import FailingFlowsConformance
+from headrace.testing.conformance.far_flows import FarFlowsConformance, LargeFlowsConformance
+from headrace.testing.conformance.flows import FlowsConformance
+from headrace.testing.conformance.following import FollowingConformance
+from headrace.testing.conformance.history import HistoryConformance
+from headrace.testing.conformance.lanes import LanesConformance
+from headrace.testing.conformance.limits import LimitsConformance
+from headrace.testing.conformance.mixing import MixingConformance
+from headrace.testing.conformance.notes import NotesConformance
+from headrace.testing.conformance.pausing import PausingConformance
+from headrace.testing.conformance.priorities import PrioritiesConformance
+from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
 from headrace.testing.conformance.sending import SendingConformance
 from headrace.testing.conformance.settling import SettlingConformance
+from headrace.testing.conformance.stats import StatsConformance
+from headrace.testing.conformance.unique import TicksConformance, UniqueConformance
 from headrace.testing.conformance.upkeep import UpkeepConformance
 
 
@@ -24,7 +41,26 @@ class StoreConformance(
     DeliveringConformance,
     SettlingConformance,
     UpkeepConformance,
+    PrioritiesConformance,
+    LanesConformance,
+    LimitsConformance,
+    UniqueConformance,
+    TicksConformance,
+    FlowsConformance,
+    FailingFlowsConformance,
+    FollowingConformance,
+    FarFlowsConformance,
+    LargeFlowsConformance,
+    CancellingConformance,
+    PausingConformance,
+    ReportingConformance,
+    MarksConformance,
+    NotesConformance,
+    HistoryConformance,
+    StatsConformance,
     AskingConformance,
+    BrowsingConformance,
+    MixingConformance,
 ):
     """All of them."""
 

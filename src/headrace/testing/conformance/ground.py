@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from headrace.core import ids
-from headrace.core.call import Parcel
+from headrace.core.call import Child, Parcel, Tick
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
-from headrace.core.job import Past, decode_envelope, done_verdict, encode_envelope, encode_past
-from headrace.core.outcome import Done, Outcome
-from headrace.store.contract import Consumer, Settlement, Store, reclaim_every
+from headrace.core.job import (
+    Past,
+    State,
+    decode_envelope,
+    done_verdict,
+    encode_envelope,
+    encode_past,
+)
+from headrace.core.outcome import DONE, Done, Held, Outcome
+from headrace.core.ties import NO_TIES, Ties
+from headrace.store.contract import Consumer, Settlement, Sighting, Store, reclaim_every
 
 QUEUE = "conformance"
 LEASE = 0.6
@@ -28,7 +37,7 @@ class Ground:
 
     async def send(self, store: Store, count: int = 1, queue: str = QUEUE) -> list[JobKey]:
         parcels = [parcel() for _ in range(count)]
-        assert await store.append(queue, parcels) == [True] * count
+        assert await store.append(queue, parcels) == {}
         return [item.key for item in parcels]
 
     @pytest.fixture(autouse=True)
@@ -38,8 +47,16 @@ class Ground:
         for worker in self._workers:
             await worker.close()
 
-    def worker(self, store: Store, name: str = "", queues: Sequence[str] = (QUEUE,)) -> Consumer:
-        worker = store.consumer(name or f"worker-{ids.new_key().hex()}", queues, LEASE)
+    def worker(
+        self,
+        store: Store,
+        name: str = "",
+        queues: Mapping[str, int] | Sequence[str] = (QUEUE,),
+        *,
+        strict: bool = False,
+    ) -> Consumer:
+        name = name or f"worker-{ids.new_key().hex()}"
+        worker = store.consumer(name, queues, LEASE, strict=strict)
         self._workers.append(worker)
         return worker
 
@@ -58,9 +75,89 @@ class Ground:
     async def settle(
         self, consumer: Consumer, deliveries: Sequence[Delivery], outcome: Outcome
     ) -> list[Delivery]:
+        if not deliveries:
+            return []
         return await consumer.settle(
             deliveries[0].queue, [Settlement(delivery, outcome) for delivery in deliveries]
         )
+
+    async def run_all(
+        self,
+        store: Store,
+        worker: Consumer,
+        outcome: Outcome = DONE,
+        *,
+        queues: Sequence[str] = (QUEUE,),
+        at_once: int = 100,
+    ) -> list[JobKey]:
+        """Do what workers do until nothing is left that could run, now or later: the jobs that were
+        run, in their order."""
+        ran: list[JobKey] = []
+        while True:
+            next_in = await self.upkeep(store, worker, queues)
+            taken = known(await worker.fetch(at_once, 0))
+            for queue in queues:
+                mine = [delivery for delivery in taken if delivery.queue == queue]
+                ran += await self.run(worker, mine, outcome)
+            if not taken:
+                if next_in is None:
+                    return ran
+                await self.pass_time(next_in + 0.002)
+
+    async def run(
+        self, worker: Consumer, deliveries: Sequence[Delivery], outcome: Outcome
+    ) -> list[JobKey]:
+        """Begin jobs of one queue as far as their limits let them: those that ran to this end."""
+        if not deliveries:
+            return []
+        refused = await worker.begin(deliveries[0].queue, deliveries)
+        for delivery, gate in refused.items():
+            assert await self.settle(worker, [delivery], Held(gate, PAST)) == []
+        begun = [delivery for delivery in deliveries if delivery not in refused]
+        assert await self.settle(worker, begun, outcome) == []
+        return keys_of(begun)
+
+    async def upkeep(
+        self, store: Store, worker: Consumer, queues: Sequence[str] = (QUEUE,)
+    ) -> float | None:
+        """Promote and deliver letters until there is nothing to do: when there is again."""
+        while True:
+            letters = 0
+            promotions = [await worker.promote(queue) for queue in queues]
+            for queue in queues:
+                letters += await self.deliver_letters(store, worker, queue)
+            if not letters and not any(promotion.moved for promotion in promotions):
+                times = [each.next_in for each in promotions if each.next_in is not None]
+                return min(times, default=None)
+
+    async def deliver_letters(self, store: Store, worker: Consumer, queue: str = QUEUE) -> int:
+        letters = await worker.outbox(queue)
+        for to in dict.fromkeys(letter.queue for letter in letters):
+            await store.arrive(to, [letter.arrival for letter in letters if letter.queue == to])
+        await worker.posted(queue, letters)
+        return len(letters)
+
+    async def sight(self, store: Store, key: JobKey, queue: str = QUEUE) -> Sighting:
+        """What is known of a job that is known."""
+        (sighting,) = await store.look(queue, [key])
+        assert sighting is not None
+        return sighting
+
+    async def states(
+        self, store: Store, keys: Sequence[JobKey], queue: str = QUEUE
+    ) -> list[State | None]:
+        return [found.state if found else None for found in await store.look(queue, keys)]
+
+    @asynccontextmanager
+    async def heeded(self, worker: Consumer, queue: str = QUEUE) -> AsyncIterator[None]:
+        """When this is over, the worker has heard of the change that was made meanwhile."""
+        heard = asyncio.Event()
+        subscription = await worker.hear_control(queue, lambda _: heard.set())
+        await asyncio.sleep(0.05)
+        heard.clear()
+        yield
+        await asyncio.wait_for(heard.wait(), 10)
+        await subscription.close()
 
     async def reclaim(
         self, consumer: Consumer, count: int, *, last_chance: bool = True, queue: str = QUEUE
@@ -87,16 +184,28 @@ class Ground:
 
 
 def parcel(
-    job_id: str | None = None, *, delay_ms: int | None = None, at_ms: int | None = None
+    job_id: str | None = None,
+    *,
+    delay_ms: int | None = None,
+    at_ms: int | None = None,
+    ties: Ties = NO_TIES,
+    parents: Sequence[Parcel] = (),
+    children: Sequence[Child] = (),
+    tick: Tick | None = None,
+    task: str = "task",
+    payload: bytes = b"\x90",
 ) -> Parcel:
     key = ids.new_key() if job_id is None else ids.to_key(job_id)
-    return Parcel(key, encode_envelope(key, "task", b"\x90"), delay_ms, at_ms)
+    envelope = encode_envelope(key, task, payload)
+    waits_for = tuple(parent.key for parent in parents)
+    return Parcel(key, envelope, delay_ms, at_ms, ties, waits_for, tuple(children), tick)
 
 
 def known(deliveries: list[Delivery]) -> list[Delivery]:
-    """As after the executor's first step: the key is read from the envelope."""
+    """As after the executor's first step: key and task are read from the envelope."""
     for delivery in deliveries:
-        delivery.key = decode_envelope(delivery.envelope).key
+        envelope = decode_envelope(delivery.envelope)
+        delivery.key, delivery.task = envelope.key, envelope.task
     return deliveries
 
 

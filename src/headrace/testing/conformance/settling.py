@@ -8,12 +8,20 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.ids import JobKey
-from headrace.core.job import Reason, State, Verdict, decode_verdict, encode_verdict
-from headrace.core.outcome import DONE, RELEASED, Again, Dead, Outcome
+from headrace.core.job import (
+    CANCELLED_VERDICT,
+    Reason,
+    State,
+    Verdict,
+    decode_verdict,
+    encode_verdict,
+)
+from headrace.core.outcome import DONE, RELEASED, Again, Cancelled, Dead, Outcome
 from headrace.store.contract import Counts, Settlement, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of
 
 DEAD = Dead(Reason.REJECTED, PAST, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000)
+CANCELLED = Cancelled(CANCELLED_VERDICT, 60_000)
 AGAIN = Again(60_000, PAST)
 OUTCOMES: list[Outcome] = [DONE, kept(), AGAIN, Again(0, PAST), DEAD, RELEASED]
 

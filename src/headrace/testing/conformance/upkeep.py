@@ -124,9 +124,9 @@ class UpkeepConformance(Ground):
 
     async def test_many_due_jobs_are_promoted_in_steps(self, store: Store) -> None:
         now = await store.time_ms()
-        await store.append(QUEUE, [parcel(at_ms=now + 50) for _ in range(1000)])
-        await store.append(QUEUE, [parcel(at_ms=now + 50) for _ in range(1000)])
-        await self.pass_time(0.1)
+        for _ in range(2):
+            await store.append(QUEUE, [parcel(at_ms=now + 500) for _ in range(1000)])
+        await self.pass_time(0.51)
         worker = self.worker(store)
         moved = 0
         while (promotion := await worker.promote(QUEUE)).moved:

@@ -1,0 +1,226 @@
+"""Cancelling jobs, wherever they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.core.call import Child, Parcel
+from headrace.core.ids import JobKey
+from headrace.core.job import State, decode_verdict
+from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
+from headrace.core.ties import Limit, Ties
+from headrace.store.contract import Counts, Store
+from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.settling import CANCELLED, DEAD
+
+ONE_A_MINUTE = Ties(limits=(Limit("slow", 1, 60_000),))
+LANE = Ties(lane="customer-7")
+NOT_ENDS: list[Outcome] = [
+    Again(0, PAST),
+    Again(60_000, PAST),
+    RELEASED,
+    Held(task_gate("task"), PAST),
+]
+
+
+def before_others() -> dict[str, tuple[list[Parcel], Parcel]]:
+    """Jobs in each place where they wait, behind what keeps them there."""
+    parent = parcel(delay_ms=60_000)
+    return {
+        "waiting": ([], parcel()),
+        "with a priority": ([], parcel(ties=Ties(priority=5))),
+        "scheduled": ([], parcel(delay_ms=60_000)),
+        "in a lane": ([parcel(ties=LANE)], parcel(ties=LANE)),
+        "at a limit": ([parcel(ties=ONE_A_MINUTE)], parcel(ties=ONE_A_MINUTE)),
+        "in a flow": ([parent], parcel(parents=[parent])),
+    }
+
+
+class CancellingConformance(Ground):
+    @pytest.mark.parametrize("where", before_others())
+    async def test_a_job_that_has_not_begun_never_starts(self, store: Store, where: str) -> None:
+        others, item = before_others()[where]
+        await store.append(QUEUE, [*others, item])
+        assert await store.cancel(QUEUE, [item.key]) == [State.CANCELLED]
+        sighting = await self.sight(store, item.key)
+        assert sighting.state is State.CANCELLED
+        assert decode_verdict(sighting.verdict).state is State.CANCELLED
+        counts = await store.count(QUEUE)
+        assert counts.waiting + counts.scheduled + counts.blocked == len(others)
+        taken = await self.worker(store).fetch(10, 0)
+        assert item.envelope not in [delivery.envelope for delivery in taken]
+
+    async def test_many_are_cancelled_at_once(self, store: Store) -> None:
+        sent = await self.send(store, 1000)
+        assert await store.cancel(QUEUE, sent[:900]) == [State.CANCELLED] * 900
+        assert keys_of(await self.take(self.worker(store), 100)) == sent[900:]
+
+    async def test_cancelling_twice_is_cancelling_once(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        for _ in range(2):
+            assert await store.cancel(QUEUE, [key]) == [State.CANCELLED]
+        assert await store.cancel(QUEUE, [key, key]) == [State.CANCELLED] * 2
+
+    async def test_an_unknown_job_cannot_be_cancelled(self, store: Store) -> None:
+        (gone, there) = await self.send(store, 2)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), DONE)
+        answers = await store.cancel(QUEUE, [b"=nobody", gone, there])
+        assert answers == [None, None, State.CANCELLED]
+
+    @pytest.mark.parametrize("outcome", [kept(), DEAD], ids=["done", "dead"])
+    async def test_what_has_ended_stays_so(self, store: Store, outcome: Outcome) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), outcome)
+        before = await self.sight(store, key)
+        assert await store.cancel(QUEUE, [key]) == [before.state]
+        assert await self.sight(store, key) == before
+
+    async def test_the_verdict_is_kept_as_long_as_the_job_says(self, store: Store) -> None:
+        item = parcel(ties=Ties(ttl_ms=300))
+        await store.append(QUEUE, [item])
+        await store.cancel(QUEUE, [item.key])
+        assert (await self.sight(store, item.key)).state is State.CANCELLED
+        await self.pass_time(0.35)
+        assert await store.look(QUEUE, [item.key]) == [None]
+
+    async def test_a_released_job_is_cancelled_at_once(self, store: Store) -> None:
+        first, _ = await self.send(store, 2)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), RELEASED)
+        assert await store.cancel(QUEUE, [first]) == [State.CANCELLED]
+        assert await self.look_regularly(self.worker(store), LEASE / 6) == []
+
+    # Running jobs
+
+    async def test_the_worker_of_a_running_job_is_asked(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        async with self.heeded(worker):
+            assert await store.cancel(QUEUE, [key]) == [State.RUNNING]
+        assert (await store.control(QUEUE)).cancelling == (key,)
+        assert (await self.sight(store, key)).state is State.RUNNING
+        assert await self.settle(worker, taken, CANCELLED) == []
+        assert (await store.control(QUEUE)).cancelling == ()
+        assert (await self.sight(store, key)).state is State.CANCELLED
+        assert await store.count(QUEUE) == Counts()
+
+    @pytest.mark.parametrize("outcome", [kept(), DEAD, DONE], ids=["kept", "dead", "done"])
+    async def test_a_job_that_ends_by_itself_first_has_ended(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        await store.cancel(QUEUE, [key])
+        assert await self.settle(worker, taken, outcome) == []
+        expected = {kept(): State.DONE, DEAD: State.DEAD, DONE: None}[outcome]
+        assert await self.states(store, [key]) == [expected]
+        assert (await store.control(QUEUE)).cancelling == ()
+
+    @pytest.mark.parametrize("outcome", NOT_ENDS, ids=["now", "later", "released", "held"])
+    async def test_a_cancelled_job_does_not_run_again(self, store: Store, outcome: Outcome) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        await store.pause(QUEUE, "task")
+        await store.cancel(QUEUE, [key])
+        assert await self.settle(worker, taken, outcome) == []
+        assert await self.states(store, [key]) == [State.CANCELLED]
+        assert (await store.control(QUEUE)).cancelling == ()
+        assert await store.count(QUEUE) == Counts()
+        assert await self.look_regularly(self.worker(store), LEASE / 6) == []
+
+    @pytest.mark.parametrize("ties", [Ties(), Ties(priority=3)], ids=["plain", "priority"])
+    async def test_a_cancelled_job_ends_even_if_its_worker_dies(
+        self, store: Store, ties: Ties
+    ) -> None:
+        item = parcel(ties=ties)
+        await store.append(QUEUE, [item])
+        dying, other = self.worker(store), self.worker(store)
+        lost = await self.take(dying)
+        assert await store.cancel(QUEUE, [item.key]) == [State.RUNNING]
+        while await self.states(store, [item.key]) == [State.RUNNING]:
+            assert await self.look_regularly(other, LEASE / 6) == []
+        assert await self.states(store, [item.key]) == [State.CANCELLED]
+        assert (await store.control(QUEUE)).cancelling == ()
+        assert await self.settle(dying, lost, kept()) == lost
+
+    async def test_a_cancelled_job_ends_even_if_its_worker_leaves(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        leaving, other = self.worker(store), self.worker(store)
+        await self.take(leaving)
+        await store.cancel(QUEUE, [key])
+        await leaving.close()
+        assert await self.look_regularly(other, LEASE / 6) == []
+        await self.nothing_left(other)
+        assert await self.states(store, [key]) == [State.CANCELLED]
+
+    # What it sets free
+
+    async def test_a_cancelled_job_leaves_its_lane(self, store: Store) -> None:
+        sent = [parcel(ties=LANE) for _ in range(4)]
+        await store.append(QUEUE, sent)
+        await store.cancel(QUEUE, [sent[0].key, sent[2].key])
+        assert await self.run_all(store, self.worker(store)) == [sent[1].key, sent[3].key]
+
+    async def test_a_retry_that_is_cancelled_leaves_its_lane(self, store: Store) -> None:
+        first, second = sent = [parcel(ties=LANE) for _ in range(2)]
+        await store.append(QUEUE, sent)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), Again(60_000, PAST))
+        assert await store.cancel(QUEUE, [first.key]) == [State.CANCELLED]
+        assert keys_of(await self.take(worker)) == [second.key]
+
+    async def test_a_running_job_that_is_cancelled_leaves_its_lane(self, store: Store) -> None:
+        first, second = sent = [parcel(ties=LANE) for _ in range(2)]
+        await store.append(QUEUE, sent)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        await store.cancel(QUEUE, [first.key])
+        await self.nothing_left(worker)
+        await self.settle(worker, taken, CANCELLED)
+        assert keys_of(await self.take(worker)) == [second.key]
+
+    async def test_a_cancelled_job_gives_back_its_turn_at_a_limit(self, store: Store) -> None:
+        first, second = sent = [parcel(ties=ONE_A_MINUTE) for _ in range(2)]
+        await store.append(QUEUE, sent)
+        await store.cancel(QUEUE, [first.key])
+        worker = self.worker(store)
+        await worker.promote(QUEUE)
+        assert keys_of(await self.take(worker)) == [second.key]
+
+    async def test_a_cancelled_job_gives_back_its_unique_name(self, store: Store) -> None:
+        ties = Ties(unique="the one")
+        first, second = parcel(ties=ties), parcel(ties=ties)
+        await store.append(QUEUE, [first])
+        await store.cancel(QUEUE, [first.key])
+        assert await store.append(QUEUE, [second]) == {}
+
+    async def test_jobs_that_wait_for_a_cancelled_one_are_cancelled(self, store: Store) -> None:
+        child = parcel(parents=[parcel("parent")])
+        parent = parcel("parent", children=[Child(QUEUE, child.key)])
+        await store.append(QUEUE, [child])
+        await store.append(QUEUE, [parent])
+        await store.cancel(QUEUE, [parent.key])
+        assert await self.states(store, [child.key]) == [State.CANCELLED]
+
+    async def test_who_waits_for_a_job_hears_that_it_was_cancelled(self, store: Store) -> None:
+        heard = asyncio.Event()
+
+        def hear(keys: Sequence[JobKey] | None) -> None:
+            if keys is None or key in keys:
+                heard.set()
+
+        (key,) = await self.send(store)
+        subscription = await store.hear_finished(QUEUE, hear)
+        await asyncio.sleep(0.05)
+        heard.clear()
+        await store.cancel(QUEUE, [key])
+        await asyncio.wait_for(heard.wait(), 10)
+        await subscription.close()

@@ -1,0 +1,81 @@
+"""What is counted, by task and minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headrace.core.call import Child
+from headrace.core.job import State
+from headrace.core.outcome import DONE, Again
+from headrace.core.ties import Ties
+from headrace.store.contract import Store
+from headrace.store.values import BUCKETS_US
+from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
+from headrace.testing.conformance.settling import DEAD
+
+
+class StatsConformance(Ground):
+    async def counted(self, store: Store) -> Counter[tuple[str, str]]:
+        minute = await store.time_ms() // 60_000
+        found: Counter[tuple[str, str]] = Counter()
+        for each in await store.stats(QUEUE, minute - 5):
+            assert minute - 5 <= each.minute <= minute + 1
+            found[each.task, each.kind] += each.count
+        return found
+
+    async def test_nothing_was_counted_in_an_empty_queue(self, store: Store) -> None:
+        assert await store.stats(QUEUE, 0) == []
+
+    async def test_facts_are_counted_by_task_and_minute(self, store: Store) -> None:
+        await store.append(
+            QUEUE, [parcel(task="one"), parcel(task="two words"), parcel(task="one")]
+        )
+        worker = self.worker(store)
+        taken = await self.take(worker, 3)
+        await self.settle(worker, taken[:1], DONE)
+        await self.settle(worker, taken[1:2], DEAD)
+        await self.settle(worker, taken[2:], Again(60_000, PAST))
+        assert await self.counted(store) == {
+            ("one", "sent"): 2,
+            ("two words", "sent"): 1,
+            ("one", "done"): 1,
+            ("two words", "dead"): 1,
+            ("one", "retry"): 1,
+        }
+        minute = await store.time_ms() // 60_000
+        assert await store.stats(QUEUE, minute + 2) == []
+
+    async def test_runs_are_counted_by_how_long_they_took(self, store: Store) -> None:
+        first, second, third = BUCKETS_US[:3]
+        took = [1, first, first + 1, second, third, 10 * BUCKETS_US[-1]]
+        await self.send(store, len(took))
+        worker = self.worker(store)
+        for delivery, micros in zip(await self.take(worker, len(took)), took, strict=True):
+            delivery.started_ms, delivery.took_us = 1000, micros
+            await self.settle(worker, [delivery], DONE)
+        found = await self.counted(store)
+        assert {kind: count for (_, kind), count in found.items() if kind.startswith("<")} == {
+            f"<{first}": 2,
+            f"<{second}": 2,
+            f"<{third}": 1,
+            f"<{BUCKETS_US[-1]}": 1,
+        }
+
+    async def test_what_was_not_added_is_not_counted(self, store: Store) -> None:
+        item, unique = parcel("known"), Ties(unique="one")
+        await store.append(QUEUE, [item])
+        await store.append(QUEUE, [item], repeat=True)
+        await store.append(QUEUE, [parcel(ties=unique), parcel(ties=unique)])
+        assert await self.counted(store) == {("task", "sent"): 2}
+
+    async def test_what_the_store_ends_is_counted(self, store: Store) -> None:
+        child = parcel("child", parents=[parcel("parent")])
+        parent = parcel("parent", children=[Child(QUEUE, child.key)])
+        await store.append(QUEUE, [child, parent])
+        (other,) = await self.send(store)
+        assert await store.cancel(QUEUE, [other]) == [State.CANCELLED]
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), DEAD)
+        found = await self.counted(store)
+        assert found["task", "cancelled"] == 1
+        assert found["task", "dead"] == 2

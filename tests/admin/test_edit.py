@@ -1,0 +1,211 @@
+"""`app.admin.replay(edit=)`: dead jobs with other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace import (
+    ArgumentError,
+    ConfigError,
+    Context,
+    Headrace,
+    PayloadTooLarge,
+    Reject,
+    Retry,
+    State,
+)
+from headrace.admin.dead import PAGE
+from headrace.core.job import encode_envelope
+from tests.admin.burying import bury, envelope
+
+
+@dataclass
+class Address:
+    street: str
+    since: date
+
+
+async def arguments(app: Headrace, id: str) -> Any:
+    return (await app.admin.job(id)).arguments
+
+
+async def test_an_edited_job_runs_with_its_new_arguments(app: Headrace) -> None:
+    ran: list[tuple[str, int]] = []
+
+    @app.task(retry=Retry(1))
+    async def send(ctx: Context, to: str, times: int = 1) -> None:
+        if to == "nobody":
+            raise Reject("there is no such person")
+        ran.append((to, times))
+
+    async with app.worker():
+        job = await send.options(key="k", priority=3, headers={"a": "b"}).enqueue("nobody", 2)
+        async for _ in job.watch(poll=0.05):
+            pass
+        assert await app.admin.replay(job.id, edit={"to": "ann"}) == 1
+        await job.result(timeout=10)
+    assert ran == [("ann", 2)]
+
+
+async def test_all_but_the_arguments_stays_as_it_was(app: Headrace) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    newer = msgspec.msgpack.encode(
+        [1, b"=mail-1", "send", msgspec.msgpack.encode(["bob"]), {"h": {"a": "b"}}, "new field"]
+    )
+    await bury(app, [newer])
+    assert await app.admin.replay("mail-1", edit={"to": "ann"}) == 1
+    (seen,) = await (await app.session()).store.look("default", [b"=mail-1"], bodies=True)
+    assert seen
+    assert msgspec.msgpack.decode(seen.envelope)[4:] == [{"h": {"a": "b"}}, "new field"]
+    info = await app.admin.job("mail-1")
+    assert (info.arguments, info.headers, info.attempts) == (["ann"], {"a": "b"}, ())
+
+
+async def test_an_edit_may_be_a_function_of_the_arguments(app: Headrace) -> None:
+    @app.task
+    async def send(to: str, times: int = 1) -> None: ...
+
+    ids = await bury(app, [envelope("send", "ann", 2), envelope("send", "bob", 5)])
+    seen: list[dict[str, Any]] = []
+
+    def double(given: dict[str, Any]) -> Mapping[str, Any]:
+        seen.append(dict(given))
+        return {**given, "times": given["times"] * 2}
+
+    assert await app.admin.replay(task="send", edit=double) == 2
+    assert [await arguments(app, id) for id in ids] == [["ann", 4], ["bob", 10]]
+    assert {"to": "ann", "times": 2} in seen
+
+
+async def test_values_of_all_types_may_be_given(app: Headrace) -> None:
+    @app.task
+    async def move(to: Address, *, note: str = "") -> None: ...
+
+    old = {"street": "Long Lane", "since": "2020-01-01"}
+    (id,) = await bury(app, [envelope("move", old)])
+    new = Address("Short Street", date(2026, 1, 2))
+    assert await app.admin.replay(id, edit={"to": new, "note": "hurry"}) == 1
+    assert await arguments(app, id) == [{"street": "Short Street", "since": "2026-01-02"}, "hurry"]
+
+
+async def test_arguments_that_did_not_fit_can_be_mended(app: Headrace) -> None:
+    @app.task
+    async def send(to: str, times: int) -> None: ...
+
+    wrong, missing = await bury(
+        app, [envelope("send", "ann", "two"), envelope("send", "bob")], reason="bad_arguments"
+    )
+    assert await app.admin.replay([wrong, missing], edit={"times": 2}) == 2
+    assert await arguments(app, wrong) == ["ann", 2]
+    assert await arguments(app, missing) == ["bob", 2]
+
+
+async def test_functions_that_take_anything_can_be_edited(app: Headrace) -> None:
+    @app.task
+    async def send(to: str, *rest: int, **more: str) -> None: ...
+
+    (id,) = await bury(app, [envelope("send", ["ann", 1, 2], {"a": "b"})])
+    edit = {"to": "bob", "rest": (3,), "c": "d"}
+    assert await app.admin.replay(id, edit=edit) == 1
+    assert await arguments(app, id) == [["bob", 3], {"a": "b", "c": "d"}]
+
+
+@pytest.mark.parametrize(
+    ("edit", "argument"),
+    [
+        ({"times": "two"}, "argument 'times'"),
+        ({"tiems": 2}, "no argument 'tiems'"),
+        ({"to": object()}, "argument 'to' cannot travel"),
+        (lambda given: {"times": 2}, "'to'"),
+    ],
+)
+async def test_an_edit_that_does_not_fit_names_job_and_argument_and_sends_nothing(
+    app: Headrace, edit: Any, argument: str
+) -> None:
+    @app.task
+    async def send(to: str, times: int = 1) -> None: ...
+
+    ids = await bury(app, [envelope("send", "ann"), envelope("send", "bob")])
+    for chosen in ({"ids": ids}, {"task": "send"}):
+        with pytest.raises(ArgumentError, match=argument) as caught:
+            await app.admin.replay(**chosen, edit=edit)
+        assert any(id in str(caught.value) for id in ids)
+        assert caught.value.task == "send"
+    assert (await app.admin.queue("default")).dead == 2
+
+
+async def test_nothing_is_sent_if_one_of_many_does_not_fit(app: Headrace) -> None:
+    @app.task
+    async def send(to: str, times: int = 1) -> None: ...
+
+    (bad,) = await bury(app, [envelope("send", 5)])
+    await bury(app, [envelope("send", "ann") for _ in range(PAGE + 5)])
+    with pytest.raises(ArgumentError, match=f"{bad}: argument 'to'"):
+        await app.admin.replay(queue="default", edit={"times": 2})
+    info = await app.admin.queue("default")
+    assert (info.dead, info.waiting) == (PAGE + 6, 0)
+
+
+async def test_what_cannot_be_edited_is_named(app: Headrace) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    @app.task
+    async def join(words: str) -> None: ...
+
+    (gone,) = await bury(app, [envelope("gone", 1)])
+    (long,) = await bury(app, [envelope("send", "ann", 2, 3)])
+    with pytest.raises(ConfigError, match=f"{gone} cannot be edited.*no task 'gone'"):
+        await app.admin.replay(gone, edit={"to": "x"})
+    with pytest.raises(ArgumentError, match=f"{long}.*do not fit send"):
+        await app.admin.replay(long, edit={"to": "x"})
+    with pytest.raises(ConfigError, match="edit must"):
+        await app.admin.replay(long, edit=5)  # type: ignore[arg-type]
+    (fine,) = await bury(app, [envelope("send", "ann")])
+    with pytest.raises(ConfigError, match="must return a mapping"):
+        await app.admin.replay(fine, edit=lambda given: None)  # type: ignore[arg-type]
+    assert (await app.admin.queue("default")).dead == 3
+
+
+async def test_a_job_fed_by_others_cannot_be_edited(app: Headrace) -> None:
+    from headrace.core.job import Overrides
+
+    @app.task
+    async def join(words: str) -> None: ...
+
+    fed = encode_envelope(b"=fed", "join", b"\x90", Overrides(flow=b"=fed", feed="one"))
+    await bury(app, [fed])
+    with pytest.raises(ConfigError, match="fed cannot be edited: its first argument comes from"):
+        await app.admin.replay("fed", edit={"words": "x"})
+
+
+async def test_an_edit_cannot_make_a_job_too_large(store_url: str, namespace: str) -> None:
+    app = Headrace(store_url, namespace=namespace, max_payload=100)
+
+    @app.task
+    async def send(to: str) -> None: ...
+
+    async with app:
+        (id,) = await bury(app, [envelope("send", "ann")])
+        with pytest.raises(PayloadTooLarge):
+            await app.admin.replay(id, edit={"to": "x" * 200})
+        assert (await app.admin.queue("default")).dead == 1
+
+
+async def test_an_edited_job_is_replayed_once_though_asked_twice(app: Headrace) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    (id,) = await bury(app, [envelope("send", "ann")], queue="mail")
+    assert await app.admin.replay([id, "unknown"], edit={"to": "bob"}) == 1
+    assert await app.admin.replay([id], edit={"to": "zoe"}) == 0
+    assert await app.job(id).status() is State.WAITING
+    assert await arguments(app, id) == ["bob"]

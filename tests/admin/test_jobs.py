@@ -1,0 +1,185 @@
+"""`app.admin.jobs()`, `job()` and `log()`: finding jobs and looking at them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace import ConfigError, Context, Headrace, JobNotFound, State
+from headrace.core.call import Parcel
+from headrace.core.ids import new_key, to_text
+from tests.admin.burying import bury, envelope
+
+
+async def test_a_list_tells_what_is_known_of_each_job(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def send(to: str) -> None: ...
+
+    plain = await send.enqueue("ann")
+    urgent = await send.options(priority=7, key="ann").enqueue("ann")
+    behind = await send.options(key="ann").enqueue("ann")
+    later = await send.options(delay=60).enqueue("ann")
+    found = {job.id: job for job in (await app.admin.jobs("mail")).jobs}
+    assert found.keys() == {plain.id, urgent.id, behind.id, later.id}
+    job = found[urgent.id]
+    assert (job.queue, job.task, job.state) == ("mail", "send", State.WAITING)
+    assert (job.priority, job.key, job.attempt) == (7, "ann", 1)
+    assert job.sent
+    assert abs(job.sent - datetime.now(UTC)) < timedelta(minutes=5)
+    assert (found[behind.id].state, found[behind.id].waits_for) == (State.BLOCKED, "lane")
+    assert (found[later.id].state, found[plain.id].key) == (State.SCHEDULED, None)
+    assert found[later.id].due
+    assert found[plain.id].due is None
+
+
+async def test_only_jobs_that_fit_are_listed(app: Headrace) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    @app.task
+    async def load(to: str) -> None: ...
+
+    ann, bob = await send.enqueue("Ann"), await send.options(delay=60).enqueue("bob")
+    other = await load.enqueue("ann")
+
+    async def ids(**conditions: str) -> set[str]:
+        return {job.id for job in (await app.admin.jobs("default", **conditions)).jobs}  # type: ignore[arg-type]
+
+    assert await ids(task="send") == {ann.id, bob.id}
+    assert await ids(state="scheduled") == {bob.id}
+    assert await ids(search="aNN") == {ann.id, other.id}
+    assert await ids(search=bob.id[10:]) == {bob.id}
+    assert await ids(search="ann", task="load", state="waiting") == {other.id}
+    assert await ids(search="zoe") == set()
+    assert not (await app.admin.jobs("elsewhere")).jobs
+
+
+async def test_dead_jobs_can_be_listed_and_searched_by_error(app: Headrace) -> None:
+    (id,) = await bury(app, [envelope("send", "ann")])
+    (job,) = (await app.admin.jobs("default", State.DEAD, search="NO SUCH user")).jobs
+    assert (job.id, job.reason, job.attempt) == (id, "rejected", 1)
+    assert job.error == "ValueError: no such user"
+    assert not (await app.admin.jobs("default")).jobs
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+async def test_pages_lead_to_every_job_once(app: Headrace, limit: int) -> None:
+    @app.task
+    async def send(number: int) -> None: ...
+
+    calls = [send.options(priority=n % 3).call(n) for n in range(20)]
+    calls += [send.options(delay=60 + n).call(n) for n in range(20)]
+    calls += [send.options(key="one").call(n) for n in range(5)]
+    sent = {job.id for job in await app.enqueue_many(calls)}
+    found: list[str] = []
+    cursor, more = "", True
+    while more:
+        page = await app.admin.jobs("default", cursor=cursor, limit=limit)
+        found += [job.id for job in page.jobs]
+        cursor, more = page.cursor, bool(page.cursor)
+    assert set(found) == sent
+
+
+async def test_a_rare_job_is_found_among_many(app: Headrace) -> None:
+    @app.task
+    async def send(text: str) -> None: ...
+
+    await app.enqueue_many(send.call("hay") for _ in range(250))
+    needle = await send.enqueue("needle")
+    page = await app.admin.jobs("default", search="needle", limit=10)
+    assert [job.id for job in page.jobs] == [needle.id]
+
+
+async def test_what_cannot_be_listed_is_refused() -> None:
+    admin = Headrace("memory://").admin
+    for state in ("done", "cancelled"):
+        with pytest.raises(ConfigError, match=f"{state} jobs cannot be listed"):
+            await admin.jobs("default", state)
+    with pytest.raises(ConfigError, match="no state 'flying'; there are scheduled, waiting"):
+        await admin.jobs("default", "flying")
+    with pytest.raises(ConfigError, match="queue"):
+        await admin.jobs("a b")
+    with pytest.raises(ConfigError, match="limit"):
+        await admin.jobs("default", limit=0)
+    for cursor in ("nonsense", "dead/5", "waiting/x y"):
+        with pytest.raises(ConfigError, match="cursor"):
+            await admin.jobs("default", cursor=cursor)
+
+
+async def test_one_job_is_told_whole(app: Headrace) -> None:
+    @app.task(queue="mail", rate="5/m")
+    async def send(to: str, *, urgent: bool = False) -> None: ...
+
+    job = await send.options(
+        key="ann", priority=3, headers={"a": "b"}, expires=60, id="mail-1"
+    ).enqueue("ann", urgent=True)
+    info = await app.admin.job("mail-1")
+    assert (info.id, info.queue, info.task, info.state) == (job.id, "mail", "send", "waiting")
+    assert (info.arguments, info.headers) == (["ann", True], {"a": "b"})
+    assert (info.lane, info.width, info.key, info.priority) == ("key:ann", 1, "ann", 3)
+    assert [limit.most for limit in info.limits] == [5]
+    assert info.expires
+    assert info.sent
+    assert info.expires - info.sent <= timedelta(seconds=65)
+    assert (info.attempts, info.log, info.marks, info.result) == ((), (), (), None)
+
+
+async def test_of_a_job_that_ended_its_result_log_and_marks_are_told(app: Headrace) -> None:
+    @app.task
+    async def work(ctx: Context) -> int:
+        ctx.log("one")
+        ctx.log("two")
+        return 5
+
+    async with app.worker():
+        job = await work.enqueue()
+        assert await job.result(timeout=10) == 5
+    info = await app.admin.job(job.id)
+    assert (info.state, info.result, info.arguments) == (State.DONE, 5, None)
+    assert info.log == ("one", "two")
+    assert await app.admin.log(job.id) == ["one", "two"]
+
+
+async def test_what_a_job_did_once_is_told(app: Headrace) -> None:
+    @app.task
+    async def charge() -> None: ...
+
+    job = await charge.enqueue()
+    store = (await app.session()).store
+    await store.mark("default", job.key, "charge", b"\xc0")
+    await store.mark("default", job.key, "bill", b"\xc0")
+    assert (await app.admin.job(job.id)).marks == ("bill", "charge")
+
+
+async def test_the_log_of_a_silent_job_is_empty(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    assert await app.admin.log((await work.enqueue()).id) == []
+
+
+async def test_a_job_that_ended_in_one_queue_is_found_alive_in_another(app: Headrace) -> None:
+    await bury(app, [envelope(id="invoice-7")], queue="buried")
+
+    @app.task(queue="zoo")
+    async def send() -> None: ...
+
+    await send.options(id="invoice-7").enqueue()
+    assert (await app.admin.job("invoice-7")).queue == "zoo"
+
+
+async def test_bytes_that_are_no_job_are_listed_without_a_task(app: Headrace) -> None:
+    key = new_key()
+    store = (await app.session()).store
+    broken = envelope(id="x")[:-1]
+    await store.append("default", [Parcel(key, broken, delay_ms=60_000)])
+    (job,) = (await app.admin.jobs("default")).jobs
+    assert (job.id, job.task) == (to_text(key), None)
+
+
+@pytest.mark.parametrize("id", ["never-heard-of", "019df4ab-0000-7000-8000-000000000000"])
+async def test_an_unknown_id_is_named(app: Headrace, id: str) -> None:
+    for question in (app.admin.job, app.admin.why, app.admin.log):
+        with pytest.raises(JobNotFound, match=id):
+            await question(id)

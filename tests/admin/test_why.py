@@ -1,0 +1,214 @@
+"""`app.admin.why()`: a sentence for every reason."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace import Context, Headrace, Reject, RetryLater, State
+from headrace.admin.why import span
+from tests.admin.burying import bury, envelope
+
+
+async def test_a_job_whose_time_has_not_come(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.options(delay=86_400 * 2.5).enqueue()
+    sentence = await app.admin.why(job.id)
+    assert sentence.startswith("It is scheduled, due in 2 d, at 20")
+
+
+async def test_a_job_that_is_to_run_again(app: Headrace) -> None:
+    @app.task
+    async def work() -> None:
+        raise RetryLater(60)
+
+    async with app.worker():
+        job = await work.enqueue()
+        async for event in app.admin.events("default", follow=True):
+            if event.kind == "retry":
+                break
+    why = await app.admin.why(job.id)
+    assert why.startswith("It is scheduled, due in ")
+    assert "to run again after headrace.errors.RetryLater: the task asked" in why
+
+
+async def test_a_job_that_is_due_and_that_nobody_promotes(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.options(delay=0.01).enqueue()
+    # Nobody tells when a time has come, if no worker runs.
+    while "due in" in (why := await app.admin.why(job.id)):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert why.endswith(": no worker is running that reads queue 'default'.")
+
+
+async def test_a_job_in_a_queue_that_nobody_reads(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    why = await app.admin.why(job.id)
+    assert why == "It is waiting: no worker is running that reads queue 'mail'."
+
+
+async def test_a_job_in_a_paused_queue(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def work() -> None: ...
+
+    await app.admin.pause("mail")
+    job = await work.enqueue()
+    assert await app.admin.why(job.id) == "It is waiting: queue 'mail' is paused."
+
+
+async def test_a_job_of_a_paused_task(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    await app.admin.pause("default", "work")
+    job = await work.enqueue()
+    assert "task 'work' is paused in queue 'default'" in await app.admin.why(job.id)
+    async with app.worker():
+        async for event in app.admin.events("default", follow=True):
+            if event.kind == "held":
+                break
+        assert await app.admin.why(job.id) == (
+            "It is blocked: task 'work' is paused in queue 'default'."
+        )
+
+
+async def test_a_job_behind_others(app: Headrace) -> None:
+    started = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with app.worker(concurrency=1, drain=0):
+        running = await hold.enqueue()
+        await started.wait()
+        first = await hold.enqueue()
+        more = [await hold.enqueue() for _ in range(3)]
+        assert await app.admin.why(first.id) == (
+            "It is waiting, first in queue 'default': the next free worker takes it."
+        )
+        assert "behind 1 job." in await app.admin.why(more[0].id)
+        assert "behind 3 jobs." in await app.admin.why(more[2].id)
+        (worker,) = await app.admin.workers()
+        assert await app.admin.why(running.id) == (
+            f"It is running on worker {worker.name!r}, attempt 1."
+        )
+
+
+async def test_a_running_job_with_progress_that_was_asked_to_end(app: Headrace) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def stubborn(ctx: Context) -> None:
+        ctx.progress(0.4)
+        started.set()
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            await release.wait()
+
+    async with app.worker():
+        job = await stubborn.enqueue()
+        await started.wait()
+        async for update in job.watch(poll=0.05):
+            if update.progress:
+                break
+        await app.admin.cancel(job.id)
+        assert "attempt 1, 40% done, and was asked to end." in await app.admin.why(job.id)
+        release.set()
+
+
+async def test_a_job_whose_worker_is_not_heard_of(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    store = (await app.session()).store
+    consumer = store.consumer("ghost-1", ["default"], 30.0)
+    (_,) = await consumer.fetch(1, 1.0)
+    assert "on worker 'ghost-1', attempt 1; that worker is not heard of" in (
+        await app.admin.why(job.id)
+    )
+    await consumer.close()
+
+
+async def test_a_job_behind_its_key(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    @app.task(concurrency=2)
+    async def narrow() -> None: ...
+
+    await work.options(key="ann").enqueue()
+    job = await work.options(key="ann").enqueue()
+    assert await app.admin.why(job.id) == (
+        "It is blocked: jobs of its key 'ann' run one at a time, and others are before it."
+    )
+    jobs = [await narrow.enqueue() for _ in range(3)]
+    assert "jobs of task 'narrow' run 2 at a time" in await app.admin.why(jobs[2].id)
+
+
+async def test_a_job_over_its_rate(app: Headrace) -> None:
+    @app.task(rate="1/h")
+    async def work() -> None: ...
+
+    async with app.worker():
+        first, second = await work.enqueue(), await work.enqueue()
+        await first.result(timeout=10)
+        async for update in second.watch(poll=0.02):
+            if update.state is State.BLOCKED:
+                break
+        why = await app.admin.why(second.id)
+    assert why.startswith("It is blocked: task 'work' is over its rate of 1 starts in 60 min")
+
+
+async def test_a_job_that_waits_for_others(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await app.enqueue(work.call().after(work.call()))
+    assert await app.admin.why(job.id) == (
+        f"It is blocked: it waits for other jobs to end in the flow of {job.id}."
+    )
+
+
+async def test_jobs_that_have_ended(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    @app.task
+    async def fail() -> None:
+        raise Reject("not like this")
+
+    cancelled = await work.options(delay=60).enqueue()
+    await app.admin.cancel(cancelled.id)
+    async with app.worker():
+        done, dead = await work.enqueue(), await fail.enqueue()
+        await done.result(timeout=10)
+        async for _ in dead.watch(poll=0.05):
+            pass
+    assert await app.admin.why(done.id) == "It is done."
+    assert await app.admin.why(cancelled.id) == "It was cancelled."
+    why = await app.admin.why(dead.id)
+    assert why.startswith("It is dead (rejected) since 20")
+    assert why.endswith(", after 1 attempt: headrace.errors.Reject: not like this.")
+
+
+async def test_a_dead_job_without_an_attempt(app: Headrace) -> None:
+    from headrace.core.job import Past
+
+    (id,) = await bury(app, [envelope()], reason="expired", past=Past())
+    assert await app.admin.why(id) == "It is dead (expired)."
+
+
+def test_a_length_of_time_is_a_small_number() -> None:
+    lengths = {300: "0.3 s", 1_900: "1.9 s", 2_000: "2 s", 119_000: "119 s", 3_600_000: "60 min"}
+    assert {ms: span(ms) for ms in lengths} == lengths
+    assert (span(7_200_000), span(5 * 86_400_000)) == ("2 h", "5 d")

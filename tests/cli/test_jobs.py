@@ -1,0 +1,298 @@
+"""`headrace jobs`: list, show, why, log, cancel, watch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace import Headrace
+from headrace.cli import main
+from headrace.core.ids import to_key
+from headrace.core.progress import Progress, encode_progress
+from headrace.store.values import Report
+from tests.admin.burying import bury, envelope
+from tests.cli.conftest import Start
+from tests.cli.programs import LONG, eventually
+
+
+class Depot:
+    """A store with jobs: `mail-1` waiting, `mail-2` scheduled and `mail-3` blocked in one queue,
+    `load-1` waiting and `load-2` dead in another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/headrace.db"
+        asyncio.run(self._fill())
+
+    async def _fill(self) -> None:
+        async with Headrace(self.url) as app:
+
+            @app.task(queue="mail")
+            async def send(to: str) -> None: ...
+
+            @app.task(queue="data")
+            async def load(text: str) -> None: ...
+
+            await bury(app, [envelope("load", id="load-2")], queue="data")
+            await send.options(id="mail-1", key="ann", priority=5).enqueue("ann")
+            await send.options(id="mail-2", delay=3600).enqueue("bob")
+            await send.options(id="mail-3", key="ann").enqueue("ann")
+            await load.options(id="load-1").enqueue("\x1b[2J wiped")
+            told = Report(to_key("load-1"), encode_progress(Progress(0.4)), ("one", "\x1b two"))
+            await (await app.session()).store.report("data", [told])
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner(env={"HEADRACE_URL": self.url}).invoke(main, ["jobs", *arguments])
+
+    def ids(self, *arguments: str) -> list[str]:
+        result = self.run("list", "--json", *arguments)
+        assert result.exit_code == 0, result.stderr
+        return [job["id"] for job in json.loads(result.stdout)]
+
+
+@pytest.fixture
+def jobs(shop: Path) -> Depot:
+    return Depot(shop)
+
+
+def test_list_shows_all_that_live(jobs: Depot) -> None:
+    result = jobs.run("list")
+    assert result.exit_code == 0
+    heading, *rows = result.stdout.splitlines()
+    assert heading.split() == [
+        "STATE", "QUEUE", "ID", "TASK", "PRIORITY", "ATTEMPT", "SENT", "DETAIL",
+    ]  # fmt: skip
+    assert [row.split()[:3] for row in rows] == [
+        ["waiting", "data", "load-1"],
+        ["waiting", "mail", "mail-1"],
+        ["blocked", "mail", "mail-3"],
+        ["scheduled", "mail", "mail-2"],
+    ]
+    assert rows[2].endswith("key ann; waits for lane")
+    assert "; due 20" in rows[3] or " due 20" in rows[3]
+
+
+def test_list_filters(jobs: Depot) -> None:
+    assert jobs.ids("-Q", "data") == ["load-1"]
+    assert jobs.ids("--state", "scheduled") == ["mail-2"]
+    assert jobs.ids("--state", "dead") == ["load-2"]
+    assert jobs.ids("--task", "send", "--search", "ANN") == ["mail-1", "mail-3"]
+    assert jobs.ids("-q", "elsewhere") == []
+    assert jobs.run("list", "-Q", "elsewhere").stdout == "no such jobs\n"
+
+
+def test_list_says_that_there_is_more(jobs: Depot) -> None:
+    assert "more than 3" in jobs.run("list", "--limit", "3").stderr
+    assert jobs.run("list", "--limit", "4").stderr == ""
+    assert jobs.ids("--limit", "1") == ["load-1"]
+
+
+def test_list_as_json_has_stable_keys(jobs: Depot) -> None:
+    (job,) = json.loads(jobs.run("list", "--state", "blocked", "--json").stdout)
+    assert job.pop("sent")
+    assert job == {
+        "id": "mail-3",
+        "queue": "mail",
+        "task": "send",
+        "state": "blocked",
+        "priority": 0,
+        "key": "ann",
+        "due": None,
+        "worker": None,
+        "attempt": 1,
+        "waits_for": "lane",
+        "reason": None,
+        "error": None,
+        "progress": None,
+    }
+
+
+def test_show_tells_everything_and_steers_no_terminal(jobs: Depot) -> None:
+    result = jobs.run("show", "load-1")
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    lines = result.stdout.splitlines()
+    for line in (
+        "id         load-1",
+        "state      waiting",
+        "progress   40%",
+        "arguments  ['\\x1b[2J wiped']",
+    ):
+        assert line in lines
+    assert lines[-3:] == ["log", "  one", "  \\x1b two"]
+    shown = json.loads(jobs.run("show", "load-1", "--json").stdout)
+    assert (shown["log"], shown["progress"]["fraction"]) == (["one", "\x1b two"], 0.4)
+    assert "lane       key:ann, 1 at a time" in jobs.run("show", "mail-1").stdout.splitlines()
+    assert "ValueError: no such user" in jobs.run("show", "load-2").stdout
+
+
+def test_why_says_why(jobs: Depot) -> None:
+    assert jobs.run("why", "mail-3").stdout.startswith("It is blocked: jobs of its key 'ann'")
+    said = json.loads(jobs.run("why", "mail-1", "--json").stdout)
+    assert said == {
+        "id": "mail-1",
+        "why": "It is waiting: no worker is running that reads queue 'mail'.",
+    }
+
+
+def test_log_prints_lines(jobs: Depot) -> None:
+    assert jobs.run("log", "load-1").stdout == "one\n\\x1b two\n"
+    assert json.loads(jobs.run("log", "load-1", "--json").stdout) == ["one", "\x1b two"]
+    assert jobs.run("log", "mail-1").stdout == ""
+
+
+@pytest.mark.parametrize("verb", ["show", "why", "log", "cancel"])
+def test_an_unknown_id_is_one_line_and_code_1(jobs: Depot, verb: str) -> None:
+    result = jobs.run(verb, "elsewhere")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("headrace: job elsewhere is not in the store")
+
+
+def test_cancel_by_id_does_not_ask(jobs: Depot) -> None:
+    result = jobs.run("cancel", "mail-1", "mail-2")
+    assert (result.exit_code, result.stdout) == (0, "cancelled 2 jobs\n")
+    assert jobs.ids() == ["load-1", "mail-3"]
+
+
+def test_cancel_tells_what_it_could_not(jobs: Depot) -> None:
+    result = jobs.run("cancel", "mail-1", "load-2", "elsewhere", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {
+        "cancelled": 1,
+        "running": 0,
+        "ended": ["load-2"],
+        "unknown": ["elsewhere"],
+    }
+    assert result.stderr.splitlines() == [
+        "headrace: not in the store (any more): elsewhere",
+        "headrace: ended already: load-2",
+    ]
+
+
+def test_cancel_by_filter_needs_a_yes(jobs: Depot) -> None:
+    result = jobs.run("cancel", "-Q", "mail")
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert len(jobs.ids()) == 4
+    assert jobs.run("cancel", "-Q", "mail", "--state", "blocked", "--yes").exit_code == 0
+    assert jobs.ids() == ["load-1", "mail-1", "mail-2"]
+    assert jobs.run("cancel", "--task", "send", "--yes").stdout == "cancelled 2 jobs\n"
+
+
+def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
+    def run(answer: str) -> tuple[int, str, str]:
+        ours, theirs = pty.openpty()
+        os.write(ours, f"{answer}\n".encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", "jobs", "cancel", "-Q", "mail", "--task", "send"],
+            check=False,
+            cwd=shop,
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+        )
+        os.close(ours)
+        os.close(theirs)
+        return done.returncode, done.stdout, done.stderr
+
+    code, _, asked = run("n")
+    assert code == 1
+    assert "Cancel all jobs of queue 'mail' of task 'send'? [y/N]" in asked
+    assert len(jobs.ids("-Q", "mail")) == 3
+    assert run("y")[:2] == (0, "cancelled 3 jobs\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["cancel"], "say what to cancel"),
+        (["cancel", "mail-1", "--task", "send"], "not both"),
+        (["cancel", "--state", "done", "--yes"], "done jobs cannot be listed"),
+        (["list", "--state", "flying"], "no state 'flying'"),
+        (["list", "-Q", "a b"], "spaces"),
+        (["show", "a", "b"], "say one id, not 2"),
+        (["watch", "--after", "5"], "say which with --queue"),
+        (["watch", "-Q", "mail", "--after", "nonsense"], "is not a cursor"),
+    ],
+)
+def test_what_is_not_clear_is_refused(jobs: Depot, arguments: list[str], text: str) -> None:
+    result = jobs.run(*arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert text in line
+    assert len(jobs.ids()) == 4
+
+
+def test_an_app_may_be_named_first(jobs: Depot, start: Start) -> None:
+    # The shop's namespace is another one, so it has no jobs.
+    program = start("jobs", "list", "shop:app")
+    assert (program.ended(), program.output) == (0, "no such jobs\n")
+    assert start("jobs", "show", "shop:app", "mail-1").ended() == 1
+    assert start("jobs", "cancel", "shop:app", "-Q", "mail", "--yes").ended() == 0
+    assert len(jobs.ids()) == 4
+
+
+def test_watch_prints_events_as_they_happen_until_it_is_interrupted(
+    jobs: Depot, start: Start
+) -> None:
+    program = start("jobs", "watch", "--after", "")
+    program.says("  mail  scheduled  mail-2  send")
+    program.says("  data  sent       load-1  load")
+    jobs.run("cancel", "mail-2")
+    program.says("  mail  cancelled  mail-2")
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+
+
+def test_watch_finds_queues_that_are_new(jobs: Depot, start: Start) -> None:
+    program = start("jobs", "watch", "--json")
+
+    async def send(queue: str) -> None:
+        async with Headrace(jobs.url) as app:
+
+            @app.task(queue=queue)
+            async def work() -> None: ...
+
+            await work.enqueue()
+
+    def told() -> bool:
+        # Whatever is sent before it watches, it does not see.
+        asyncio.run(send("mail"))
+        return '"mail"' in program.output
+
+    eventually("it watches", told)
+    asyncio.run(send("brand-new"))
+    program.says("brand-new")
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+
+
+def test_watch_goes_on_after_a_cursor(jobs: Depot, start: Start) -> None:
+    program = start("jobs", "watch", "--queue", "mail", "--after", "", "--json")
+    program.says('"kind": "blocked"')
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+    events = [json.loads(line) for line in program.output.splitlines()]
+    assert [(event["kind"], event["id"]) for event in events] == [
+        ("sent", "mail-1"),
+        ("scheduled", "mail-2"),
+        ("blocked", "mail-3"),
+    ]
+    assert events[0].keys() == {
+        "cursor", "time", "queue", "kind", "id", "task", "attempt", "duration", "detail",
+    }  # fmt: skip
+    again = start("jobs", "watch", "-Q", "mail", "--after", events[1]["cursor"], "--json")
+    again.says('"blocked"')
+    again.send(signal.SIGINT)
+    assert again.ended() == 0
+    assert [json.loads(line) for line in again.output.splitlines()] == events[2:]

@@ -1,0 +1,33 @@
+"""`headrace workers`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from headrace.cli import main
+from tests.cli.conftest import Start
+from tests.cli.programs import eventually
+
+
+def test_a_worker_is_listed_while_it_runs(shop: Path, start: Start) -> None:
+    worker = start("worker", "shop:app", "-Q", "mail=3,default=1", "-c", "7")
+
+    def listed() -> list[str]:
+        result = CliRunner().invoke(main, ["workers", "--namespace", "shop"])
+        return result.stdout.splitlines()[1:]
+
+    eventually("a worker is listed", lambda: (shop / "headrace.db").exists() and listed())
+    (row,) = listed()
+    assert "mail=3,default=1" in row
+    result = CliRunner().invoke(main, ["workers", "list", "--namespace", "shop", "--json"])
+    (told,) = json.loads(result.stdout)
+    assert (told["queues"], told["concurrency"]) == ({"mail": 3, "default": 1}, 7)
+    assert told["pid"] == worker.process.pid
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+    result = CliRunner().invoke(main, ["workers", "--namespace", "shop"])
+    assert result.stdout == "no workers are running\n"

@@ -1,0 +1,143 @@
+"""The handle of a job: what can be asked and done with it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace import ConfigError, Headrace, JobCancelled, JobNotFound, ResultTimeout, State
+from headrace.core.progress import decode_progress
+
+
+async def test_a_waiting_job_is_cancelled_and_never_starts(app: Headrace) -> None:
+    started: list[int] = []
+
+    @app.task
+    async def work() -> None:
+        started.append(1)
+
+    job = await work.enqueue()
+    assert await job.cancel()
+    assert await job.status() is State.CANCELLED
+    with pytest.raises(JobCancelled):
+        await job.result(30)
+    async with app.worker():
+        with pytest.raises(JobCancelled):
+            await job.result(30)
+    assert started == []
+
+
+async def test_a_scheduled_job_is_cancelled(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.options(delay=3_600).enqueue()
+    assert await job.cancel()
+    assert await job.status() is State.CANCELLED
+
+
+async def test_a_running_job_is_cancelled_and_its_waiters_wake(app: Headrace) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with app.worker():
+        job = await work.enqueue()
+        await begun.wait()
+        waiting = asyncio.create_task(job.result(30))
+        assert await job.cancel()
+        with pytest.raises(JobCancelled):
+            await waiting
+        assert ended.is_set()
+        assert await job.status() is State.CANCELLED
+
+
+async def test_to_cancel_twice_is_to_cancel_once(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    assert [await job.cancel(), await job.cancel()] == [True, True]
+
+
+async def test_a_job_that_has_ended_is_not_cancelled(app: Headrace) -> None:
+    @app.task
+    async def work() -> int:
+        return 7
+
+    async with app.worker():
+        job = await work.enqueue()
+        await job.result(30)
+        assert not await job.cancel()
+        assert await job.result(30) == 7
+
+
+async def test_an_unknown_job_cannot_be_cancelled(app: Headrace) -> None:
+    with pytest.raises(JobNotFound):
+        await app.job("nobody").cancel()
+
+
+def test_a_program_without_an_event_loop_cancels_too(store_url: str, namespace: str) -> None:
+    app = Headrace(store_url, namespace=namespace)
+
+    @app.task
+    async def work() -> None: ...
+
+    job = work.enqueue_sync()
+    assert job.cancel_sync()
+    with pytest.raises(JobCancelled):
+        job.result_sync(30)
+    app.portal.close()
+
+
+async def test_a_cancelled_job_stays_cancelled_although_its_worker_hears_nothing(
+    app: Headrace,
+) -> None:
+    """The request is kept in the store: a signal that is lost costs time, not the cancellation."""
+    begun = asyncio.Event()
+
+    @app.task
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with app.worker():
+        job = await work.enqueue()
+        await begun.wait()
+        other = Headrace(app.url, namespace=app.namespace)
+        canceller = app if app.url == "memory://" else other
+        assert await canceller.job(job.id).cancel()
+        with pytest.raises(JobCancelled):
+            await job.result(30)
+        await other.close()
+
+
+async def test_a_watch_that_is_given_up_leaves_nothing_behind(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    async for update in job.watch():
+        assert update.state is State.WAITING
+        break
+    with pytest.raises(ResultTimeout):
+        await job.result(0.01)
+
+
+async def test_a_watch_polls_at_a_reasonable_pace(app: Headrace) -> None:
+    with pytest.raises(ConfigError, match="poll"):
+        async for _ in app.job("nobody").watch(poll=0):
+            pass
+
+
+def test_a_progress_that_cannot_be_read_is_none() -> None:
+    assert decode_progress(b"") is None
+    assert decode_progress(b"\xc1") is None
+    assert decode_progress(b"\x93\xa1x\xa1y\xa1z") is None

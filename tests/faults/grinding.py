@@ -1,0 +1,222 @@
+"""Workers that are killed while jobs with keys, limits, flows and schedules run, and what must be
+true afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from redis import Redis
+
+from headrace import Headrace, chain, group
+from tests.faults.crew import LONG, Crew, eventually
+
+# What an empty store has too, or what expires by itself.
+KEPT_KEYS = ("ready", "levels", "epoch", "look", "events", "facts", "ticks", "queues", "values")
+KEPT_TABLES = {
+    "queues", "looks", "numbers", "results", "facts", "counters", "notes", "ticks", "starts",
+    "accounts", "sqlite_sequence", "sqlite_stat1",
+}  # fmt: skip
+QUEUES = ("default", "left", "right", "clock")
+
+
+class Line(NamedTuple):
+    what: str
+    name: str
+    number: int
+    at: float
+    pid: int
+
+
+@dataclass
+class Grinding:
+    keys: int = 12
+    per_key: int = 12
+    limited: int = 25
+    flows: int = 12
+    workers: int = 3
+    kills: int = 8
+    every: float = 0.35
+    clocks: Sequence[float] = (0.0,)
+
+
+class Mill:
+    """A crew of workers that run `mill`, and the lines they have written."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
+        self._facts = crew.folder / "mill.txt"
+        crew.env["MILL_FACTS"] = os.environ["MILL_FACTS"] = str(self._facts)
+        # Imported here: the module reads its settings from the environment.
+        from tests.faults import mill
+
+        self.module = mill
+        self.app = _copy(mill.app, crew.app)
+
+    def start(self, clock: float) -> None:
+        self.crew.env["MILL_CLOCK"] = str(clock)
+        self.crew.start("-c", "8", app="tests.faults.mill:app")
+
+    @property
+    def lines(self) -> list[Line]:
+        if not self._facts.exists():
+            return []
+        rows = [line.split() for line in self._facts.read_text().splitlines()]
+        whole = [row for row in rows if len(row) == 6 and row[5] == "."]
+        return [Line(r[0], r[1], int(r[2]), int(r[3]) / 1e9, int(r[4])) for r in whole]
+
+
+    @property
+    def ticks(self) -> int:
+        return len({line.name for line in self.lines if line.what == "tick"})
+
+
+def _copy(source: Headrace, target: Headrace) -> Headrace:
+    """The tasks of `source`, declared with what sending needs to know."""
+    for task in source.tasks.values():
+        declared = task.declared
+        options: dict[str, Any] = {
+            "name": task.name,
+            "queue": declared.queue,
+            "result_ttl": declared.result_ttl,
+        }
+        if declared.concurrency:
+            options["concurrency"] = declared.concurrency
+        if declared.rate:
+            options["rate"] = "10/s"
+        target.task(**options)(task.function)
+    return target
+
+
+async def grind(crew: Crew, plan: Grinding) -> None:
+    """Send, kill, wait, and see that every promise was kept."""
+    mill = Mill(crew)
+    rng = random.Random(plan.keys)
+    clocks = [plan.clocks[at % len(plan.clocks)] for at in range(plan.workers)]
+    for clock in clocks:
+        mill.start(clock)
+    flows = await _send(mill, plan)
+    for number in range(plan.kills):
+        await asyncio.sleep(plan.every)
+        rng.choice(crew.alive).kill()
+        mill.start(plan.clocks[number % len(plan.clocks)])
+    for number, flow in enumerate(flows):
+        assert await flow.result(2 * LONG) == 2 * sum(range(number + 1, number + 6))
+    await _all_ended(mill)
+    _order_was_kept(mill.lines, plan)
+    _no_window_had_more(mill.lines, mill.module.LIMIT, plan)
+    _each_tick_made_one_job(mill.lines, mill.module.EVERY)
+    for worker in crew.alive:
+        await worker.works()
+        assert await worker.stopped() == 0, worker.log
+    left = leftovers(crew)
+    assert not left, left
+
+
+async def _send(mill: Mill, plan: Grinding) -> list[Any]:
+    tasks = mill.app.tasks
+    calls = [
+        tasks["ordered"].options(key=f"key-{key}").call(f"key-{key}", number)
+        for number in range(plan.per_key)
+        for key in range(plan.keys)
+    ]
+    await mill.app.enqueue_many(calls)
+    await mill.app.enqueue_many(tasks["limited"].call(n) for n in range(plan.limited))
+    return [await mill.app.enqueue(_flow(tasks, number)) for number in range(plan.flows)]
+
+
+def _flow(tasks: Any, number: int) -> Any:
+    """From one queue to the other and back: five chains, and their sum."""
+    chains = [chain(tasks["split"].call(number + at), tasks["double"].call()) for at in range(5)]
+    return group(chains).then(tasks["add_up"].call())
+
+
+async def _all_ended(mill: Mill) -> None:
+    await eventually("the clock has ticked on", lambda: mill.ticks >= 12)
+    await mill.app.schedules.pause("tick")
+    store = (await mill.app.session()).store
+
+    async def idle() -> bool:
+        counts = [await store.count(queue) for queue in QUEUES]
+        return not any(c.waiting + c.running + c.scheduled + c.blocked for c in counts)
+
+    await eventually("all jobs have ended", idle, within=3 * LONG)
+    for queue in QUEUES:
+        dead = await mill.app.admin.dead(queue)
+        assert not dead, f"{dead[0].reason}: {dead[0].error_text}"
+
+
+def _order_was_kept(lines: Sequence[Line], plan: Grinding) -> None:
+    """Per key: a job begins only when the one before it has ended, whatever was killed."""
+    by_key: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.what in ("begin", "end", "fail"):
+            by_key[line.name].append(line)
+    assert len(by_key) == plan.keys
+    for key, told in by_key.items():
+        ended = -1
+        for line in told:
+            if line.what == "begin":
+                # One whose worker was killed after its last line may come again.
+                assert line.number in (ended, ended + 1), f"{key}: {line} after the end of {ended}"
+            elif line.what == "end":
+                ended = max(ended, line.number)
+        assert ended == plan.per_key - 1
+
+
+def _no_window_had_more(lines: Sequence[Line], most: int, plan: Grinding) -> None:
+    starts = sorted(line.at for line in lines if line.what == "start")
+    assert len({line.number for line in lines if line.what == "start"}) == plan.limited
+    for first, beyond in zip(starts, starts[most:], strict=False):
+        assert beyond - first > 1.0, f"{most + 1} starts within {beyond - first:.3f} s"
+
+
+def _each_tick_made_one_job(lines: Sequence[Line], every: float) -> None:
+    """The id of a job has its tick: no tick is missing and none has two jobs."""
+    moments = sorted(
+        {
+            datetime.fromisoformat(line.name.partition("@")[2])
+            for line in lines
+            if line.what == "tick"
+        }
+    )
+    for before, after in pairwise(moments):
+        assert abs((after - before).total_seconds() - every) < 0.002
+
+
+def leftovers(crew: Crew) -> list[str]:
+    """What of this namespace is in the store and would not be in one where nothing ever ran."""
+    url = crew.app.url
+    if url.startswith("sqlite"):
+        return _left_rows(Path(url.removeprefix("sqlite:///")))
+    with Redis.from_url(url) as redis:
+        names = list(redis.scan_iter(f"*{crew.app.namespace}*", count=1000))
+        return [
+            name.decode("latin-1")
+            for name in names
+            if redis.ttl(name) == -1
+            and name.rpartition(b"}:")[2].decode("latin-1").split(":")[-1] not in KEPT_KEYS
+        ]
+
+
+def _left_rows(path: Path) -> list[str]:
+    with sqlite3.connect(path) as connection:
+        tables = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        return [
+            name
+            for name in tables
+            if name not in KEPT_TABLES
+            and connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+        ]

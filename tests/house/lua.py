@@ -1,0 +1,36 @@
+"""The Lua files, as the tests look at them."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from headrace.store.redis import scripts
+
+FOLDER = Path(inspect.getfile(scripts)).parent
+# Not scripts by themselves: the one is put at the head of each, the other of those that move jobs.
+PRELUDE, MOVING = "prelude", "moving"
+LUA = sorted((FOLDER / "lua").glob("*.lua"))
+NAMES = [path.stem for path in LUA if path.stem not in (PRELUDE, MOVING)]
+ALL = "*"
+
+
+def source(name: str) -> str:
+    return (FOLDER / "lua" / f"{name}.lua").read_text()
+
+
+def code(name: str) -> str:
+    """A file without its comments."""
+    return "\n".join(line.split("--", 1)[0] for line in source(name).splitlines())
+
+
+def header(name: str) -> list[str]:
+    """The comment lines at the top, without the line that names the interpreter."""
+    lines = source(name).splitlines()
+    assert lines[0].startswith("#!lua")
+    end = next(i for i, line in enumerate(lines[1:], 1) if not line.startswith("--"))
+    return [line.removeprefix("--").strip() for line in lines[1:end]]
+
+
+def moves_jobs(name: str) -> bool:
+    return header(name)[1] == f"KEYS: {ALL}"

@@ -1,0 +1,45 @@
+"""What several tests of stores need."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import RedisCluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Three masters that all tests share; each uses keys of its own."""
+    with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def spread_namespace(cluster: RedisCluster) -> str:
+    """A namespace whose queues a, b and c live on three nodes."""
+    while True:
+        namespace = f"test-{uuid.uuid4().hex[:12]}"
+        owners = {cluster.owner(f"{{{namespace}:{queue}}}:ready") for queue in ("a", "b", "c")}
+        if len(owners) == 3:
+            return namespace
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """The key and the certificate of a server on this machine."""
+    key, crt = tmp_path / "server.key", tmp_path / "server.crt"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", str(key), "-out", str(crt), "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return key, crt

@@ -1,0 +1,92 @@
+"""Only so many facts are kept, and a reader who comes too late is told so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace.store.contract import Store
+from headrace.store.redis.store import RedisStore
+from headrace.store.sqlite import facts
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.values import Event
+from headrace.testing import ManualClock
+from headrace.testing.conformance.ground import QUEUE, parcel
+
+KEPT = 100
+
+
+@pytest.fixture(params=["redis", "sqlite"])
+async def store(
+    request: pytest.FixtureRequest,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Store]:
+    """A store that keeps few facts."""
+    store: RedisStore | SqliteStore
+    if request.param == "redis":
+        url: str = request.getfixturevalue("redis_url")
+        store = RedisStore(url, namespace=namespace, crash_limit=3)
+        store.events_most = KEPT
+    else:
+        monkeypatch.setattr(facts, "KEPT", KEPT)
+        monkeypatch.setattr(facts, "_DROPPED_TOGETHER", 10)
+        url = f"sqlite:///{tmp_path}/jobs.db"
+        store = SqliteStore(url, namespace="test", crash_limit=3, clock=ManualClock())
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def send(store: Store, times: int) -> None:
+    for _ in range(times):
+        await store.append(QUEUE, [parcel() for _ in range(20)])
+
+
+async def all_after(store: Store, cursor: str) -> list[Event]:
+    found: list[Event] = []
+    while page := await store.events(QUEUE, cursor, limit=30):
+        found += page
+        cursor = page[-1].cursor
+    return found
+
+
+async def test_the_latest_facts_are_kept(store: Store) -> None:
+    await send(store, 20)
+    found = await all_after(store, "")
+    assert len(found) + 20 >= KEPT
+    assert len(found) <= KEPT + 20
+    assert {event.fact.kind for event in found} == {"sent"}
+
+
+async def test_a_reader_who_comes_too_late_is_told_once(store: Store) -> None:
+    (now,) = await store.events(QUEUE, "$")
+    await send(store, 2)
+    *_, seen = await all_after(store, now.cursor)
+    await send(store, 20)
+    first, *rest = await all_after(store, seen.cursor)
+    assert (first.fact.kind, first.fact.key) == ("lost", b"")
+    assert {event.fact.kind for event in rest} == {"sent"}
+    kept = await all_after(store, "")
+    assert [event.fact for event in rest] == [event.fact for event in kept]
+
+
+async def test_a_reader_who_keeps_up_is_told_nothing_of_it(store: Store) -> None:
+    (now,) = await store.events(QUEUE, "$")
+    cursor, seen = now.cursor, 0
+    for _ in range(30):
+        await send(store, 1)
+        found = await all_after(store, cursor)
+        assert [event.fact.kind for event in found] == ["sent"] * 20
+        cursor, seen = found[-1].cursor, seen + 20
+    assert seen == 600
+
+
+async def test_one_large_batch_is_kept_whole(store: Store) -> None:
+    await store.append(QUEUE, [parcel() for _ in range(3 * KEPT)])
+    assert len(await all_after(store, "")) == 3 * KEPT
+    await send(store, 1)
+    assert len(await all_after(store, "")) >= 20

@@ -1,0 +1,105 @@
+"""A file that an earlier Headrace wrote is used on, with all that is in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.core.clock import SystemClock
+from headrace.core.ids import to_key
+from headrace.core.job import State, Verdict, encode_envelope, encode_verdict
+from headrace.core.outcome import DONE
+from headrace.store.contract import Settlement
+from headrace.store.sqlite import schema
+from headrace.store.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PAST = b"\x90"
+LATER_MS = 2**50
+VERDICT = encode_verdict(Verdict(State.DONE, b"\x01"))
+JOBS = (
+    # id, key, state, position, time_ms, count, owner, reason, past
+    (1, "first", "waiting", 1, 0, 0, "", "", b""),
+    (2, "retried", "waiting", 2, 0, 0, "", "", PAST),
+    (3, "later", "scheduled", 0, LATER_MS, 0, "", "", PAST),
+    (4, "held", "running", 4, LATER_MS, 2, "w1", "", b""),
+    (5, "given-up", "dead", 5, LATER_MS, 1, "", "rejected", PAST),
+)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        _write_version_1(connection)
+    store = SqliteStore(
+        f"sqlite:///{path}", namespace="test", crash_limit=3, clock=SystemClock(), events=False
+    )
+    await store.open()
+    yield store
+    await store.close()
+
+
+def _write_version_1(connection: sqlite3.Connection) -> None:
+    for statement in schema._UPGRADES[0]:
+        connection.execute(statement)
+    connection.execute("INSERT INTO queues VALUES (7, 'test', 'q')")
+    connection.execute("UPDATE numbers SET last = 5")
+    for id, name, *place, past in JOBS:
+        row = (id, 7, to_key(name), *place, past, envelope(name))
+        connection.execute(f"INSERT INTO jobs VALUES ({','.join('?' * len(row))})", row)
+    result = (1, 7, to_key("ended"), LATER_MS, VERDICT)
+    connection.execute("INSERT INTO results VALUES (?, ?, ?, ?, ?)", result)
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+
+
+def envelope(name: str) -> bytes:
+    return encode_envelope(to_key(name), "task", b"\x90")
+
+
+async def test_every_job_is_where_it_was(store: SqliteStore) -> None:
+    sightings = await store.look("q", [to_key(job[1]) for job in JOBS], bodies=True)
+    seen = [(s.state, s.worker, s.reason, s.past, s.envelope) for s in sightings if s is not None]
+    assert seen == [(job[2], job[6], job[7], job[8], envelope(job[1])) for job in JOBS]
+    [ended] = await store.look("q", [to_key("ended")])
+    assert ended is not None
+    assert ended.verdict == VERDICT
+
+
+async def test_jobs_are_delivered_in_their_order_with_their_past(store: SqliteStore) -> None:
+    worker = store.consumer("w2", ["q"], 30.0)
+    deliveries = await worker.fetch(10, 0)
+    assert [(d.envelope, d.past) for d in deliveries] == [
+        (envelope("first"), b""),
+        (envelope("retried"), PAST),
+    ]
+
+
+async def test_what_was_running_can_be_settled_by_its_holder(store: SqliteStore) -> None:
+    holder = store.consumer("w1", ["q"], 30.0)
+    [delivery] = await holder.recover([])
+    assert (delivery.receipt, delivery.count) == (4, 2)
+    assert await holder.settle("q", [Settlement(delivery, DONE)]) == []
+
+
+async def test_what_was_dead_can_be_sent_again(store: SqliteStore) -> None:
+    assert await store.replay("q", [to_key("given-up")]) == [True]
+    [sighting] = await store.look("q", [to_key("given-up")], bodies=True)
+    assert sighting is not None
+    assert (sighting.state, sighting.past) == (State.WAITING, b"")
+
+
+async def test_the_file_has_the_new_version(store: SqliteStore) -> None:
+    def version(connection: sqlite3.Connection) -> int:
+        found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        return found
+
+    assert await store._database.read(version) == schema.VERSION

@@ -1,0 +1,67 @@
+"""Middleware: around what is sent, and around what is run. On every store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace import Call, Context, Headrace, Job, JobFailed, Middleware, Reject
+from headrace.middleware import CaptureErrors, JobRun, Proceed, Send
+
+
+class Tenant(Middleware):
+    """Sends along who is asking, and greets them where the job runs."""
+
+    async def send(self, call: Call[Any], send: Send) -> Job[Any]:
+        return await send(call.with_headers({"tenant": "eu"}))
+
+    async def run(self, run: JobRun, proceed: Proceed) -> Any:
+        run.args = (f"{run.context.headers['tenant']}-{run.args[0]}", *run.args[1:])
+        return f"<{await proceed()}>"
+
+
+async def test_a_middleware_wraps_sending_and_running(app: Headrace) -> None:
+    @app.task
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    app.middleware(Tenant())
+    async with app.worker():
+        job = await greet.enqueue("ann")
+        assert await job.result(30) == "<hello eu-ann>"
+        jobs = await app.enqueue_many(greet.call(name) for name in ("bob", "cyd"))
+        assert [await job.result(30) for job in jobs] == ["<hello eu-bob>", "<hello eu-cyd>"]
+
+
+async def test_a_middleware_may_say_what_becomes_of_a_run(app: Headrace) -> None:
+    class Doorman(Middleware):
+        async def run(self, run: JobRun, proceed: Proceed) -> Any:
+            if "admin" not in run.args:
+                raise Reject("not for you")
+            return await proceed()
+
+    @app.task
+    def enter(ctx: Context, name: str) -> int:
+        return ctx.attempt
+
+    app.middleware(Doorman())
+    async with app.worker():
+        assert await (await enter.enqueue("admin")).result(30) == 1
+        with pytest.raises(JobFailed, match="not for you") as failed:
+            await (await enter.enqueue("guest")).result(30)
+    assert failed.value.reason == "rejected"
+
+
+async def test_errors_are_told_to_whoever_collects_them(app: Headrace) -> None:
+    told: list[BaseException] = []
+
+    @app.task
+    async def broken() -> None:
+        raise LookupError("nothing there")
+
+    app.middleware(CaptureErrors(told.append))
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await (await broken.options(timeout=5).enqueue()).result(30)
+    assert [str(error) for error in told] == ["nothing there"] * 3
