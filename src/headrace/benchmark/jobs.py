@@ -84,8 +84,15 @@ class Jobs:
 
 
 @asynccontextmanager
-async def jobs_on(url: str) -> AsyncIterator[Jobs]:
-    """Measurements on a namespace of their own, in a process set up as a worker's is."""
+async def fresh_app(url: str, *, events: bool) -> AsyncIterator[Headrace]:
+    """An app on a namespace of its own, in a process set up as a worker's is."""
     collector.calm()
-    async with Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}") as app:
+    async with Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}", events=events) as app:
+        yield app
+
+
+@asynccontextmanager
+async def jobs_on(url: str, *, events: bool = False) -> AsyncIterator[Jobs]:
+    """Measurements of the engine alone, without the record of events unless asked for."""
+    async with fresh_app(url, events=events) as app:
         yield Jobs(app)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from redis.asyncio import Redis
 
+from headrace.benchmark.features import features_on
 from headrace.benchmark.figures import Figure, Sizes, middle, percentile
 from headrace.benchmark.idle import idle_worker
 from headrace.benchmark.jobs import jobs_on
@@ -26,6 +27,8 @@ async def measure_redis(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
             *await _sends(url, raw, sizes, tell),
             *await _latency(url, raw, sizes, tell),
             *await _footprint(url, sizes, tell),
+            *await _events(url, sizes, tell),
+            *await measure_features(url, "Redis", sizes, tell),
         ]
     finally:
         await raw.close()
@@ -40,11 +43,54 @@ async def measure_sqlite(sizes: Sizes, tell: Tell) -> list[Figure]:
                 many.append(await jobs.send_many(jobs.forgotten, sizes.sqlite_drain))
                 drains.append(await jobs.drain(jobs.forgotten, _CONCURRENCY))
                 lone.append(await jobs.send_one_by_one(sizes.sqlite_lone))
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
+        features = await measure_features(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, tell)
     return [
         Figure("SQLite: drain", middle(drains), "/s", limit=25_000),
         Figure("SQLite: enqueue_many by 500", middle(many), "/s", limit=80_000),
         Figure("SQLite: enqueue one by one", middle(lone), "/s", limit=4_000),
+        *features,
     ]
+
+
+async def measure_features(url: str, store: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+    """Features against the plain drain of the same run; the record of events is on."""
+    plain, keyed, batched, one_key, chained, due, cancelled = [], [], [], [], [], [], []
+    late: list[float] = []
+    for _ in range(sizes.repeats):
+        tell(f"{store}: keys, batches, chains, delays, cancelling")
+        async with features_on(url) as features:
+            plain.append(await features.plain(sizes.features))
+            keyed.append(await features.keyed(sizes.features))
+            batched.append(await features.batched(sizes.features))
+            one_key.append(await features.one_key(sizes.one_key))
+            chained.append(await features.chained(1_000))
+            due.append(await features.due_at_once(10_000))
+            cancelled.append(await features.cancelled(10_000))
+            late += await features.lateness(sizes.lateness)
+    drain = middle(plain)
+    lateness = percentile(late, 99) * 1000
+    return [
+        Figure(f"{store}: 10,000 keys, to plain", middle(keyed), "/s", drain, 0.4),
+        Figure(f"{store}: batches of 500, to plain", middle(batched), "/s", drain, 1.5),
+        Figure(f"{store}: one key", middle(one_key), "/s", limit=500),
+        Figure(f"{store}: chain of 1,000", middle(chained), "steps/s", limit=300),
+        Figure(f"{store}: 10,000 due at once", middle(due), "s", limit=2.0, at_most=True),
+        Figure(f"{store}: delayed, p99 late by", lateness, "ms", limit=25, at_most=True),
+        Figure(f"{store}: cancel 10,000", middle(cancelled), "s", limit=2.0, at_most=True),
+    ]
+
+
+async def _events(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+    on: list[float] = []
+    off: list[float] = []
+    for _ in range(sizes.repeats):
+        tell("Redis: drain with and without events")
+        for events, rates in ((False, off), (True, on)):
+            async with jobs_on(url, events=events) as jobs:
+                await jobs.send_many(jobs.forgotten, sizes.drain)
+                rates.append(await jobs.drain(jobs.forgotten, _CONCURRENCY))
+    return [Figure("drain with events, to without", middle(on), "/s", middle(off), 0.85)]
 
 
 async def _drains(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
