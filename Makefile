@@ -9,7 +9,7 @@ demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
 
 test: $(VENV)/.tools servers
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/.tools
 	$(VENV)/bin/ruff format --check .

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Headrace
-from tests.servers import RedisServer
+# Before it is imported, so that its failures say what was compared.
+pytest.register_assert_rewrite("headrace.testing.conformance", "tests.faults", "tests.store")
+
+from headrace import Headrace  # noqa: E402
+from tests.servers import RedisServer  # noqa: E402
 
 # Minutes long: `make chaos` sets the variable.
 collect_ignore = [] if os.environ.get("HEADRACE_CHAOS") else ["chaos"]

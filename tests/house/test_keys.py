@@ -124,24 +124,29 @@ def given_for(function: Block, position: int) -> list[tuple[str, Block]]:
         # Under its own name, or another that it is given there.
         alias = re.findall(rf"local (\w+) = [^(\n]*\b{function.name}\b[^(\n]*$", block.body, re.M)
         names = "|".join([function.name, *alias])
-        for given in re.findall(rf"\b(?:{names})\(((?:[^()]|\([^()]*\))*)\)", block.body):
-            found.append((re.split(r", (?![^({]*[)}])", given)[position], block))
+        calls = re.findall(rf"\b(?:{names})\(((?:[^()]|\([^()]*\))*)\)", block.body)
+        found += [(re.split(r", (?![^({]*[)}])", given)[position], block) for given in calls]
     return found
+
+
+def makes_keys(function: str, file: str) -> bool:
+    """Whether a function hands out keys, not only what it found under them."""
+    bodies = [
+        each.body for name in (file, MOVING) for each in blocks(name) if each.name == function
+    ]
+    lines = [line for body in bodies for line in body.splitlines() if "redis." not in line]
+    return any(re.search(r"\bkey\.\w+", line) for line in lines)
 
 
 def is_a_key(expression: str, block: Block, seen: frozenset[tuple[str, str]] = frozenset()) -> bool:
     """Whether it is one of the keys given to the script, or made from one by adding to it."""
+    if "redis." in expression:
+        return False
     if re.search(r"\bkey\.\w+", expression):
         return True
     expression = re.sub(r"^unpack\((\w+)\)$", r"\1", expression)
     if called := re.fullmatch(r"(\w+)\(.*\)", expression):
-        bodies = [
-            each.body
-            for file in (block.file, MOVING)
-            for each in blocks(file)
-            if each.name == called[1]
-        ]
-        return any(re.search(r"\bkey\.\w+", body) for body in bodies)
+        return makes_keys(called[1], block.file)
     if not re.fullmatch(r"\w+", expression) or (expression, block.name) in seen:
         return False
     found = origins(expression, block)

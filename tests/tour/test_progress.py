@@ -204,9 +204,8 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_another_process_watches_live(app: Headrace, namespace: str, tmp_path: Path) -> None:
-    if app.url == "memory://":
-        pytest.skip("a store in memory is of one process")
     begun, words = asyncio.Event(), asyncio.Queue[str]()
 
     @app.task
