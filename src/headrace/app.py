@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.client.context import Context
 from headrace.client.decorator import BatchDecorator, Decorator
-from headrace.client.dispatch import Office, send_flow
 from headrace.client.flow import FlowJob
 from headrace.client.job import Job
 from headrace.client.portal import Portal
 from headrace.client.schedules import Schedules
 from headrace.client.scheduling import Scheduling
-from headrace.client.sender import BATCH
 from headrace.client.session import Session
 from headrace.client.task import Task
 from headrace.core import ids, limits
-from headrace.core.call import Call, Parcel
+from headrace.core.call import Call
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.declared import BATCH_WAIT, Declaring, TaskOptions
 from headrace.core.definition import Missed, Times
 from headrace.core.flow import Flow
 from headrace.core.ids import JobKey
-from headrace.core.links import Step
 from headrace.core.options import Duration
 from headrace.core.rate import QueueSettings
 from headrace.errors import ConfigError
 from headrace.middleware import wrapping
-from headrace.middleware.wrapping import Middleware, Send
+from headrace.middleware.wrapping import Middleware
+from headrace.outgoing import Outgoing
 from headrace.store.contract import Store
 from headrace.store.loops import LoopLocal
 from headrace.store.url import DEFAULT_URL, open_store
@@ -93,7 +88,7 @@ class Headrace:
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
         self.middlewares: list[Middleware] = []
         """Outermost first; see `middleware`."""
-        self._send_through: Send | None = None
+        self._outgoing = Outgoing(self)
         self._store: Store | None = None
         self._sessions: LoopLocal[Session] = LoopLocal()
         self.portal = Portal(self.close)
@@ -189,8 +184,7 @@ class Headrace:
     def middleware(self, *middleware: Middleware) -> None:
         """Wrap what is sent and what is run; the first one outermost, inside of earlier ones."""
         self.middlewares += [wrapping.check(one) for one in middleware]
-        if senders := wrapping.that_send(self.middlewares):
-            self._send_through = wrapping.sending_through(senders, self._send_one)
+        self._outgoing.wrap()
 
     # Sending
 
@@ -201,10 +195,8 @@ class Headrace:
     async def enqueue(self, step: Call[Any] | Flow[Any]) -> Job[Any]:
         """Send one call, or a flow, or a call with all that it is after."""
         if not isinstance(step, Call) or step.links is not None:
-            return await self._send_flow(await self.session(), step)
-        if self._send_through is not None:
-            return await self._send_through(step)
-        return await self._send_one(step)
+            return await self._outgoing.flow(step)
+        return await self._outgoing.one(step)
 
     @overload
     def enqueue_sync(self, step: Call[R]) -> Job[R]: ...
@@ -217,15 +209,7 @@ class Headrace:
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Send many calls, in batches; the jobs in the order of the calls. Each batch is stored as
         a whole; if one fails, those before it are stored."""
-        session = await self.session()
-        jobs: list[Job[R]] = []
-        remaining = iter(calls)
-        while batch := list(islice(remaining, BATCH)):
-            if self._send_through is None:
-                jobs += await self._send_batch(session, batch)
-            else:
-                jobs += await _all_sent([self._send_through(call) for call in batch])
-        return jobs
+        return await self._outgoing.many(calls)
 
     def job(self, id: str) -> Job[Any]:
         """The handle of a job whose id is known."""
@@ -339,68 +323,6 @@ class Headrace:
             )
         self.tasks[task.name] = task
         return task
-
-    async def _now_ms(self, session: Session, calls: Sequence[Call[Any]]) -> int:
-        """The time for envelopes: the store's if something depends on it, else ours will do."""
-        if any(call.needs_time for call in calls):
-            return await session.store.time_ms()
-        return self.clock.now_ms()
-
-    async def _send_one(self, call: Call[Any]) -> Job[Any]:
-        session = await self.session()
-        now_ms = await self._now_ms(session, [call]) if call.options else None
-        parcel = call.parcel(now_ms)
-        named = call.options.id is not None
-        instead = await session.sender.send(call.queue, [parcel], named=named)
-        return Job(self, instead[0] if instead else parcel.key, call.queue, call.returns)
-
-    async def _send_batch(self, session: Session, calls: Sequence[Call[R]]) -> list[Job[R]]:
-        jobs: list[Job[R]] = []
-        parcels: dict[str, list[Parcel]] = {}
-        special = [call for call in calls if not call.is_plain]
-        _check_calls(special)
-        named = any(call.options.id is not None for call in special)
-        now_ms = await self._now_ms(session, special) if special else None
-        for call in calls:
-            parcel = call.parcel(now_ms)
-            if call.queue not in parcels:
-                parcels[call.queue] = []
-            parcels[call.queue].append(parcel)
-            jobs.append(Job(self, parcel.key, call.queue, call.returns))
-        for queue, batch in parcels.items():
-            instead = await session.sender.send(queue, batch, named=named)
-            if instead:
-                places = [at for at, call in enumerate(calls) if call.queue == queue]
-                for position, key in instead.items():
-                    jobs[places[position]].key = key
-        return jobs
-
-    async def _send_flow(self, session: Session, step: Step[Any]) -> FlowJob[Any]:
-        if not isinstance(step, Step):
-            raise ConfigError(f"enqueue() takes calls and flows, like task.call(…), not {step!r}")
-
-        def make(call: Call[Any], key: JobKey) -> Job[Any]:
-            return Job(self, key, call.queue, call.returns)
-
-        senders = wrapping.that_send(self.middlewares)
-        through = partial(wrapping.sending_through, senders) if senders else None
-        office = Office(session, make, partial(self._now_ms, session), through)
-        return await send_flow(office, step)
-
-
-def _check_calls(calls: Sequence[object]) -> None:
-    for call in calls:
-        if not isinstance(call, Call):
-            raise ConfigError(f"enqueue_many() takes calls; send {call!r} with enqueue()")
-
-
-async def _all_sent(sends: Sequence[Awaitable[Job[Any]]]) -> list[Job[Any]]:
-    """Sends that share their round trips; one that fails keeps none of the others from going."""
-    jobs = await asyncio.gather(*sends, return_exceptions=True)
-    for job in jobs:
-        if isinstance(job, BaseException):
-            raise job
-    return [job for job in jobs if not isinstance(job, BaseException)]
 
 
 def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R) -> R:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -102,9 +103,16 @@ async def test_what_cannot_be_listed_is_refused() -> None:
         await admin.jobs("a b")
     with pytest.raises(ConfigError, match="limit"):
         await admin.jobs("default", limit=0)
-    for cursor in ("nonsense", "dead/5", "waiting/x y"):
-        with pytest.raises(ConfigError, match="cursor"):
+    for cursor in ("nonsense", "dead/5"):
+        with pytest.raises(ConfigError, match=f"'{cursor}' is not a cursor"):
             await admin.jobs("default", cursor=cursor)
+
+
+@pytest.mark.parametrize("state", ["running", "waiting", "blocked", "scheduled", "dead"])
+@pytest.mark.parametrize("cursor", ["x y", "-", "1/2/3/4", "$", "é"])
+async def test_what_is_no_cursor_is_refused(app: Headrace, state: str, cursor: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(repr(cursor))):
+        await app.admin.jobs("default", state, cursor=f"{state}/{cursor}")
 
 
 async def test_one_job_is_told_whole(app: Headrace) -> None:

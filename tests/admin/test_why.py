@@ -175,7 +175,7 @@ async def test_a_job_that_waits_for_others(app: Headrace) -> None:
 
     job = await app.enqueue(work.call().after(work.call()))
     assert await app.admin.why(job.id) == (
-        f"It is blocked: it waits for other jobs to end in the flow of {job.id}."
+        f"It is blocked: it belongs to the flow of {job.id}, and it waits for other jobs to end."
     )
 
 
@@ -199,6 +199,21 @@ async def test_jobs_that_have_ended(app: Headrace) -> None:
     why = await app.admin.why(dead.id)
     assert why.startswith("It is dead (rejected) since 20")
     assert why.endswith(", after 1 attempt: headrace.errors.Reject: not like this.")
+
+
+async def test_a_dead_job_whose_task_raised_nothing(app: Headrace) -> None:
+    @app.task
+    async def unfit() -> object:
+        return object()
+
+    async with app.worker():
+        job = await unfit.enqueue()
+        async for _ in job.watch(poll=0.05):
+            pass
+    why = await app.admin.why(job.id)
+    assert ", after 1 attempt: task 'unfit' returned a object that cannot travel" in why
+    (attempt,) = (await job.info()).attempts
+    assert (attempt.error_type, attempt.error) == ("", attempt.error_text)
 
 
 async def test_a_dead_job_without_an_attempt(app: Headrace) -> None:

@@ -32,6 +32,7 @@ from headrace.core.job import (
     encode_envelope,
     encode_past,
     encode_verdict,
+    key_and_task,
     peek_key,
 )
 from headrace.core.retry import Retry
@@ -142,6 +143,25 @@ def test_garbage_is_malformed_or_newer_and_nothing_else(data: bytes) -> None:
     with suppress(Malformed, NewerFormat):
         decode_envelope(data)
     assert isinstance(peek_key(data), bytes)
+
+
+@given(st.binary(min_size=1, max_size=700), texts, st.binary(max_size=20))
+@example(b"k" * 300, "t" * 300, b"")
+@example(b"k", "t" * 40, b"")
+def test_key_and_task_are_told_without_decoding(key: bytes, task: str, payload: bytes) -> None:
+    envelope = encode_envelope(key, task, payload)
+    assert key_and_task(envelope) == (pack(key) + pack(task), task.encode())
+
+
+@given(garbage)
+@example(b"\x95\x01\xc5\xff\xff")
+@example(b"\x94\x01\xa3key\xa1t")
+@example(b"\x94\x01\xc4\x01k\xc0")
+@example(b"\x94\x01\xc4\x01k\xd9")
+def test_bytes_that_are_no_envelope_have_no_more_than_they_are_made_of(data: bytes) -> None:
+    named, task = key_and_task(data)
+    assert named in data
+    assert named.endswith(task)
 
 
 @given(keys, st.binary(max_size=20), st.integers(0, 60))

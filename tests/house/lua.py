@@ -8,15 +8,19 @@ from pathlib import Path
 from headrace.store.redis import scripts
 
 FOLDER = Path(inspect.getfile(scripts)).parent
-# Not scripts by themselves: the one is put at the head of each, the other of those that move jobs.
+# Not scripts by themselves: the one is put at the head of each, the others, in a folder of that
+# name, of those that move jobs.
 PRELUDE, MOVING = "prelude", "moving"
-LUA = sorted((FOLDER / "lua").glob("*.lua"))
-NAMES = [path.stem for path in LUA if path.stem not in (PRELUDE, MOVING)]
+LUA = sorted((FOLDER / "lua").rglob("*.lua"))
+NAMES = [path.stem for path in LUA if path.parent.name != MOVING and path.stem != PRELUDE]
 ALL = "*"
 
 
 def source(name: str) -> str:
-    return (FOLDER / "lua" / f"{name}.lua").read_text()
+    if name == MOVING:
+        return "\n".join(map(source, scripts.MOVING))
+    (path,) = [path for path in LUA if path.stem == name]
+    return path.read_text()
 
 
 def code(name: str) -> str:

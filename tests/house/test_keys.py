@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from headrace.store.redis import scripts
 from headrace.store.redis.keys import NoteKeys, QueueKeys
 from tests.house.lua import FOLDER, LUA, MOVING, PRELUDE, code
 
@@ -117,7 +118,7 @@ def origins(variable: str, block: Block) -> list[tuple[str, Block]]:
 
 def given_for(function: Block, position: int) -> list[tuple[str, Block]]:
     """What callers give as the argument at a position, wherever they are."""
-    shared = function.file in (PRELUDE, MOVING)
+    shared = function.file in (PRELUDE, *scripts.MOVING)
     files = [path.stem for path in LUA] if shared else [function.file]
     found: list[tuple[str, Block]] = []
     for block in (block for file in files for block in blocks(file)):

@@ -25,7 +25,8 @@ ROOMS: dict[str, set[str]] = {
     "store.url": CONTRACT | {"store.sqlite", "store.redis"},
     "client": CONTRACT,
     "middleware": BASE | {"client"},
-    "app": CONTRACT | {"client", "middleware", "store.url"},
+    "outgoing": CONTRACT | {"client", "middleware"},
+    "app": CONTRACT | {"client", "middleware", "outgoing", "store.url"},
     "worker": CONTRACT | {"client", "middleware"},
     "admin": CONTRACT | {"client"},
     "": CONTRACT | {"app", "client", "middleware", "worker", "admin"},
@@ -43,6 +44,7 @@ EXCEPTIONS = {
     ("client.job", "app"): "typing only: a job asks the store through the app that sent it",
     ("client.schedules", "app"): "typing only: schedules are kept in the store of their app",
     ("client.task", "app"): "typing only: a task sends through the app that declares it",
+    ("outgoing", "app"): "typing only: it sends what one app is given",
     ("app", "worker"): "inside app.worker(), so that a program that only sends loads no worker",
     ("app", "admin"): "inside app.admin, for the same reason",
 }

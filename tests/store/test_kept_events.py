@@ -32,7 +32,7 @@ async def store(
         store = RedisStore(url, namespace=namespace, crash_limit=3)
         store.events_most = KEPT
     else:
-        monkeypatch.setattr(facts, "KEPT", KEPT)
+        monkeypatch.setattr(facts, "EVENTS_KEPT", KEPT)
         monkeypatch.setattr(facts, "_DROPPED_TOGETHER", 10)
         url = f"sqlite:///{tmp_path}/jobs.db"
         store = SqliteStore(url, namespace="test", crash_limit=3, clock=ManualClock())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.core.call import Parcel
+from headrace.core.call import Parcel, Tick
 from headrace.core.ids import to_key
 from headrace.core.job import State, Verdict, decode_verdict, encode_envelope, encode_verdict
 from headrace.core.limits import DEAD_KEPT_DAYS
@@ -833,6 +833,24 @@ class TestPeople:
         clock.advance(EVERY_MS)
         await consumer.reclaim("q", 1, last_chance=False)
         assert await rows(store, "jobs") == 0
+
+    async def test_ticks_are_known_for_a_week(
+        self, store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
+    ) -> None:
+        def tick(schedule: str) -> Parcel:
+            job, now_ms = parcel(f"{schedule}@{clock.now_ms()}"), clock.now_ms()
+            return Parcel(job.key, job.envelope, tick=Tick(schedule, now_ms))
+
+        first = tick("nightly")
+        await store.append("q", [first, *(tick(f"customer {n}") for n in range(20))])
+        await consumer.settle("q", all_as(DONE, await consumer.fetch(30, 0)))
+        clock.advance(7 * 24 * 60 * 60 * 1000)
+        await consumer.reclaim("q", 1, last_chance=False)
+        assert await store.append("q", [first]) == {0: first.key}
+        await store.append("q", [tick("nightly")])
+        clock.advance(EVERY_MS)
+        await consumer.reclaim("q", 1, last_chance=False)
+        assert await rows(store, "ticks") == 1
 
     async def test_the_oldest_of_too_many_dead_are_swept(
         self,

@@ -257,7 +257,10 @@ class Mix:
         n = self._chance.randrange(len(self._workers))
         if self._held[n]:
             delivery = self._held[n].pop(self._chance.randrange(len(self._held[n])))
-            settlement = Settlement(delivery, self._outcome())
+            outcome = self._outcome()
+            if isinstance(outcome, Cancelled) and self._chance.random() < 0.7:
+                await self._store.cancel(delivery.queue, [delivery.key])
+            settlement = Settlement(delivery, outcome)
             assert await self._workers[n].settle(delivery.queue, [settlement]) == []
 
     async def _settle_all(self, n: int, outcome: Outcome) -> None:

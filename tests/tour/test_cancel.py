@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 
@@ -87,3 +88,40 @@ async def test_a_job_that_ends_by_itself_first_is_done(app: Headrace) -> None:
         await begun.wait()
         await job.cancel()
         assert await job.result(30) == "all done anyway"
+
+
+async def test_a_job_with_the_id_of_one_that_was_asked_to_end_runs(app: Headrace) -> None:
+    runs: list[asyncio.Event] = [asyncio.Event() for _ in range(5)]
+    begun = iter(runs)
+
+    @app.task(result_ttl=0)
+    async def stubborn() -> None:
+        run = next(begun)
+        run.set()
+        if run is not runs[-1]:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+    async with app.worker():
+        for run in runs:
+            # As soon as the store has forgotten the one before, whose result is not kept.
+            while not run.is_set():
+                job = await stubborn.options(id="the-same").enqueue()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(run.wait(), 0.05)
+            if run is not runs[-1]:
+                assert await job.cancel()
+    assert all(run.is_set() for run in runs)
+
+
+async def test_cancelling_twice_is_cancelling_once(app: Headrace) -> None:
+    @app.task
+    async def note() -> str:
+        return "noted"
+
+    job = await note.enqueue()
+    assert [await job.cancel(), await job.cancel()] == [True, True]
+    async with app.worker():
+        done = await note.enqueue()
+        assert await done.result(30) == "noted"
+        assert await done.cancel() is False

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from headrace import ConfigError, Headrace, Retry, Task
+from headrace import ConfigError, Headrace, Job, Retry, State, Task
 
 
 def noting(app: Headrace, order: list[str], priority: int = 0) -> Task[[str], None]:
-    @app.task(retry=Retry(2, base=0), priority=priority)
+    @app.task(priority=priority)
     def note(name: str) -> None:
         order.append(name)
-        if name == "again" and order.count(name) == 1:
-            raise ConnectionError
 
     return note
 
@@ -33,18 +35,38 @@ async def test_higher_goes_first_and_equal_in_order(app: Headrace) -> None:
 
 async def test_a_priority_is_kept_through_delay_and_retry(app: Headrace) -> None:
     order: list[str] = []
-    note = noting(app, order)
-    jobs = await app.enqueue_many(note.call(f"plain {number}") for number in range(20))
-    jobs += [
-        await note.options(priority=5).enqueue("again"),
-        await note.options(priority=9, delay=0.001).enqueue("delayed"),
-    ]
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task(retry=Retry(2, base=0))
+    async def note(name: str) -> None:
+        order.append(name)
+        if name == "again" and order.count(name) == 1:
+            begun.set()
+            await go_on.wait()
+            raise ConnectionError
+
+    async with app.worker() as worker:
+        again = await note.options(priority=5).enqueue("again")
+        await begun.wait()
+        # It takes no more jobs: the second attempt is for another worker.
+        worker.stop()
+        go_on.set()
+    plain = await app.enqueue_many(note.call(f"plain {number}") for number in range(3))
+    delayed = await note.options(priority=9, delay=0.001).enqueue("delayed")
+    await promoted(app, [again, delayed])
     async with app.worker(concurrency=1):
-        for job in jobs:
+        for job in plain:
             await job.result(30)
-    plain_last = order.index("plain 19")
-    assert order.index("delayed") < plain_last
-    assert [at for at, name in enumerate(order) if name == "again"][1] < plain_last
+    assert order == ["again", "delayed", "again", "plain 0", "plain 1", "plain 2"]
+
+
+async def promoted(app: Headrace, jobs: Sequence[Job[Any]]) -> None:
+    """Have the jobs wait in line, without running them."""
+    consumer = app.store.consumer("promoter", ["default"], app.lease)
+    while {await job.status() for job in jobs} != {State.WAITING}:
+        await consumer.promote("default")
+        await asyncio.sleep(0.005)
+    await consumer.close()
 
 
 @pytest.mark.parametrize("priority", [-1, 101, 5.5, "high"])

@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from headrace import ConfigError, Headrace
+from headrace import ConfigError, Headrace, State
+from tests.worker.states import reach
 
 
 def spans(starts: list[float], count: int) -> list[float]:
@@ -48,7 +49,18 @@ async def test_each_rate_key_has_a_rate_of_its_own(app: Headrace) -> None:
     assert len(starts["a"]) == 5
 
 
-async def test_a_burst_goes_at_once_and_the_others_evenly(app: Headrace) -> None:
+async def test_a_burst_goes_at_once_and_no_more(app: Headrace) -> None:
+    @app.task(rate="60/h", burst=3)
+    async def work() -> None: ...
+
+    jobs = await app.enqueue_many(work.call() for _ in range(8))
+    async with app.worker():
+        states = await reach(jobs, State.DONE, State.BLOCKED)
+    # The fourth would come a minute later.
+    assert states.count(State.DONE) == 3
+
+
+async def test_after_a_burst_the_others_come_evenly(app: Headrace) -> None:
     starts: list[float] = []
 
     @app.task(rate="20/s", burst=2)

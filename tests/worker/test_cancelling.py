@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, Job, JobCancelled, Retry, State, TaskCancelled
+from headrace.core.delivery import Delivery
+from headrace.core.job import encode_envelope
+from headrace.store.values import Control
 from headrace.worker import stopper
+from headrace.worker.intake import Intake
 from headrace.worker.interruption import Answer, Interruptible
+from headrace.worker.run import Host, Run
 from tests.worker.states import reach, until
 
 # At the top level, as tasks that another process must import have to be.
@@ -224,6 +229,24 @@ async def test_a_task_is_paused_before_those_in_hand_have_begun() -> None:
         await reach(waiting, State.BLOCKED)
         release.set()
         await first.result(60)
+
+
+async def test_a_wish_to_cancel_is_obeyed_once() -> None:
+    """The store knows of which job it was; if of an earlier one with this id, it gives it again."""
+    envelope = encode_envelope(b"same-id", "work", b"\x90")
+    intake = Intake({}, crash_limit=3, max_payload=100, now_ms=lambda: 0, unpack_all=False)
+
+    def decoded() -> Run:
+        run = Run(Delivery("default", 1, envelope), Host("worker", None, None))  # type: ignore[arg-type]
+        intake.decode(run)
+        return run
+
+    intake.heed("default", Control(cancelling=(b"same-id",)))
+    with pytest.raises(TaskCancelled):
+        decoded()
+    assert not decoded().cancelled
+    intake.heed("default", Control(cancelling=(b"same-id",)), in_hand={b"same-id"})
+    assert not decoded().cancelled
 
 
 def spin(stop: Callable[[], bool]) -> str:

@@ -80,6 +80,22 @@ async def test_who_stops_asking_is_not_asked_for() -> None:
     assert [[d.receipt for d in asked] for asked in keeper.asked] == [[0], [2]]
 
 
+async def test_when_the_asking_is_cut_short_nobody_waits_for_ever() -> None:
+    keeper = Gatekeeper(free=5)
+    asking = Admitter(keeper)  # type: ignore[arg-type]
+    first = asyncio.create_task(asking.begin(delivery(0)))
+    await until(lambda: keeper.asked)
+    second = asyncio.create_task(asking.begin(delivery(1)))
+    await asyncio.sleep(0)
+    (asker,) = (task for task in asyncio.all_tasks() if task.get_name() == "headrace-admitter")
+    asker.cancel()
+    for cut_short in (first, second):
+        with pytest.raises(StoreUnavailable, match="jobs of queue 'q'"):
+            await cut_short
+    keeper.open.set()
+    await asking.begin(delivery(2))
+
+
 @pytest.mark.parametrize("kind", ["loop", "thread"])
 async def test_a_job_over_its_limit_waits_in_the_store(app: Headrace, kind: str) -> None:
     ran: list[int] = []

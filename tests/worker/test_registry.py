@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from headrace.core.delivery import Delivery
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
+from headrace.errors import StoreUnavailable
+from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock
+from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.registry import Registry
+from headrace.worker.store_clock import StoreClock
 
 LEASE = 30.0
 
@@ -77,6 +83,50 @@ async def test_a_worker_that_died_is_gone_after_a_lease(
     assert len(await records(store)) == 1
     clock.advance(2)
     assert await records(store) == []
+
+
+class Troubled(SqliteStore):
+    """A real store of which the part that tells the time is away."""
+
+    async def time_ms(self) -> int:
+        raise StoreUnavailable("this node is away")
+
+
+class Unrenewed(SqliteConsumer):
+    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        raise StoreUnavailable("that node is away")
+
+
+async def test_a_worker_that_cannot_renew_its_leases_can_still_be_seen(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = 0.3
+    store = Troubled("memory://", namespace="test", crash_limit=3, clock=clock)
+    await store.open()
+    consumer = store.consumer("worker-1", ["mail"], lease)
+    consumer.__class__ = Unrenewed
+    delivery = Delivery("mail", 1, b"")
+    delivery.leased_at = float("-inf")
+    heartbeat = Heartbeat(
+        store,
+        StoreClock(store, clock),
+        consumer,
+        {delivery},
+        lease,
+        lambda lost: None,
+        registry(store, clock, set()),
+    )
+    heartbeat.start()
+    while not await records(store):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    (first,) = await records(store)
+    clock.advance(5)
+    while (await records(store))[0].beat_ms == first.beat_ms:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await heartbeat.stop()
+    await store.close()
+    assert caplog.text.count("leases cannot be renewed: that node is away") == 1
+    assert caplog.text.count("the store's clock cannot be read: this node is away") == 1
 
 
 async def test_a_worker_that_leaves_is_gone_at_once(store: SqliteStore, clock: ManualClock) -> None:

@@ -12,6 +12,7 @@ from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.clock import SystemClock
 from headrace.core.job import encode_envelope
+from headrace.core.limits import LOG_LINES
 from headrace.core.outcome import RELEASED
 from headrace.core.progress import Progress, clean_line, decode_progress
 from headrace.errors import StoreUnavailable
@@ -20,7 +21,6 @@ from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Report
 from headrace.worker import reporter as reporter_module
 from headrace.worker.reporter import Place, Reporter
-from headrace.worker.words import MAX_LINES
 
 QUEUE, NOW_MS = "q", 1_700_000_000_000
 
@@ -139,12 +139,12 @@ async def test_of_too_many_lines_the_oldest_are_left_out_and_a_note_says_so(
     store: Recorded, reporter: Reporter
 ) -> None:
     job = await sent(store)
-    for number in range(MAX_LINES + 500):
+    for number in range(LOG_LINES + 500):
         reporter.log(job, [str(number)])
     await reporter.step()
     _, lines = await told(store, job)
     assert lines[0] == "(501 lines were left out here)"
-    assert lines[1:] == [str(number) for number in range(501, MAX_LINES + 500)]
+    assert lines[1:] == [str(number) for number in range(501, LOG_LINES + 500)]
 
 
 async def test_a_store_that_is_away_does_not_fill_the_memory(

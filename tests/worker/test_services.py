@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from headrace import Headrace, State
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.delivery import Delivery
@@ -156,6 +157,23 @@ async def test_what_is_read_while_stopping_is_handed_back(
     await settler.step()
     assert (len(stray), started) == (3, [])
     assert await store.count(QUEUE) == Counts(waiting=3)
+
+
+async def test_what_is_handed_back_unread_is_still_known(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = await work.options(priority=5).enqueue()
+    worker = app.store.consumer("worker", ["default"], LEASE)
+    held: set[Delivery] = set()
+    settler, reclaimer = Settler(worker, held), Reclaimer(worker, ["default"], held, LEASE, 3)
+    reader = Reader(worker, reclaimer, settler, Slots(10), held, lambda _: None)
+    await worker.fetch(1, 1.0)
+    reader.stop()
+    await reader.recover()
+    await settler.step()
+    assert await job.status() is State.WAITING
+    await worker.close()
 
 
 async def test_the_reclaimer_takes_over_after_the_lease(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from headrace.admin.bodies import arguments_of, opened
+from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, State, decode_past
@@ -73,7 +74,7 @@ def _texts(key: JobKey, envelope: Envelope | None, sighting: Sighting) -> Iterab
     """Where a search looks, what is cheap to make first."""
     yield ids.to_text(key)
     for attempt in decode_past(sighting.past).attempts:
-        yield f"{attempt.error_type}: {attempt.error_text}"
+        yield AttemptInfo.of(attempt).error
     if envelope is not None:
         yield repr(arguments_of(envelope))
 
@@ -118,7 +119,7 @@ class Place:
         if text:
             name, slash, self.cursor = text.partition("/")
             if not slash or name not in self._states:
-                raise _no_cursor(text)
+                raise ConfigError(f"{text!r} is not a cursor of this list of jobs")
             del self._states[: self._states.index(State(name))]
 
     @property
@@ -128,11 +129,7 @@ class Place:
 
     async def page(self, store: Store, queue: str, limit: int) -> KeyPage:
         """The keys that come here; only to be asked before the last page."""
-        try:
-            return await store.browse(queue, self._states[0], self.cursor, limit)
-        except ValueError:
-            # Which texts are cursors, only the store knows.
-            raise _no_cursor(str(self)) from None
+        return await store.browse(queue, self._states[0], self.cursor, limit)
 
     def go_to(self, cursor: str) -> None:
         """To the next page, if there is one, else to the next state."""
@@ -142,7 +139,3 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self._states[0]}/{self.cursor}" if self._states else ""
-
-
-def _no_cursor(text: str) -> ConfigError:
-    return ConfigError(f"{text!r} is not a cursor of this list of jobs")

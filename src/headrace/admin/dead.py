@@ -134,7 +134,7 @@ async def matching(
 
 def _last_error(job: DeadJob) -> str:
     attempts = decode_past(job.past).attempts
-    return f"{attempts[-1].error_type}: {attempts[-1].error_text}" if attempts else ""
+    return AttemptInfo.of(attempts[-1]).error if attempts else ""
 
 
 async def _moment_ms(store: Store, what: str, moment: Moment) -> int:

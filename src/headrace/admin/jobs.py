@@ -63,7 +63,7 @@ class JobSummary:
             attempt=len(attempts) + (0 if sighting.state.final else 1),
             waits_for=sighting.reason or None if blocked else None,
             reason=None if blocked else sighting.reason or None,
-            error=None if last is None else f"{last.error_type}: {last.error_text}",
+            error=None if last is None else AttemptInfo.of(last).error,
             progress=decode_progress(sighting.progress),
         )
 

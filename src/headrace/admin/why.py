@@ -11,6 +11,7 @@ from headrace.client.job import to_datetime
 from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_past
+from headrace.core.outcome import gated_task
 from headrace.core.rate import QUEUE_LIMIT
 from headrace.core.ties import Limit, decode_ties
 from headrace.store.contract import Sighting
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000
-_TASK_GATE = "task "
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -73,9 +73,8 @@ class Why:
         if gate == "lane":
             return f"It is blocked: {self._lane()}."
         if gate == "flow":
-            return f"It is blocked: it waits for other jobs to end{self._flow()}."
-        if gate.startswith(_TASK_GATE):
-            task = gate.removeprefix(_TASK_GATE)
+            return f"It is blocked: {self._flow()}it waits for other jobs to end."
+        if (task := gated_task(gate)) is not None:
             return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
         obstacle = await self._obstacle()
         return f"It is blocked: {self._rate(gate)}{f'; and {obstacle}' if obstacle else ''}."
@@ -139,7 +138,7 @@ class Why:
     def _flow(self) -> str:
         envelope = opened(self._seen.envelope)
         flow = b"" if envelope is None else envelope.overrides.flow
-        return f" in the flow of {ids.to_text(flow)}" if flow else ""
+        return f"it belongs to the flow of {ids.to_text(flow)}, and " if flow else ""
 
     def _rate(self, gate: str) -> str:
         limit = next((limit for limit in self._ties.limits if limit.name == gate), None)

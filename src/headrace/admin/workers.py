@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -33,19 +33,7 @@ class WorkerInfo:
 
     @classmethod
     def of(cls, record: WorkerRecord) -> WorkerInfo:
-        return cls(
-            name=record.name,
-            host=record.host,
-            pid=record.pid,
-            started=record.started,
-            queues=record.queues,
-            strict=record.strict,
-            concurrency=record.concurrency,
-            running=record.running,
-            version=record.version,
-            python=record.python,
-            last_beat=record.last_beat,
-        )
+        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
 
 
 async def read_workers(store: Store) -> list[WorkerInfo]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.loading import looks_like_app
+from headrace.cli.loading import app_options, chosen_app, looks_like_app, one_app
 from headrace.cli.output import harmless
 from headrace.errors import ConfigError
 
@@ -46,6 +47,48 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
             return await question(app)
 
     return asyncio.run(answer())
+
+
+def of_app(command: Callable[..., None]) -> Callable[..., None]:
+    """A command about an app or a store: it is called with `app`, which is that app."""
+
+    @click.argument("app", required=False)
+    @app_options
+    @wraps(command)
+    def called(
+        app: str | None,
+        app_option: str | None,
+        url: str | None,
+        namespace: str | None,
+        **options: Any,
+    ) -> None:
+        command(app=chosen_app(one_app(app, app_option), url, namespace), **options)
+
+    return called
+
+
+def of_one(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command about one thing in it: it is called with `app`, and with the word that names the
+    thing under the name `what`."""
+
+    def takes_word(command: Callable[..., None]) -> Callable[..., None]:
+        @click.argument("words", nargs=-1, required=True, metavar=f"[APP] {what.upper()}")
+        @app_options
+        @wraps(command)
+        def called(
+            words: tuple[str, ...],
+            app_option: str | None,
+            url: str | None,
+            namespace: str | None,
+            **options: Any,
+        ) -> None:
+            app, named = split(words, app_option)
+            word = {what: only(what, named)}
+            command(app=chosen_app(app, url, namespace), **word, **options)
+
+        return called
+
+    return takes_word
 
 
 def json_option(command: Command) -> Command:

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.asking import asked, confirm, counted, json_option, only, split, yes_option
+from headrace.cli.asking import (
+    asked,
+    confirm,
+    counted,
+    json_option,
+    of_app,
+    of_one,
+    split,
+    yes_option,
+)
 from headrace.cli.dead_views import as_json_value, show_job, show_list
-from headrace.cli.loading import app_options, chosen_app, one_app
-from headrace.cli.output import complain, json_document
+from headrace.cli.loading import app_options, chosen_app
+from headrace.cli.output import complain, json_document, show_first
 from headrace.cli.program import FAILED
 from headrace.cli.selection import Filter, filter_options, parse_edits, queue_option
 from headrace.errors import ConfigError, JobError, JobNotFound
@@ -34,55 +43,28 @@ def dead() -> None:
 
 
 @dead.command("list")
-@click.argument("app", required=False)
-@app_options
+@of_app
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
 @json_option
-def list_(
-    app: str | None,
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    limit: int,
-    as_json: bool,
-    **conditions: Any,
-) -> None:
+def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List dead jobs, the latest first."""
-    chosen = chosen_app(one_app(app, app_option), url, namespace)
     wanted = Filter(**conditions)
-    # One more than is shown tells whether there are more.
     found = asked(
-        chosen,
+        app,
         lambda app: app.admin.dead(wanted.queue, limit=limit + 1, **wanted.conditions),
     )
-    if as_json:
-        json_document([as_json_value(info) for info in found[:limit]])
-        return
-    show_list(found[:limit])
-    if len(found) > limit:
-        click.echo(f"(there are more than {limit}: see --limit)", err=True)
+    show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
 
 @dead.command()
-@click.argument("words", nargs=-1, required=True, metavar="[APP] ID")
-@app_options
+@of_one("id")
 @queue_option
 @json_option
-def show(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    queue: str | None,
-    as_json: bool,
-) -> None:
+def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show all that is known of one dead job: every attempt, its arguments, its bytes."""
-    app, ids = split(words, app_option)
-    id = only("id", ids)
-    chosen = chosen_app(app, url, namespace)
     try:
-        info = asked(chosen, lambda app: app.admin.dead_job(id, queue))
+        info = asked(app, lambda app: app.admin.dead_job(id, queue))
     except JobNotFound:
         raise JobError(f"there is no dead job {id}", id) from None
     if as_json:

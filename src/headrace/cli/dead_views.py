@@ -61,7 +61,7 @@ def show_job(info: DeadInfo) -> None:
 
 def _row(info: DeadInfo) -> tuple[str | int, ...]:
     task = "?" if info.task is None else info.task
-    error = f"{info.error_type}: {info.error_text}".partition("\n")[0]
+    error = info.attempts[-1].error.partition("\n")[0] if info.attempts else ""
     died = moment(info.died)
     return died, info.queue, info.id, task, info.reason, len(info.attempts), error
 

@@ -184,9 +184,7 @@ async def _shown_dead(show: Show, job: Job[int]) -> None:
     info = await job.info()
     show.tally.retries += len(info.attempts) - 1
     for attempt in info.attempts:
-        show.stage.mishap(
-            f"attempt {attempt.number} failed: {attempt.error_type}: {attempt.error_text}"
-        )
+        show.stage.mishap(f"attempt {attempt.number} failed: {attempt.error}")
     show.stage.check(
         reason == Reason.RETRIES_EXHAUSTED and error_type == LookupError.__name__,
         f"the job is {info.state} ({reason}), and kept with its errors",

@@ -77,8 +77,7 @@ async def charge_card(ctx: Context) -> Payment:
     if ctx.attempt == 1:
         raise ConnectionError("the bank did not answer")
     info = await ctx.job.info()
-    errors = [f"{each.error_type}: {each.error_text}" for each in info.attempts]
-    return Payment(ctx.attempt, errors)
+    return Payment(ctx.attempt, [attempt.error for attempt in info.attempts])
 
 
 @app.task(retry=SOON)

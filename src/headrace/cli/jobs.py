@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import asked, json_option, only, split
+from headrace.cli.asking import asked, json_option, of_app, of_one
 from headrace.cli.job_views import as_json_value, show_job, show_list
 from headrace.cli.jobs_cancel import cancel
 from headrace.cli.jobs_watch import watch
-from headrace.cli.loading import app_options, chosen_app, one_app
-from headrace.cli.output import harmless, json_document
+from headrace.cli.output import harmless, json_document, show_first
 from headrace.cli.selection import job_options, queue_option
 
 if TYPE_CHECKING:
@@ -36,32 +35,15 @@ jobs.add_command(watch)
 
 
 @jobs.command("list")
-@click.argument("app", required=False)
-@app_options
+@of_app
 @queue_option
 @job_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
 @json_option
-def list_(
-    app: str | None,
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    queue: str | None,
-    limit: int,
-    as_json: bool,
-    **conditions: Any,
-) -> None:
+def list_(app: Headrace, queue: str | None, limit: int, as_json: bool, **conditions: Any) -> None:
     """List jobs: running, waiting, blocked, scheduled ones, or those of one --state."""
-    chosen = chosen_app(one_app(app, app_option), url, namespace)
-    # One more than is shown tells whether there are more.
-    found = asked(chosen, lambda app: _listed(app, queue, conditions, limit + 1))
-    if as_json:
-        json_document([as_json_value(job) for job in found[:limit]])
-        return
-    show_list(found[:limit])
-    if len(found) > limit:
-        click.echo(f"(there are more than {limit}: see --limit)", err=True)
+    found = asked(app, lambda app: _listed(app, queue, conditions, limit + 1))
+    show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
 
 async def _listed(
@@ -79,20 +61,11 @@ async def _listed(
 
 
 @jobs.command()
-@click.argument("words", nargs=-1, required=True, metavar="[APP] ID")
-@app_options
+@of_one("id")
 @json_option
-def show(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    as_json: bool,
-) -> None:
+def show(app: Headrace, id: str, as_json: bool) -> None:
     """Show all that is known of one job: its state, arguments, attempts and log."""
-    app, ids = split(words, app_option)
-    id = only("id", ids)
-    info = asked(chosen_app(app, url, namespace), lambda app: app.admin.job(id))
+    info = asked(app, lambda app: app.admin.job(id))
     if as_json:
         json_document(as_json_value(info))
     else:
@@ -100,20 +73,11 @@ def show(
 
 
 @jobs.command()
-@click.argument("words", nargs=-1, required=True, metavar="[APP] ID")
-@app_options
+@of_one("id")
 @json_option
-def why(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    as_json: bool,
-) -> None:
+def why(app: Headrace, id: str, as_json: bool) -> None:
     """Say why a job is not running."""
-    app, ids = split(words, app_option)
-    id = only("id", ids)
-    sentence = asked(chosen_app(app, url, namespace), lambda app: app.admin.why(id))
+    sentence = asked(app, lambda app: app.admin.why(id))
     if as_json:
         json_document({"id": id, "why": sentence})
     else:
@@ -121,20 +85,11 @@ def why(
 
 
 @jobs.command()
-@click.argument("words", nargs=-1, required=True, metavar="[APP] ID")
-@app_options
+@of_one("id")
 @json_option
-def log(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    as_json: bool,
-) -> None:
+def log(app: Headrace, id: str, as_json: bool) -> None:
     """Print what a job wrote to its log."""
-    app, ids = split(words, app_option)
-    id = only("id", ids)
-    lines = asked(chosen_app(app, url, namespace), lambda app: app.admin.log(id))
+    lines = asked(app, lambda app: app.admin.log(id))
     if as_json:
         json_document(lines)
     else:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 if TYPE_CHECKING:
     from headrace.client.job import AttemptInfo
+
+T = TypeVar("T")
 
 _MOST_SHOWN = 4_000
 
@@ -51,6 +53,40 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
         click.echo(fitting("  ".join(padded).rstrip()))
 
 
+def show_table(
+    found: Sequence[T],
+    headings: Sequence[str],
+    row: Callable[[T], Sequence[str | int]],
+    *,
+    nothing: str,
+    as_json: bool,
+) -> None:
+    """What was found, a row each; `nothing` is said if that is nothing."""
+    if as_json:
+        json_document(found)
+    elif found:
+        table(headings, [row(each) for each in found])
+    else:
+        click.echo(nothing)
+
+
+def show_first(
+    found: Sequence[T],
+    limit: int,
+    show: Callable[[Sequence[T]], None],
+    as_json_value: Callable[[T], Any],
+    *,
+    as_json: bool,
+) -> None:
+    """No more than `limit` of what was found; one more among it tells that there are more."""
+    if as_json:
+        json_document([as_json_value(each) for each in found[:limit]])
+        return
+    show(found[:limit])
+    if len(found) > limit:
+        click.echo(f"(there are more than {limit}: see --limit)", err=True)
+
+
 def fitting(line: str) -> str:
     """The line, cut to the terminal's width if it goes to one."""
     width = shutil.get_terminal_size().columns
@@ -83,7 +119,7 @@ def show_attempt(attempt: AttemptInfo) -> None:
         f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "
         f"on {harmless(attempt.worker)}"
     )
-    for line in harmless_lines(f"{attempt.error_type}: {attempt.error_text}"):
+    for line in harmless_lines(attempt.error):
         click.echo(f"  {line}")
     if attempt.traceback.strip():
         click.echo()

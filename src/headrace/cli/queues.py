@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import Noun, asked, json_option, only, split
-from headrace.cli.loading import app_options, chosen_app, one_app
-from headrace.cli.output import harmless, json_document, table
+from headrace.cli.asking import Noun, asked, json_option, of_app, of_one
+from headrace.cli.output import harmless, json_document, show_table
 
 if TYPE_CHECKING:
+    from headrace import Headrace
     from headrace.admin import QueueInfo
 
 _HEADINGS = ("queue", "waiting", "running", "scheduled", "blocked", "dead", "paused")
@@ -22,65 +22,35 @@ def queues() -> None:
 
 
 @queues.command("list")
-@click.argument("app", required=False)
-@app_options
+@of_app
 @json_option
-def list_(
-    app: str | None, app_option: str | None, url: str | None, namespace: str | None, as_json: bool
-) -> None:
+def list_(app: Headrace, as_json: bool) -> None:
     """Show the queues, how many of their jobs are in each state, and what is paused."""
-    chosen = chosen_app(one_app(app, app_option), url, namespace)
-    found = asked(chosen, lambda app: app.admin.queues())
-    if as_json:
-        json_document(found)
-    elif found:
-        table(_HEADINGS, [_row(queue) for queue in found])
-    else:
-        click.echo("no queues yet: nothing was ever sent")
+    found = asked(app, lambda app: app.admin.queues())
+    nothing = "no queues yet: nothing was ever sent"
+    show_table(found, _HEADINGS, _row, nothing=nothing, as_json=as_json)
 
 
 _task = click.option("--task", metavar="NAME", help="Only this task in the queue.")
 
 
 @queues.command()
-@click.argument("words", nargs=-1, required=True, metavar="[APP] QUEUE")
-@app_options
+@of_one("queue")
 @_task
 @json_option
-def pause(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    task: str | None,
-    as_json: bool,
-) -> None:
+def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Have no more jobs of a queue started, until resume. What is running goes on."""
-    app, names = split(words, app_option)
-    queue = only("queue", names)
-    chosen = chosen_app(app, url, namespace)
-    asked(chosen, lambda app: app.admin.pause(queue, task))
+    asked(app, lambda app: app.admin.pause(queue, task))
     _tell("paused", queue, task, as_json)
 
 
 @queues.command()
-@click.argument("words", nargs=-1, required=True, metavar="[APP] QUEUE")
-@app_options
+@of_one("queue")
 @_task
 @json_option
-def resume(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    task: str | None,
-    as_json: bool,
-) -> None:
+def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Undo pause: of a queue, or of one task in it."""
-    app, names = split(words, app_option)
-    queue = only("queue", names)
-    chosen = chosen_app(app, url, namespace)
-    asked(chosen, lambda app: app.admin.resume(queue, task))
+    asked(app, lambda app: app.admin.resume(queue, task))
     _tell("resumed", queue, task, as_json)
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import Noun, asked, confirm, json_option, only, split, yes_option
-from headrace.cli.loading import app_options, chosen_app, one_app
-from headrace.cli.output import harmless, json_document, moment, table
+from headrace.cli.asking import Noun, asked, confirm, json_option, of_app, of_one, yes_option
+from headrace.cli.output import harmless, json_document, moment, show_table
 
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.client.schedule import Schedule
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _HEADINGS = ("schedule", "when", "task", "queue", "next", "fired", "state")
 
@@ -26,61 +22,42 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.argument("app", required=False)
-@app_options
+@of_app
 @json_option
-def list_(
-    app: str | None, app_option: str | None, url: str | None, namespace: str | None, as_json: bool
-) -> None:
+def list_(app: Headrace, as_json: bool) -> None:
     """Show the schedules, when each fires next, and what is wrong with those that do not."""
-    chosen = chosen_app(one_app(app, app_option), url, namespace)
-    found = asked(chosen, lambda app: app.admin.schedules())
-    if as_json:
-        json_document(found)
-    elif found:
-        table(_HEADINGS, [_row(schedule) for schedule in found])
-    else:
-        click.echo("no schedules")
-
-
-def _one_schedule(command: Command) -> Command:
-    for option in (
-        json_option,
-        app_options,
-        click.argument("words", nargs=-1, required=True, metavar="[APP] NAME"),
-    ):
-        command = option(command)
-    return command
+    found = asked(app, lambda app: app.admin.schedules())
+    show_table(found, _HEADINGS, _row, nothing="no schedules", as_json=as_json)
 
 
 @schedules.command()
-@_one_schedule
-def pause(**given: Any) -> None:
+@of_one("name")
+@json_option
+def pause(app: Headrace, name: str, as_json: bool) -> None:
     """Have a schedule fire no more, until resume."""
-    app, name, as_json = _chosen(**given)
     schedule = asked(app, lambda app: app.schedules.pause(name))
     _tell(f"paused {name}", schedule, as_json)
 
 
 @schedules.command()
-@_one_schedule
-def resume(**given: Any) -> None:
+@of_one("name")
+@json_option
+def resume(app: Headrace, name: str, as_json: bool) -> None:
     """Undo pause. Ticks that came meanwhile are not made up for."""
-    app, name, as_json = _chosen(**given)
     schedule = asked(app, lambda app: app.schedules.resume(name))
     _tell(f"resumed {name}", schedule, as_json)
 
 
 @schedules.command()
-@_one_schedule
+@of_one("name")
+@json_option
 @yes_option
-def remove(yes: bool, **given: Any) -> None:
+def remove(app: Headrace, name: str, as_json: bool, yes: bool) -> None:
     """Forget a schedule; jobs that it has sent stay.
 
     One that is declared in code is made again by the next worker that starts with that code. Asks
     first; where there is no terminal to ask in, it needs --yes.
     """
-    app, name, as_json = _chosen(**given)
     if not yes:
         confirm("remove", f"schedule {name!r}")
     asked(app, lambda app: app.schedules.remove(name))
@@ -88,24 +65,12 @@ def remove(yes: bool, **given: Any) -> None:
 
 
 @schedules.command()
-@_one_schedule
-def run(**given: Any) -> None:
+@of_one("name")
+@json_option
+def run(app: Headrace, name: str, as_json: bool) -> None:
     """Send one job of a schedule now, paused or not; prints its id."""
-    app, name, as_json = _chosen(**given)
     job = asked(app, lambda app: app.schedules.run_now(name))
     _tell(job.id, {"id": job.id}, as_json)
-
-
-def _chosen(
-    words: tuple[str, ...],
-    app_option: str | None,
-    url: str | None,
-    namespace: str | None,
-    as_json: bool,
-) -> tuple[Headrace, str, bool]:
-    app, names = split(words, app_option)
-    name = only("schedule", names)
-    return chosen_app(app, url, namespace), name, as_json
 
 
 def _tell(text: str, value: object, as_json: bool) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import Noun, asked, json_option
-from headrace.cli.loading import app_options, chosen_app, one_app
-from headrace.cli.output import json_document, moment, table
+from headrace.cli.asking import Noun, asked, json_option, of_app
+from headrace.cli.output import moment, show_table
 
 if TYPE_CHECKING:
+    from headrace import Headrace
     from headrace.admin import WorkerInfo
 
 _HEADINGS = ("worker", "host", "pid", "running", "slots", "queues", "started", "last beat")
@@ -22,24 +22,15 @@ def workers() -> None:
 
 
 @workers.command("list")
-@click.argument("app", required=False)
-@app_options
+@of_app
 @json_option
-def list_(
-    app: str | None, app_option: str | None, url: str | None, namespace: str | None, as_json: bool
-) -> None:
+def list_(app: Headrace, as_json: bool) -> None:
     """Show who is running, where, since when, and on which queues.
 
     A worker that died is listed for up to one lease.
     """
-    chosen = chosen_app(one_app(app, app_option), url, namespace)
-    found = asked(chosen, lambda app: app.admin.workers())
-    if as_json:
-        json_document(found)
-    elif found:
-        table(_HEADINGS, [_row(worker) for worker in found])
-    else:
-        click.echo("no workers are running")
+    found = asked(app, lambda app: app.admin.workers())
+    show_table(found, _HEADINGS, _row, nothing="no workers are running", as_json=as_json)
 
 
 def _row(worker: WorkerInfo) -> tuple[str | int, ...]:

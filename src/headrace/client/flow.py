@@ -61,20 +61,18 @@ class FlowJob(Job[R]):
         return next((state for state in states if not state.final), State.DONE)
 
     async def cancel(self) -> bool:
-        """End all jobs of the flow that have not begun; those that run go on. Whether there were
-        any. `JobNotFound` if the store knows none of its jobs."""
+        """End all jobs of the flow that have not begun; those that run go on. True if any of its
+        jobs is cancelled, by this call or before. `JobNotFound` if the store knows none of them."""
         store = (await self._app.session()).store
-        seen = await self._seen(self.jobs)
-        if not any(seen.values()):
-            raise JobNotFound(self.id)
-        unbegun = [job for job, at in seen.items() if at and not _has_begun(at.state)]
+        states: set[State | None] = set()
         # What waits for others first: nothing of the flow starts while it is being cancelled.
-        cancelled = False
-        for queue, jobs in (await _by_queue(reversed(unbegun))).items():
+        for queue, jobs in (await _by_queue(reversed(self.jobs))).items():
             for chunk in _chunks(jobs):
-                states = await store.cancel(queue, [job.key for job in chunk])
-                cancelled |= State.CANCELLED in states
-        return cancelled
+                keys = [job.key for job in chunk]
+                states.update(await store.cancel(queue, keys, running=False))
+        if states == {None}:
+            raise JobNotFound(self.id)
+        return State.CANCELLED in states
 
     async def _seen(self, jobs: Iterable[Job[Any]]) -> dict[Job[Any], Sighting | None]:
         store: Store = (await self._app.session()).store
@@ -87,10 +85,6 @@ class FlowJob(Job[R]):
 
 
 _TELLING = (State.DEAD, State.CANCELLED, State.RUNNING)
-
-
-def _has_begun(state: State) -> bool:
-    return state.final or state is State.RUNNING
 
 
 async def _by_queue(jobs: Iterable[Job[Any]]) -> dict[str, list[Job[Any]]]:

@@ -43,6 +43,11 @@ class AttemptInfo:
     error_text: str
     traceback: str
 
+    @property
+    def error(self) -> str:
+        """Type and text of the error; only the text of what no task raised."""
+        return f"{self.error_type}: {self.error_text}" if self.error_type else self.error_text
+
     @classmethod
     def of(cls, attempt: Attempt) -> AttemptInfo:
         return cls(
@@ -120,9 +125,9 @@ class Job(Generic[R]):
         return _info(self.id, await self._found_queue(), await self._sighting(bodies=True))
 
     async def cancel(self) -> bool:
-        """End the job, whatever state it is in: True if it is now cancelled, or is running and its
-        worker was asked to end it; False if it had ended already. `JobNotFound` if the store does
-        not know it."""
+        """End the job, whatever state it is in: True if it is cancelled, by this call or before, or
+        if it is running and its worker was asked to end it; False if it had ended otherwise.
+        `JobNotFound` if the store does not know it."""
         session = await self._app.session()
         (state,) = await session.store.cancel(await self._found_queue(), [self.key])
         if state is None:

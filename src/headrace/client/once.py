@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core import codec
@@ -57,13 +56,8 @@ class Once(Generic[T]):
     async def __aenter__(self) -> Once[T]:
         return self._begin(await self._memory.recall(self._name))
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None and self.first:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self.first:
             data, trouble = self._encoded()
             await self._memory.remember(self._name, data)
             self._end(data, trouble)
@@ -71,13 +65,8 @@ class Once(Generic[T]):
     def __enter__(self) -> Once[T]:
         return self._begin(self._memory.recall_sync(self._name))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None and self.first:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self.first:
             data, trouble = self._encoded()
             self._memory.remember_sync(self._name, data)
             self._end(data, trouble)

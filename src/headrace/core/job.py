@@ -179,6 +179,8 @@ class _Head(msgspec.Struct, array_like=True):
     key: msgspec.Raw = msgspec.Raw()
 
 
+# Of MessagePack: bytes with their length in one or two bytes, and text.
+_BIN8, _BIN16, _FIXSTR, _STR8, _STR16 = 0xC4, 0xC5, 0xA0, 0xD9, 0xDA
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
 _decode_key = msgspec.msgpack.Decoder(bytes).decode
 
@@ -194,17 +196,31 @@ def peek_key(data: bytes) -> JobKey:
 
 def key_and_task(envelope: bytes) -> tuple[bytes, bytes]:
     """The two fields of an envelope as they are encoded, and the task's name alone: told from the
-    lengths before them, without decoding anything. Only for envelopes that were just made."""
-    short = envelope[2] == 0xC4
-    at = 4 + envelope[3] if short else 5 + int.from_bytes(envelope[3:5], "big")
-    first = envelope[at]
-    if first < 0xC0:
-        start, end = at + 1, at + 1 + (first & 0x1F)
-    elif first == 0xD9:
-        start, end = at + 2, at + 2 + envelope[at + 1]
-    else:
-        start, end = at + 3, at + 3 + int.from_bytes(envelope[at + 1 : at + 3], "big")
+    lengths before them, without decoding anything, so that its first bytes are enough. Both are
+    empty if the bytes are none that we write."""
+    try:
+        at = _end_of_key(envelope)
+        first = envelope[at]
+        if _FIXSTR <= first < _FIXSTR + 32:
+            start, end = at + 1, at + 1 + first - _FIXSTR
+        elif first == _STR8:
+            start, end = at + 2, at + 2 + envelope[at + 1]
+        elif first == _STR16:
+            start, end = at + 3, at + 3 + int.from_bytes(envelope[at + 1 : at + 3], "big")
+        else:
+            return b"", b""
+    except IndexError:
+        return b"", b""
     return envelope[2:end], envelope[start:end]
+
+
+def _end_of_key(envelope: bytes) -> int:
+    kind = envelope[2]
+    if kind == _BIN8:
+        return 4 + envelope[3]
+    if kind == _BIN16:
+        return 5 + int.from_bytes(envelope[3:5], "big")
+    return len(envelope)
 
 
 def _format_of(data: bytes) -> int | None:

@@ -46,9 +46,17 @@ class Held(msgspec.Struct, frozen=True):
     """An encoded `Past` that includes the delivery at hand."""
 
 
+_TASK_GATE = "task "
+
+
 def task_gate(task: str) -> str:
     """The gate at which jobs of a paused task wait."""
-    return f"task {task}"
+    return f"{_TASK_GATE}{task}"
+
+
+def gated_task(gate: str) -> str | None:
+    """The paused task at whose gate a job waits; None if the gate is another."""
+    return gate.removeprefix(_TASK_GATE) if gate.startswith(_TASK_GATE) else None
 
 
 class Released(msgspec.Struct, frozen=True):

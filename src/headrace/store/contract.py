@@ -130,10 +130,13 @@ class Store(Protocol):
         are told so at once."""
         ...
 
-    async def cancel(self, queue: str, keys: Sequence[JobKey]) -> list[State | None]:
+    async def cancel(
+        self, queue: str, keys: Sequence[JobKey], *, running: bool = True
+    ) -> list[State | None]:
         """Cancel jobs: `CANCELLED` for each that now is (it never starts, its verdict is kept for
         its `ttl_ms` or ten minutes); `RUNNING` for those whose worker is asked to end them, and
-        which end as cancelled unless they end by themselves first, whatever becomes of that worker;
+        which end as cancelled unless they end by themselves first, whatever becomes of that worker
+        (without `running` they are left alone);
         else the state in which it has already ended, or None if the store does not know it."""
         ...
 

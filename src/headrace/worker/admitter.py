@@ -7,7 +7,7 @@ import logging
 
 from headrace.core.delivery import Delivery
 from headrace.core.judgement import NotNow
-from headrace.errors import StoreError
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
 
 log = logging.getLogger("headrace.worker")
@@ -46,19 +46,26 @@ class Admitter:
 
     async def _ask_all(self, queue: str) -> None:
         """Until nobody asks any more; what is asked while an answer is on its way goes next."""
-        while questions := self._asking[queue]:
-            self._asking[queue] = {}
-            try:
-                refused = await self._refused(queue, questions)
-            except Exception as error:
-                for answer in questions.values():
-                    if not answer.done():
-                        answer.set_exception(error)
-                continue
+        try:
+            while questions := self._asking[queue]:
+                self._asking[queue] = {}
+                await self._answer(queue, questions)
+        finally:
+            # If the asking was ended from outside: nobody must wait for an answer for ever.
+            _fail(self._asking.pop(queue), _interrupted(queue))
+
+    async def _answer(self, queue: str, questions: _Questions) -> None:
+        try:
+            refused = await self._refused(queue, questions)
+        except Exception as error:
+            _fail(questions, error)
+        except BaseException:
+            _fail(questions, _interrupted(queue))
+            raise
+        else:
             for delivery, answer in questions.items():
                 if not answer.done():
                     answer.set_result(refused.get(delivery, ""))
-        del self._asking[queue]
 
     async def _refused(self, queue: str, questions: _Questions) -> dict[Delivery, str]:
         pause = _FIRST_PAUSE
@@ -74,3 +81,13 @@ class Admitter:
 
 
 _Questions = dict[Delivery, asyncio.Future[str]]
+
+
+def _fail(questions: _Questions, error: Exception) -> None:
+    for answer in questions.values():
+        if not answer.done():
+            answer.set_exception(error)
+
+
+def _interrupted(queue: str) -> StoreError:
+    return StoreUnavailable(f"the store was not asked whether jobs of queue {queue!r} may start")

@@ -81,8 +81,8 @@ class Executor:
 
     def heed(self, queue: str, control: Control) -> None:
         """Do, and do from now on, what people want of a queue."""
-        self._intake.heed(queue, control)
-        self.stopper.heed(queue, control)
+        in_hand = self.stopper.heed(queue, control)
+        self._intake.heed(queue, control, in_hand)
 
     def start(self, delivery: Delivery) -> None:
         """The first steps of every job, in order; then it runs, alone or in a batch."""

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
@@ -52,7 +52,7 @@ class Heartbeat:
         self._watched_thread = threading.get_ident()
         self._answered_at = time.monotonic()
         self._warned = False
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}
 
     def start(self) -> None:
         self._next_at = time.monotonic() + self._renew_after
@@ -109,26 +109,35 @@ class Heartbeat:
             runner.run(self._store.close())
 
     async def _tick(self) -> None:
-        try:
-            await self.step()
-            if time.monotonic() >= self._next_at:
-                self._next_at = time.monotonic() + self._renew_after
-                await self._say_so()
-            self._trouble = ""
-        except StoreError as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                log.warning("leases cannot be renewed: %s", error)
-        except Exception:
-            log.exception("the heartbeat crashed; it goes on")
+        # Side by side: where one part of the store is away, a living worker must not look dead.
+        await asyncio.gather(self._tried("leases cannot be renewed", self.step), self._say_so())
 
     async def _say_so(self) -> None:
         """What need not be done at every beat."""
+        if time.monotonic() < self._next_at:
+            return
+        compared, told = await asyncio.gather(
+            self._tried("the store's clock cannot be read", self._clock.compare),
+            self._tried("the worker's record cannot be written", self._beat_in_registry),
+        )
+        # Soon again: the worker's record is gone if it is not written before the lease is over.
+        self._next_at = time.monotonic() + self._renew_after if compared and told else 0.0
+
+    async def _beat_in_registry(self) -> None:
+        if self._registry is not None:
+            await self._registry.beat()
+
+    async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it was done; the same trouble is named once."""
         try:
-            await self._clock.compare()
-            if self._registry is not None:
-                await self._registry.beat()
-        except StoreError:
-            # Soon again: the worker's record is gone if it is not written before the lease is over.
-            self._next_at = 0.0
-            raise
+            await work()
+        except StoreError as error:
+            if self._troubles.get(complaint) != str(error):
+                self._troubles[complaint] = str(error)
+                log.warning("%s: %s", complaint, error)
+            return False
+        except Exception:
+            log.exception("the heartbeat crashed; it goes on")
+            return False
+        self._troubles.pop(complaint, None)
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,10 +51,10 @@ class Intake:
         self._now_ms = now_ms
         self._wishes: dict[str, _Wishes] = {}
 
-    def heed(self, queue: str, control: Control) -> None:
-        """What people want of this queue, from now on."""
+    def heed(self, queue: str, control: Control, in_hand: Collection[JobKey] = ()) -> None:
+        """What people want of this queue, from now on. Jobs `in_hand` have been told themselves."""
         if control.paused_tasks or control.cancelling:
-            self._wishes[queue] = _Wishes(control)
+            self._wishes[queue] = _Wishes(control, in_hand)
         else:
             self._wishes.pop(queue, None)
 
@@ -113,6 +113,8 @@ class Intake:
         if wishes is None:
             return
         if run.delivery.key in wishes.cancelling:
+            # Once: if the wish was of an earlier job with this id, the store gives this one again.
+            wishes.cancelling.discard(run.delivery.key)
             run.cancelled = True
             raise TaskCancelled
         if run.envelope.task in wishes.paused:
@@ -131,9 +133,9 @@ class Intake:
 class _Wishes:
     """What people want of one queue, to be looked up quickly."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, in_hand: Collection[JobKey]) -> None:
         self.paused = control.paused_tasks
-        self.cancelling: frozenset[JobKey] = frozenset(control.cancelling)
+        self.cancelling: set[JobKey] = {key for key in control.cancelling if key not in in_hand}
 
 
 def _fed(run: Run) -> bytes:

@@ -125,6 +125,15 @@ class Parts:
         )
 
     async def start(self) -> None:
+        """Begin to work; if that fails, nothing is left behind."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._runners.close()
+            await self._sign_off()
+            raise
+
+    async def _start(self) -> None:
         await self._clock.compare()
         await self._registry.beat()
         for rounds in self._rounds:
@@ -201,11 +210,12 @@ class Parts:
                 await self._reporter.flush()
                 # What the last outcomes set free elsewhere: nobody else may work on these queues.
                 await self._courier.last_round()
-        # A store that is away cannot be told; the lease will tell the others.
-        with contextlib.suppress(Exception):
+        await self._sign_off()
+
+    async def _sign_off(self) -> None:
+        """Leave no trace, as far as the store can be told; else the lease will tell the others."""
+        leaving = [rounds.close() for rounds in self._rounds]
+        leaving += [self._scheduler.close(), self._registry.leave(), self._consumer.close()]
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_GRACE):
-                for rounds in self._rounds:
-                    await rounds.close()
-                await self._scheduler.close()
-                await self._registry.leave()
-                await self._consumer.close()
+                await asyncio.gather(*leaving, return_exceptions=True)

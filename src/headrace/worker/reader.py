@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.core.delivery import Delivery
+from headrace.core.job import peek_key
 from headrace.core.outcome import RELEASED
 from headrace.store.contract import Consumer
 from headrace.worker.reclaimer import Reclaimer
@@ -97,6 +98,8 @@ class Reader(Service):
         self._held.update(deliveries)
         if self.stopping:
             for delivery in deliveries:
+                # Nobody has decoded it, and the store files jobs under their keys.
+                delivery.key = peek_key(delivery.envelope)
                 self._settler.put(delivery, RELEASED)
             return
         self._slots.take(len(deliveries))

@@ -52,19 +52,26 @@ class Stopper:
                 self._end(run, whole)
                 log.warning("lease lost while job %s was running here", run.delivery.key_text)
 
-    def heed(self, queue: str, control: Control) -> None:
-        """End the jobs that people have cancelled, and hold back those of paused tasks."""
+    def heed(self, queue: str, control: Control) -> set[JobKey]:
+        """End the jobs that people have cancelled, and hold back those of paused tasks. Returns the
+        cancelled ones that are here."""
+        here: set[JobKey] = set()
         if control.cancelling:
-            self._cancel(queue, frozenset(control.cancelling))
+            here = self._cancel(queue, frozenset(control.cancelling))
         if control.paused_tasks:
             self._hold(queue, control.paused_tasks)
+        return here
 
-    def _cancel(self, queue: str, keys: Collection[JobKey]) -> None:
+    def _cancel(self, queue: str, keys: Collection[JobKey]) -> set[JobKey]:
+        here: set[JobKey] = set()
         for run, whole in self._all():
             delivery = run.delivery
-            if delivery.key in keys and delivery.queue == queue and not run.cancelled:
-                run.cancelled = True
-                self._end(run, whole)
+            if delivery.key in keys and delivery.queue == queue:
+                here.add(delivery.key)
+                if not run.cancelled:
+                    run.cancelled = True
+                    self._end(run, whole)
+        return here
 
     def _hold(self, queue: str, tasks: Collection[str]) -> None:
         for run, whole in self._all():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-MAX_LINES = 1_000
+from headrace.core.limits import LOG_LINES
 
 
 class Words:
@@ -28,7 +28,7 @@ class Words:
         for line in lines:
             self._lines.append(line)
             self.size += len(line)
-            if len(self._lines) > MAX_LINES:
+            if len(self._lines) > LOG_LINES:
                 self.leave_out_oldest()
 
     def leave_out_oldest(self) -> None:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from headrace.core.delivery import Delivery
 from headrace.core.job import State
-from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
+from headrace.core.limits import DEAD_KEPT_DAYS
 from headrace.errors import StoreError
 from headrace.store.contract import Hear, Promotion, Settlement, Subscription, reclaim_every
 from headrace.store.redis import scripts
 from headrace.store.redis.faults import NoGroup
 from headrace.store.redis.keys import GROUP, signed
 from headrace.store.redis.link import Argument
-from headrace.store.redis.reading import Reading, delivery_of
+from headrace.store.redis.reading import Reading
 from headrace.store.redis.settling import Batch, parts
+from headrace.store.redis.source import delivery_of
 from headrace.store.values import Arrival, Ending, Letter
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class RedisConsumer:
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
         await self._reading.prepare()
-        receipts = {(delivery.queue, delivery.receipt) for delivery in held}
+        known = {(delivery.queue, delivery.receipt, delivery.count) for delivery in held}
         found: list[Delivery] = []
         for queue, source in self._sources.items():
             keys = self._store.keys(queue)
@@ -76,7 +77,7 @@ class RedisConsumer:
                 stream = f"{keys.level}{level.decode()}" if level else keys.ready
                 prefix = level + b"/" if level else b""
                 for id, count in await self._pending(stream):
-                    if (queue, prefix + id) not in receipts:
+                    if (queue, prefix + id, count) not in known:
                         entries = await self._upkeep.call("XRANGE", stream, id, id, key=stream)
                         found += [
                             delivery_of(queue, prefix + id, fields, source.epoch, count)
@@ -119,8 +120,8 @@ class RedisConsumer:
                 # The leases of other queues, on other nodes, must not run out over it.
                 trouble = error
                 continue
-            lost += [delivery for delivery in mine if delivery.receipt in gone]
-        if trouble is not None and not lost:
+            lost += _named(gone, mine)
+        if trouble is not None:
             raise trouble
         return lost
 
@@ -247,8 +248,7 @@ class RedisConsumer:
             checked = True
         if len(reply) == 1:
             return []
-        gone = set(reply[1:])
-        return [item.delivery for item in settlements if item.delivery.receipt in gone]
+        return _named(reply[1:], [item.delivery for item in settlements])
 
     async def _send_settle(self, queue: str, batch: Batch, checked: bool) -> list[bytes]:
         return await scripts.settle(
@@ -259,8 +259,6 @@ class RedisConsumer:
             epoch=batch.epoch,
             checked=checked,
             finished=batch.finished,
-            dead_most=DEAD_KEPT_COUNT,
-            dead_ms=_DEAD_KEPT_MS,
             facts_count=batch.facts.count,
             facts=batch.facts.data,
             counts=batch.facts.counts,
@@ -270,6 +268,12 @@ class RedisConsumer:
             moved=batch.moved,
             blocks=batch.blocks(checked),
         )
+
+
+def _named(pairs: Sequence[bytes], deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """Those of the deliveries that a script names, by receipts and counts in turn."""
+    named = {(receipt, int(count)) for receipt, count in zip(pairs[::2], pairs[1::2], strict=True)}
+    return [each for each in deliveries if (each.receipt, each.count) in named]
 
 
 def _letter(id: bytes, fields: list[bytes]) -> Letter:

@@ -5,6 +5,7 @@ Many facts make one entry, so that a batch of jobs costs one more command and no
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import key_and_task
 from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Outcome
+from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
 from headrace.store.values import BUCKETS_US, Event, Fact, Kind, MinuteCount
 
@@ -65,10 +67,7 @@ def of_parcels(parcels: Sequence[Parcel], *, told: bool) -> Facts:
 
 def _named(parcel: Parcel) -> tuple[bytes, bytes]:
     """The job's key and task as they stand in the envelope, which may be anyone's bytes."""
-    try:
-        named, task = key_and_task(parcel.envelope)
-    except IndexError:
-        named = b""
+    named, task = key_and_task(parcel.envelope)
     if parcel.key not in named:
         return _encode((parcel.key, ""))[1:], b""
     return named, task
@@ -156,8 +155,10 @@ def _cursor(entry_id: str, seen: int) -> str:
 
 def parsed_cursor(cursor: str) -> tuple[str, int | None]:
     """The entry, and how many of its facts were seen; None for all."""
-    entry_id, dot, seen = cursor.partition(".")
-    return entry_id, int(seen) if dot else None
+    found = re.fullmatch(r"(?:(\d+-\d+)(?:\.(\d+))?)?", cursor)
+    if found is None:
+        raise ConfigError(f"{cursor!r} is not a cursor of events: use one that an event had")
+    return found[1] or "", int(found[2]) if found[2] else None
 
 
 def minute_counts(minutes: Sequence[Sequence[bytes]]) -> list[MinuteCount]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ConfigError
 from headrace.store.redis.facts import events_of, parsed_cursor
 from headrace.store.values import Event, Fact
 
@@ -23,8 +22,8 @@ async def read_events(
     """See `headrace.store.contract.Store.events`."""
     if after == _NOW:
         return [Event(await _newest(store, keys), await store.time_ms(), _LOST)]
-    entry_id, seen = _position(after)
-    events = await _gap(store, keys, entry_id) if entry_id else []
+    entry_id, seen = parsed_cursor(after)
+    events = await _gap(store, keys, entry_id, seen) if entry_id else []
     while True:
         entries = await _entries(store, keys, entry_id, seen)
         if not entries and not events and wait > 0:
@@ -38,13 +37,6 @@ async def read_events(
             return _cut(events, limit)
         # All of it was foretold and did not happen: go on behind it.
         entry_id, seen = entries[-1][0].decode(), None
-
-
-def _position(after: str) -> tuple[str, int | None]:
-    try:
-        return parsed_cursor(after)
-    except ValueError:
-        raise ConfigError(f"{after!r} is not a cursor of events") from None
 
 
 def _cut(events: list[Event], limit: int) -> list[Event]:
@@ -72,7 +64,7 @@ async def _entries(
     return entries
 
 
-async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str) -> list[Event]:
+async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str, seen: int | None) -> list[Event]:
     """`lost`, if entries after this one are no longer kept."""
     reply = await store.links().ask.call(
         "XREVRANGE", keys.events, "+", "-", "COUNT", 1, key=keys.events
@@ -82,7 +74,8 @@ async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str) -> list[Event]
     info = await store.links().ask.call("XINFO", "STREAM", keys.events, key=keys.events)
     about = dict(zip(info[::2], info[1::2], strict=True))
     deleted = about.get(b"max-deleted-entry-id", b"0-0").decode()
-    if _order(deleted) <= _order(entry_id):
+    # Of the entry itself some facts may be missing: those that were not seen.
+    if _order(deleted) < _order(entry_id) or (deleted == entry_id and seen is None):
         return []
     return [Event(deleted, _order(deleted)[0], _LOST)]
 

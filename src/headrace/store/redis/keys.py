@@ -48,7 +48,7 @@ class QueueKeys:
     | passed + g      | set    | job keys that passed gate g and have not begun                   |
     | pace + g        | string | when the next may pass if they are spread out; expires by itself |
     | unique + u      | string | the job that has the unique name u; expires if kept after its end |
-    | flow + k        | hash   | what job k waits for: see moving.lua                             |
+    | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
     | children        | hash   | job key → those that wait for it                                 |
     | outbox          | stream | endings to be told to jobs of other queues                       |
     | cancelling      | hash   | running jobs that are to end                                     |
@@ -56,7 +56,7 @@ class QueueKeys:
     | progress        | hash   | job key → how far it is                                          |
     | log + k         | list   | log lines of job k, the number of the first before them; expires |
     | marks           | hash   | job key → what was done once, by name                            |
-    | ticks           | hash   | schedule → the last time for which it sent a job                 |
+    | ticks           | zset   | schedules by the last time for which they sent a job             |
     | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not these) |
     | facts           | string | how many facts `events` holds                                    |
     | minute + m      | hash   | kind and task → count; expires by itself                         |

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from headrace.core.delivery import Delivery
 from headrace.core.shares import shares, still_behind
@@ -16,57 +13,12 @@ from headrace.errors import StoreError
 from headrace.store.redis import scripts
 from headrace.store.redis.keys import GROUP
 from headrace.store.redis.link import Argument, Link
+from headrace.store.redis.source import Source, delivery_of
 
 if TYPE_CHECKING:
     from headrace.store.redis.store import RedisStore
 
 _BLOCK_MOST = 5.0
-# What a queue's state was this long ago is what it is; signals tell of changes sooner.
-_FRESH = 1.0
-_LEFT_ALONE = 0.5
-
-
-class Source:
-    """What a reader knows of one queue."""
-
-    def __init__(self, queue: str, weight: int, ready: str, link: Link) -> None:
-        self.queue = queue
-        self.weight = weight
-        self.ready = ready
-        self.link = link
-        self.epoch = 0
-        """As it was before the latest read: leases of what was read are surely held as long as the
-        epoch is the same."""
-        self.levels: Sequence[bytes] = ()
-        self.paused = False
-        self.known_at = float("-inf")
-        self.behind = 0.0
-        """How many jobs fewer than its share it had in earlier reads."""
-        self.trouble: StoreError | None = None
-        self._left_alone_until = float("-inf")
-
-    def leave_alone(self, trouble: StoreError) -> None:
-        """Do not read it for a moment: its node is away, and others must not wait for it."""
-        self.trouble = trouble
-        self._left_alone_until = time.monotonic() + _LEFT_ALONE
-        self.doubt()
-
-    @property
-    def is_left_alone(self) -> bool:
-        return time.monotonic() < self._left_alone_until
-
-    def learn(self, levels: Sequence[bytes], paused: int) -> None:
-        self.levels = levels
-        self.paused = bool(paused)
-        self.known_at = time.monotonic()
-
-    def doubt(self) -> None:
-        """Have the state read again before the next read."""
-        self.known_at = min(self.known_at, time.monotonic() - 2 * _FRESH)
-
-    @property
-    def is_stale(self) -> bool:
-        return time.monotonic() - self.known_at > _FRESH
 
 
 class Reading:
@@ -310,26 +262,3 @@ class Reading:
             return [source.ready]
         keys = self._store.keys(source.queue)
         return [*(f"{keys.level}{level.decode()}" for level in source.levels), source.ready]
-
-
-def delivery_of(
-    queue: str, receipt: bytes, fields: list[bytes] | None, stamp: int, count: int = 1
-) -> Delivery:
-    """What a stream entry holds."""
-    if fields and fields[0] == b"j":
-        delivery = Delivery(queue, receipt, fields[1])
-        for at in range(2, len(fields), 2) if len(fields) > 2 else ():
-            name, value = fields[at], fields[at + 1]
-            if name == b"h":
-                delivery.past = value
-            elif name == b"t":
-                delivery.ties = value
-            elif name == b"i":
-                delivery.inputs = value
-    else:
-        # Not ours: keep all there is, so that it can be looked at among the dead jobs.
-        delivery = Delivery(queue, receipt, msgspec.msgpack.encode(fields or []))
-    delivery.stamp = stamp
-    if count != 1:
-        delivery.count = count
-    return delivery

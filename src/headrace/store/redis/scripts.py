@@ -14,8 +14,25 @@ from importlib.resources import files
 from typing import Any
 
 from headrace.core.ids import JobKey
+from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
+from headrace.core.outcome import task_gate
 from headrace.store.redis.keys import GROUP, RETURNED, NoteKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
+
+MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "finish")
+"""The files of `lua/moving`, in the order in which they build on each other."""
+
+_CONSTANTS = "\n".join(
+    f"local {name} = {value!r}"
+    for name, value in {
+        "GROUP": GROUP,
+        "RETURNED": RETURNED,
+        "TASK_GATE": task_gate(""),
+        "KEPT_MS": int(RESULT_TTL * 1000),
+        "DEAD_MOST": DEAD_KEPT_COUNT,
+        "DEAD_MS": DEAD_KEPT_DAYS * 86_400_000,
+    }.items()
+)
 
 
 class Script:
@@ -30,7 +47,7 @@ class Script:
         named = ", ".join(f"{key} = KEYS[{at}]" for at, key in enumerate(self.keys, start=1))
         parts = [flags, f"local key = {{{named}}}", _source("prelude")]
         if self.takes_all:
-            parts.append(_source("moving"))
+            parts += [_CONSTANTS, *(_source(f"moving/{part}") for part in MOVING)]
         self.body = "\n".join([*parts, rest])
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
@@ -131,20 +148,18 @@ async def settle(
     epoch: int,
     checked: bool,
     finished: bytes,
-    dead_most: int,
-    dead_ms: int,
     facts_count: int,
     facts: bytes,
     counts: bytes,
     done: int,
     kept: int,
-    tied: int,
+    tied: bool,
     moved: int,
     blocks: Sequence[Argument],
 ) -> list[bytes]:
     head: list[Argument] = [
-        events, keys.queue, consumer, epoch, int(checked), finished, dead_most, dead_ms,
-        facts_count, facts, counts, done, kept, tied, moved,
+        events, keys.queue, consumer, epoch, int(checked), finished, facts_count, facts, counts,
+        done, kept, int(tied), moved,
     ]  # fmt: skip
     reply: list[bytes] = await _settle(link, keys, head + list(blocks))
     return reply
@@ -230,9 +245,9 @@ async def purge(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> l
 
 
 async def cancel(
-    link: Link, keys: QueueKeys, *, events: int, job_keys: Sequence[JobKey]
+    link: Link, keys: QueueKeys, *, events: int, running: bool, job_keys: Sequence[JobKey]
 ) -> list[bytes]:
-    answers: list[bytes] = await _cancel(link, keys, [events, keys.queue, *job_keys])
+    answers: list[bytes] = await _cancel(link, keys, [events, keys.queue, int(running), *job_keys])
     return answers
 
 

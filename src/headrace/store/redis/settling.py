@@ -23,8 +23,7 @@ class Batch:
     def __init__(self, settlements: Sequence[Settlement], *, events: bool) -> None:
         self.done: list[Delivery] = []
         self.kept: list[tuple[Delivery, Done]] = []
-        self.tied = 0
-        self._tied: list[Argument] = []
+        self.tied = False
         self.moved = 0
         self._moved: list[Argument] = []
         self.epoch = min(item.delivery.stamp for item in settlements)
@@ -37,9 +36,7 @@ class Batch:
     def _sort(self, item: Settlement, finished: list[bytes]) -> None:
         delivery, outcome = item.delivery, item.outcome
         if isinstance(outcome, Done) and not (delivery.ties and b"/" in receipt_of(delivery)):
-            if delivery.ties:
-                self.tied += 1
-                self._tied += (delivery.key, delivery.ties)
+            self.tied = self.tied or bool(delivery.ties)
             if outcome.verdict:
                 self.kept.append((delivery, outcome))
                 finished.append(delivery.key)
@@ -55,19 +52,20 @@ class Batch:
         self._moved += (verdict, ttl_ms, delivery.ties, delivery.inputs)
 
     def blocks(self, checked: bool) -> list[Argument]:
-        done, kept = self.done, self.kept
-        blocks: list[Argument] = [delivery.receipt for delivery in done]
-        blocks += [delivery.key for delivery in done]
+        kept = [delivery for delivery, _ in self.kept]
+        blocks = self._columns(self.done, checked) + self._columns(kept, checked)
+        blocks += [outcome.verdict for _, outcome in self.kept]
+        blocks += [outcome.ttl_ms for _, outcome in self.kept]
+        return blocks + self._moved
+
+    def _columns(self, deliveries: Sequence[Delivery], checked: bool) -> list[Argument]:
+        columns: list[Argument] = [delivery.receipt for delivery in deliveries]
+        columns += [delivery.key for delivery in deliveries]
         if checked:
-            blocks += [delivery.count for delivery in done]
-        if kept:
-            blocks += [delivery.receipt for delivery, _ in kept]
-            blocks += [delivery.key for delivery, _ in kept]
-            if checked:
-                blocks += [delivery.count for delivery, _ in kept]
-            blocks += [outcome.verdict for _, outcome in kept]
-            blocks += [outcome.ttl_ms for _, outcome in kept]
-        return blocks + self._tied + self._moved
+            columns += [delivery.count for delivery in deliveries]
+        if self.tied:
+            columns += [delivery.ties for delivery in deliveries]
+        return columns
 
 
 def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:

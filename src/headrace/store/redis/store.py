@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.core.call import Child, Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
 from headrace.core.limits import EVENTS_KEPT, LOG_LINES, LOG_TTL
 from headrace.core.outcome import task_gate
-from headrace.core.ties import encode_ties
 from headrace.errors import ConfigError
-from headrace.store.contract import Counts, DeadJob, DeadPage, Hear, Sighting, Subscription
+from headrace.store.contract import Counts, DeadPage, Hear, Sighting, Subscription
 from headrace.store.loops import LoopLocal
-from headrace.store.redis import facts, scripts
+from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.consumer import RedisConsumer
 from headrace.store.redis.ear import Ear, encode_keys
 from headrace.store.redis.history import read_events
-from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key, unsigned
+from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.server import Server
 from headrace.store.values import (
@@ -34,6 +34,13 @@ from headrace.store.values import (
 )
 
 _ANNOUNCED_FOR = 60.0
+_CURSORS = {
+    State.WAITING: re.compile(r"\d+ \d+-\d+"),
+    State.RUNNING: re.compile(r"\d+ \d+-\d+"),
+    State.SCHEDULED: re.compile(r"\d+ ([0-9a-f]{2})*"),
+    State.BLOCKED: re.compile(r"\d{1,19}"),
+    State.DEAD: re.compile(r"\d+-\d+"),
+}
 
 
 class LoopLinks:
@@ -99,7 +106,7 @@ class RedisStore:
             return await self._enter(links.send, keys, parcels, repeat, told)
         jobs: list[Argument] = []
         for parcel in parcels:
-            jobs += (parcel.key, _when(parcel), parcel.envelope)
+            jobs += (parcel.key, forms.when(parcel), parcel.envelope)
         known = await scripts.append(
             links.send,
             keys,
@@ -126,7 +133,7 @@ class RedisStore:
             check=repeat,
             facts=told.data,
             counts=told.counts,
-            jobs=[part for parcel in parcels for part in _parts(parcel)],
+            jobs=[part for parcel in parcels for part in forms.parts_of(parcel)],
         )
         return {at - 1: key for at, key in zip(known[::2], known[1::2], strict=True)}
 
@@ -135,7 +142,7 @@ class RedisStore:
             self.links().send,
             self.keys(queue),
             parent=parent,
-            children=b"".join(map(_child, children)),
+            children=b"".join(map(forms.child_record, children)),
         )
         if not reply:
             return None
@@ -162,7 +169,7 @@ class RedisStore:
         sights = await scripts.look(
             self.links().ask, self.keys(queue), bodies=bodies, job_keys=keys
         )
-        return [_sighting(sight) for sight in sights]
+        return [forms.sighting(sight) for sight in sights]
 
     async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
         if state in (State.DONE, State.CANCELLED):
@@ -170,6 +177,7 @@ class RedisStore:
         if state is State.DEAD:
             page = await self.dead(queue, cursor, limit)
             return KeyPage([job.key for job in page.jobs], page.cursor)
+        _check_cursor(state, cursor)
         following, *found = await scripts.browse(
             self.links().ask, self.keys(queue), state=state, cursor=cursor, limit=limit
         )
@@ -184,9 +192,10 @@ class RedisStore:
         return Counts(*await scripts.count(self.links().ask, self.keys(queue)))
 
     async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
+        _check_cursor(State.DEAD, cursor)
         start, key = f"({cursor}" if cursor else "+", self.keys(queue).dead
         entries = await self.links().ask.call("XREVRANGE", key, start, "-", "COUNT", limit, key=key)
-        jobs = [_dead_job(entry_id, fields) for entry_id, fields in entries]
+        jobs = [forms.dead_job(entry_id, fields) for entry_id, fields in entries]
         following = entries[-1][0].decode() if len(entries) == limit else ""
         return DeadPage(jobs, following)
 
@@ -222,11 +231,17 @@ class RedisStore:
 
     # Changing
 
-    async def cancel(self, queue: str, keys: Sequence[JobKey]) -> list[State | None]:
+    async def cancel(
+        self, queue: str, keys: Sequence[JobKey], *, running: bool = True
+    ) -> list[State | None]:
         answers = await scripts.cancel(
-            self.links().send, self.keys(queue), events=self.events_most, job_keys=keys
+            self.links().send,
+            self.keys(queue),
+            events=self.events_most,
+            running=running,
+            job_keys=keys,
         )
-        return [_cancelled(answer) for answer in answers]
+        return [forms.cancelled(answer) for answer in answers]
 
     async def pause(self, queue: str, task: str = "") -> None:
         await self._halt(queue, task, on=True)
@@ -344,62 +359,6 @@ class RedisStore:
         return self._links.get() or self._links.set(LoopLinks(self.server))
 
 
-def _when(parcel: Parcel) -> str:
-    if parcel.at_ms is not None:
-        return f"@{parcel.at_ms}"
-    return f"+{parcel.delay_ms}" if parcel.delay_ms else ""
-
-
-def _parts(parcel: Parcel) -> tuple[Argument, ...]:
-    """What `enter.lua` takes for each job."""
-    return (
-        parcel.key,
-        _when(parcel),
-        parcel.envelope,
-        encode_ties(parcel.ties),
-        b"".join(b"%d:%b" % (len(key), key) for key in parcel.parents),
-        b"".join(map(_child, parcel.children)),
-        parcel.tick.schedule if parcel.tick else "",
-        parcel.tick.at_ms if parcel.tick else "",
-    )
-
-
-def _child(child: Child) -> bytes:
-    queue = child.queue.encode()
-    lengths = len(queue), len(child.key), child.runs_anyway
-    return b"%d,%d,%d:%b%b" % (*lengths, queue, child.key)
-
-
-def _cancelled(answer: bytes) -> State | None:
-    if not answer:
-        return None
-    if answer in (b"cancelled", b"running", b"dead"):
-        return State(answer.decode())
-    return decode_verdict(answer).state
-
-
-def _sighting(sight: list[Any]) -> Sighting | None:
-    state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress = sight
-    if not state:
-        if not verdict:
-            return None
-        return Sighting(decode_verdict(verdict).state, verdict)
-    return Sighting(
-        State(state.decode()),
-        verdict,
-        int(float(due)) or None,
-        unsigned(worker.decode()),
-        deliveries,
-        reason.decode(),
-        envelope,
-        past,
-        ties,
-        progress,
-    )
-
-
-def _dead_job(entry_id: bytes, fields: list[bytes]) -> DeadJob:
-    named = dict(zip(fields[::2], fields[1::2], strict=True))
-    died_ms = int(entry_id.split(b"-")[0])
-    reason, ties = named[b"r"].decode(), named.get(b"t", b"")
-    return DeadJob(named[b"k"], died_ms, reason, named[b"j"], named[b"h"], ties)
+def _check_cursor(state: State, cursor: str) -> None:
+    if cursor and not _CURSORS[state].fullmatch(cursor):
+        raise ConfigError(f"{cursor!r} is not a cursor of {state} jobs: give that of a page")

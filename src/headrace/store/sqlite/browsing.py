@@ -8,7 +8,7 @@ from headrace.core.job import State, decode_verdict
 from headrace.store.contract import Counts, DeadJob, DeadPage, Sighting
 from headrace.store.sqlite import reporting
 from headrace.store.sqlite.entries import REPORTED
-from headrace.store.sqlite.rows import queue_id
+from headrace.store.sqlite.rows import numbers_in, queue_id
 from headrace.store.values import KeyPage
 
 if TYPE_CHECKING:
@@ -140,18 +140,11 @@ def dead(
     connection: sqlite3.Connection, *, namespace: str, queue: str, cursor: str, limit: int
 ) -> DeadPage:
     number = queue_id(connection, namespace, queue)
-    before = _position(cursor)
+    before = numbers_in(cursor, 2, "dead jobs") if cursor else [_AFTER_ALL, _AFTER_ALL]
     rows = connection.execute(_DEAD, (number, *before, limit)).fetchall()
     jobs = [DeadJob(*row[1:]) for row in rows]
     is_last = len(rows) < limit
-    return DeadPage(jobs, "" if is_last else f"{rows[-1][2]}-{rows[-1][0]}")
-
-
-def _position(cursor: str) -> tuple[int, int]:
-    if not cursor:
-        return _AFTER_ALL, _AFTER_ALL
-    died_ms, _, id = cursor.partition("-")
-    return int(died_ms), int(id)
+    return DeadPage(jobs, "" if is_last else f"{rows[-1][2]}_{rows[-1][0]}")
 
 
 def browse(
@@ -167,7 +160,7 @@ def browse(
     if state not in _PAGES:
         return KeyPage([], "")
     sql, start = _PAGES[state]
-    after = [int(part) for part in cursor.split("_")] if cursor else start
+    after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
     number = queue_id(connection, namespace, queue)
     rows = connection.execute(sql, (number, *after, limit)).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""

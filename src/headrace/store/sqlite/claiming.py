@@ -97,12 +97,12 @@ class Claims(msgspec.Struct, frozen=True):
         self, connection: sqlite3.Connection, queues: Sequence[str], known: Collection[Delivery]
     ) -> list[Delivery]:
         """What the owner holds and does not know of."""
-        known_receipts = {delivery.receipt for delivery in known}
+        known_deliveries = {(delivery.receipt, delivery.count) for delivery in known}
         found: list[Delivery] = []
         for queue in queues:
             owned = (self.namespace, queue, self.owner)
             rows = connection.execute(_OWNED, owned).fetchall()
-            unknown = [row for row in rows if row[0] not in known_receipts]
+            unknown = [row for row in rows if (row[0], row[2]) not in known_deliveries]
             found += _deliveries(connection, queue, unknown)
         return found
 
@@ -112,7 +112,7 @@ class Claims(msgspec.Struct, frozen=True):
         """Begin the leases anew; returns the deliveries that are lost."""
         holds = holding.find(connection, self.owner, deliveries)
         until = self._leased_until(self.clock.now_ms())
-        connection.execute(_EXTEND, (until, json_of(list(holds.ids))))
+        connection.execute(_EXTEND, (until, json_of(list(holds.counts))))
         return holds.lost
 
     def not_yet(self, connection: sqlite3.Connection, queue: str) -> list[Delivery] | None:
@@ -180,7 +180,7 @@ def begin(step: Step, owner: str, deliveries: Sequence[Delivery]) -> dict[Delive
     begun = []
     for delivery in deliveries:
         # What is no longer held may start as far as limits go: nothing of it will count.
-        entry = found.pop(delivery.receipt, None)
+        entry = found.get(delivery.receipt) if holds.take(delivery) else None
         if entry is None:
             continue
         if gate := limits.begin(step, entry):

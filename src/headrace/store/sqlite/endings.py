@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from headrace.core.job import CANCELLED_VERDICT, Reason, State, Verdict, encode_verdict
 from headrace.core.limits import RESULT_TTL
 from headrace.store.sqlite import entries, lanes, limits, reporting, uniques
-from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN, MARKED, PASSED, REPORTED, TIED
+from headrace.store.sqlite.entries import (
+    CANCELLING,
+    CHILDREN,
+    FLOW_GATE,
+    LADEN,
+    MARKED,
+    PASSED,
+    REPORTED,
+    TIED,
+)  # fmt: skip
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
 from headrace.store.values import Arrival, Ending
@@ -52,6 +61,9 @@ def let_go(step: Step, ended: Sequence[tuple[Entry, Ending]]) -> None:
         limits.leave_line(step, tied)
         limits.give_back(step, [entry for entry in tied if entry.flags & PASSED])
         uniques.end(step, tied)
+    if any(entry.flags & CANCELLING for entry in gone):
+        # Else workers would go on to end a new job with the same id.
+        step.tell("control")
     if reported := [entry.key for entry in gone if entry.flags & REPORTED]:
         reporting.forget_progress(step, reported)
     if marked := [e.key for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.store.sqlite.rows import queue_id, run_rows
+from headrace.core.job import key_and_task
+from headrace.core.limits import EVENTS_KEPT
+from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
 from headrace.store.values import BUCKETS_US, Event, Fact, MinuteCount
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from headrace.core.clock import Clock
     from headrace.store.sqlite.step import Step
 
-KEPT = 100_000
 _DROPPED_TOGETHER = 1_000
 _MINUTE_MS = 60_000
-_COUNTED = frozenset(("done", "retry", "dead", "cancelled", "held", "released"))
+_COUNTED = frozenset(("done", "retry", "dead", "cancelled", "held", "released", "replayed"))
 _TASK, _TASK_AND_KIND, _TOOK_US = itemgetter(2), itemgetter(2, 0), 5
-# Of MessagePack: bytes with their length in one or two bytes, and text.
-_BIN8, _BIN16, _FIXSTR, _STR8, _STR16 = 0xC4, 0xC5, 0xA0, 0xD9, 0xDA
 
 _WRITE = """
     INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (?1, coalesce((
@@ -44,7 +44,7 @@ _READ = """
         AND first + count > ?2
     ORDER BY first LIMIT ?3"""
 _LAST = "SELECT first + count - 1 FROM facts WHERE queue = ? ORDER BY first DESC LIMIT 1"
-_FIRST = "SELECT min(first) FROM facts WHERE queue = ?"
+_OLDEST = "SELECT first, at_ms FROM facts WHERE queue = ? ORDER BY first LIMIT 1"
 _STATS = """
     SELECT minute, task, kind, count FROM counters WHERE queue = ? AND minute >= ?
     ORDER BY minute, task, kind"""
@@ -63,8 +63,8 @@ def write(step: Step) -> None:
     [(first,)] = step.connection.execute(_WRITE, values).fetchall()
     _count(step, facts)
     last = first + len(facts) - 1
-    if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > KEPT:
-        step.connection.execute(_DROP, (step.number, last - KEPT + 1))
+    if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
+        step.connection.execute(_DROP, (step.number, last - EVENTS_KEPT + 1))
     step.tell("facts")
 
 
@@ -98,18 +98,21 @@ def _histogram(took: list[int]) -> Iterator[tuple[str, int]]:
 
 
 def read(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, after: str, limit: int
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    queue: str,
+    after: str,
+    limit: int,
+    clock: Clock,
 ) -> list[Event]:
     """Facts after a cursor, which is the number of the last one seen."""
     number = queue_id(connection, namespace, queue) or 0
     if after == "$":
         last = connection.execute(_LAST, (number,)).fetchone()
-        return [Event(str(last[0] if last else 0), 0, _NOTHING)]
-    wanted = int(after or 0) + 1
-    [(oldest,)] = connection.execute(_FIRST, (number,)).fetchall()
-    events: list[Event] = []
-    if after and oldest is not None and oldest > wanted:
-        events.append(Event(str(oldest - 1), 0, _NOTHING))
+        return [Event(str(last[0] if last else 0), clock.now_ms(), _NOTHING)]
+    wanted = numbers_in(after, 1, "events")[0] + 1 if after else 1
+    events = _gap(connection, number, wanted) if after else []
     for first, at_ms, facts in connection.execute(_READ, (number, wanted, limit)):
         for place, fact in enumerate(_decode(facts), start=first):
             if place >= wanted:
@@ -117,6 +120,14 @@ def read(
             if len(events) >= limit:
                 return events
     return events
+
+
+def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[Event]:
+    """`lost`, if facts from this one on are no longer kept."""
+    oldest = connection.execute(_OLDEST, (queue,)).fetchone()
+    if oldest is None or oldest[0] <= wanted:
+        return []
+    return [Event(str(oldest[0] - 1), oldest[1], _NOTHING)]
 
 
 def _events(place: int, at_ms: int, fact: Fact) -> Iterator[Event]:
@@ -136,26 +147,5 @@ def stats(
 
 
 def task_of(envelope: bytes) -> str:
-    """The name of the task in an envelope, or in its beginning; empty if it cannot be told.
-
-    By hand, because only the first few bytes are there, or are worth looking at."""
-    try:
-        kind = envelope[2]
-        if kind == _BIN8:
-            at = 4 + envelope[3]
-        elif kind == _BIN16:
-            at = 5 + int.from_bytes(envelope[3:5], "big")
-        else:
-            return ""
-        kind = envelope[at]
-        if _FIXSTR <= kind < _FIXSTR + 32:
-            return str(envelope[at + 1 : at + 1 + kind - _FIXSTR], "utf-8")
-        if kind == _STR8:
-            return str(envelope[at + 2 : at + 2 + envelope[at + 1]], "utf-8")
-        if kind == _STR16:
-            return str(
-                envelope[at + 3 :][: int.from_bytes(envelope[at + 1 : at + 3], "big")], "utf-8"
-            )
-    except (IndexError, UnicodeDecodeError):
-        pass
-    return ""
+    """The name of the task in an envelope, or in its beginning; empty if it cannot be told."""
+    return key_and_task(envelope)[1].decode("utf-8", "replace")

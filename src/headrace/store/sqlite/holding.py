@@ -23,13 +23,21 @@ _HELD = f"""
 
 
 class Holds(msgspec.Struct):
-    ids: set[Receipt]
-    """The rows of the deliveries that are still held."""
+    counts: dict[Receipt, int]
+    """The rows of the deliveries that are still held, each with the count of that delivery: an
+    earlier one of the same row is lost."""
     attached: list[Receipt]
     """Of these, the ones of jobs that there is more of than a row."""
     queue: int
     """The number of their queue."""
     lost: list[Delivery]
+
+    def take(self, delivery: Delivery) -> bool:
+        """Whether a delivery is held; True once, because given twice it is held once."""
+        if self.counts.get(delivery.receipt) != delivery.count:
+            return False
+        del self.counts[delivery.receipt]
+        return True
 
 
 def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[Delivery]) -> Holds:
@@ -37,25 +45,15 @@ def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[Delive
     by_count = defaultdict(list)
     for delivery in deliveries:
         by_count[delivery.count].append(delivery.receipt)
-    holds = Holds(set(), [], 0, [])
+    holds = Holds({}, [], 0, [])
     for count, receipts in by_count.items():
         held = (json_of(receipts), count, owner)
         [(ids, attached, queue)] = connection.execute(_HELD, held).fetchall()
-        holds.ids.update(msgspec.json.decode(ids))
+        holds.counts.update(dict.fromkeys(msgspec.json.decode(ids), count))
         holds.queue = queue or holds.queue
         if attached != "[]":
             holds.attached += msgspec.json.decode(attached)
-    if len(holds.ids) < len(deliveries):
-        holds.lost = _lost(set(holds.ids), deliveries)
+    if len(holds.counts) < len(deliveries):
+        rest = msgspec.structs.replace(holds, counts=dict(holds.counts))
+        holds.lost = [delivery for delivery in deliveries if not rest.take(delivery)]
     return holds
-
-
-def _lost(held: set[Receipt], deliveries: Sequence[Delivery]) -> list[Delivery]:
-    lost = []
-    for delivery in deliveries:
-        # Given twice, it is held once: the second time the first has settled it.
-        if delivery.receipt in held:
-            held.remove(delivery.receipt)
-        else:
-            lost.append(delivery)
-    return lost

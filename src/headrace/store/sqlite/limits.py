@@ -45,10 +45,16 @@ def _let_through(step: Step, entry: Entry) -> None:
         account = step.accounts[limit.name]
         account.passed += 1
         account.changed = True
-        if limit.burst:
-            spent = max(account.spent_until_ms, step.now_ms)
-            account.spent_until_ms = spent + limit.window_ms / limit.most
+        _spend(step, limit)
     entry.flags |= PASSED
+
+
+def _spend(step: Step, limit: Limit) -> None:
+    """Take one step of the pace that follows a burst."""
+    if limit.burst:
+        account = step.accounts[limit.name]
+        spent = max(account.spent_until_ms, step.now_ms)
+        account.spent_until_ms = spent + limit.window_ms / limit.most
 
 
 def _stand_in_line(step: Step, entry: Entry, limit: Limit) -> None:
@@ -88,10 +94,10 @@ def begin(step: Step, entry: Entry) -> str:
     accounts = of_limits(step, limits)
     if not entry.flags & PASSED:
         # It has begun before, and its worker is gone: this is one more start.
+        if closed := next((limit for limit in limits if not has_room(step, limit)), None):
+            return closed.name
         for limit in limits:
-            account = accounts[limit.name]
-            if account.started[limit.window_ms] + account.passed >= limit.most:
-                return limit.name
+            _spend(step, limit)
     starts = []
     for limit in limits:
         account = accounts[limit.name]

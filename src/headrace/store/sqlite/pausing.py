@@ -90,16 +90,16 @@ def hold(step: Step, held: Sequence[tuple[Entry, Held]]) -> None:
             entry.stand_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
 
 
-def cancel(step: Step, keys: Sequence[JobKey]) -> list[State | None]:
-    """End jobs that do not run, and ask that those which do be ended."""
+def cancel(step: Step, keys: Sequence[JobKey], *, running: bool) -> list[State | None]:
+    """End jobs that do not run, and, if `running`, ask that those which do be ended."""
     found = entries.by_keys(step.connection, step.number, keys)
     unknown = [(step.number, key, step.now_ms) for key in keys if key not in found]
     ended = select_rows(step.connection, _RESULTS, unknown)
     states: dict[JobKey, State] = {key: decode_verdict(verdict).state for key, verdict in ended}
-    running = [key for key, entry in found.items() if entry.state == "running"]
-    if running:
-        entries.flag(step.connection, step.number, running, CANCELLING)
-        step.tell("control", running)
+    asked = [key for key, entry in found.items() if running and entry.state == "running"]
+    if asked:
+        entries.flag(step.connection, step.number, asked, CANCELLING)
+        step.tell("control", asked)
     stopped = [entry for entry in found.values() if entry.state not in ("running", "dead")]
     endings.cancel(step, stopped)
     for key, entry in found.items():

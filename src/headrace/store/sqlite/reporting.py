@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.core.limits import LOG_LINES, LOG_TTL
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED, REPORTED
 from headrace.store.sqlite.rows import queue_id, run_rows
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.store.sqlite.step import Step
     from headrace.store.values import Report
-
-LINES_KEPT = 1_000
-LOG_KEPT_MS = 24 * 60 * 60 * 1000
 
 _TELL = "INSERT OR REPLACE INTO progress (queue, key, value) VALUES {rows}"
 _FORGET = "DELETE FROM {table} WHERE key IN (VALUES {{rows}}) AND queue = ?"
@@ -54,10 +52,10 @@ def report(step: Step, reports: Sequence[Report]) -> None:
 
 
 def _write_lines(step: Step, key: JobKey, lines: Sequence[str]) -> None:
-    opened = (step.number, key, len(lines), step.now_ms + LOG_KEPT_MS)
+    opened = (step.number, key, len(lines), step.now_ms + LOG_TTL * 1000)
     [(log, following)] = step.connection.execute(_OPEN_LOG, opened).fetchall()
     first = following - len(lines)
-    oldest = following - LINES_KEPT
+    oldest = following - LOG_LINES
     rows = [(log, at, line) for at, line in enumerate(lines, start=first) if at >= oldest]
     run_rows(step.connection, _WRITE, rows)
     if oldest > 0:

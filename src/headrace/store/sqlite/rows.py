@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
 _ROWS_TOGETHER = 256
-# SQLite's largest number, less room to add to it.
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+# SQLite's largest number, and less room to add to it.
+_LARGEST = 2**63 - 1
 _NEVER_MS = 2**62
 
 
@@ -55,6 +60,15 @@ def _with_rows(sql: str, size: int, width: int) -> str:
 def bounded_ms(moment_ms: int) -> int:
     """A moment as SQLite can store it; nothing happens as late as the last one."""
     return min(moment_ms, _NEVER_MS)
+
+
+def numbers_in(cursor: str, count: int, of: str) -> list[int]:
+    """The numbers that a cursor is made of."""
+    parts = cursor.split("_")
+    numbers = [int(part) for part in parts if _NUMBER.fullmatch(part)]
+    if len(parts) != count or len(numbers) != count or max(map(abs, numbers)) > _LARGEST:
+        raise ConfigError(f"{cursor!r} is not a cursor of {of}: pass on the one that came last")
+    return numbers
 
 
 def new_numbers(connection: sqlite3.Connection, count: int) -> int:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job import CANCELLED_VERDICT, State, peek_key
-from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Released
+from headrace.core.outcome import RELEASED, Again, Cancelled, Dead, Done, Held, Released
 from headrace.core.ties import decode_ties
 from headrace.store.sqlite import endings, entries, holding, returning, sweeping
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
@@ -50,17 +50,15 @@ _KINDS: dict[type, str] = {
 def settle(step: Step, owner: str, settlements: Sequence[Settlement]) -> list[Delivery]:
     """Apply the outcomes of what `owner` still holds; returns what it lost."""
     holds = holding.find(step.connection, owner, [each.delivery for each in settlements])
-    if not holds.ids:
+    if not holds.counts:
         return holds.lost
     step.number = holds.queue
     attached = entries.by_ids(step.connection, holds.attached) if holds.attached else {}
     by_kind: dict[type, Settled] = defaultdict(list)
-    held = holds.ids
     for each in settlements:
-        if each.delivery.receipt in held:
-            held.discard(each.delivery.receipt)
+        if holds.take(each.delivery):
             by_kind[type(each.outcome)].append((each.delivery, each.outcome))
-    if attached:
+    if attached or by_kind[Cancelled]:
         _heed_cancelling(by_kind, attached)
     if step.facts is not None:
         _record(step, by_kind)
@@ -75,13 +73,24 @@ def settle(step: Step, owner: str, settlements: Sequence[Settlement]) -> list[De
 
 
 def _heed_cancelling(by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
-    """What was cancelled while it ran does not go on, unless it has ended by itself."""
+    """What was cancelled while it ran does not go on, unless it has ended by itself; what nobody
+    has cancelled, whatever its worker heard of an earlier job with its id, is handed back."""
+    stopping = {receipt for receipt, entry in attached.items() if entry.flags & CANCELLING}
+    for delivery, _ in _taken_out(by_kind, Cancelled, stopping, wanted=False):
+        by_kind[Released].append((delivery, RELEASED))
     for kind in (Again, Held, Released):
-        for settled in list(by_kind[kind]):
-            entry = attached.get(settled[0].receipt)
-            if entry is not None and entry.flags & CANCELLING:
-                by_kind[kind].remove(settled)
-                by_kind[Cancelled].append((settled[0], Cancelled()))
+        for delivery, _ in _taken_out(by_kind, kind, stopping, wanted=True):
+            by_kind[Cancelled].append((delivery, Cancelled()))
+
+
+def _taken_out(
+    by_kind: dict[type, Settled], kind: type, stopping: set[Receipt], *, wanted: bool
+) -> Settled:
+    """The settlements of a kind whose job is, or is not, to stop; no longer among the others."""
+    chosen = [each for each in by_kind[kind] if (each[0].receipt in stopping) is wanted]
+    if chosen:
+        by_kind[kind] = [each for each in by_kind[kind] if (each[0].receipt in stopping) != wanted]
+    return chosen
 
 
 def _record(step: Step, by_kind: dict[type, Settled]) -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.core.shares import shares, still_behind
+
 if TYPE_CHECKING:
     from headrace.core.delivery import Delivery
 
@@ -57,20 +59,19 @@ class ByWeight:
     """Each in proportion to its weight, and what one does not need to the others."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
-        total = sum(weights.values())
-        self._parts = {queue: weight / total for queue, weight in weights.items()}
+        self._queues, self._weights = list(weights), list(weights.values())
         # What a queue is behind its part, so that small reads add up to it.
-        self._behind = dict.fromkeys(weights, 0.0)
+        self._behind = [0.0] * len(weights)
 
     def shares(self, limit: int) -> list[Share]:
-        wanted = {queue: limit * part + self._behind[queue] for queue, part in self._parts.items()}
-        first = sorted(wanted, key=lambda queue: -wanted[queue])
-        own = [(queue, max(0, int(wanted[queue]))) for queue in first]
-        return own + [(queue, limit) for queue in first]
+        parts = shares(limit, self._weights, self._behind)
+        own = sorted(zip(self._queues, parts, strict=True), key=lambda share: -share[1])
+        return own + [(queue, limit) for queue, _ in own]
 
     def took(self, deliveries: Sequence[Delivery]) -> None:
-        counts = Counter(delivery.queue for delivery in deliveries)
-        for queue, part in self._parts.items():
-            behind = self._behind[queue] + len(deliveries) * part - counts[queue]
-            # Bounded: a queue that was empty for long must not make the others wait for long.
-            self._behind[queue] = min(1.0, max(-1.0, behind))
+        came = Counter(delivery.queue for delivery in deliveries)
+        parts = (len(deliveries) * weight / sum(self._weights) for weight in self._weights)
+        self._behind = [
+            still_behind(behind, part, came[queue])
+            for queue, behind, part in zip(self._queues, self._behind, parts, strict=True)
+        ]

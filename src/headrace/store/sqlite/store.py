@@ -75,8 +75,10 @@ class SqliteStore:
             queue, partial(placing.append, parcels=parcels, repeat=repeat)
         )
 
-    async def cancel(self, queue: str, keys: Sequence[JobKey]) -> list[State | None]:
-        return await self._writer.change(queue, partial(pausing.cancel, keys=keys))
+    async def cancel(
+        self, queue: str, keys: Sequence[JobKey], *, running: bool = True
+    ) -> list[State | None]:
+        return await self._writer.change(queue, partial(pausing.cancel, keys=keys, running=running))
 
     async def pause(self, queue: str, task: str = "") -> None:
         await self._writer.change(queue, partial(pausing.pause, task=task))
@@ -135,7 +137,14 @@ class SqliteStore:
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
     ) -> list[Event]:
-        read = partial(facts.read, namespace=self._namespace, queue=queue, after=after, limit=limit)
+        read = partial(
+            facts.read,
+            namespace=self._namespace,
+            queue=queue,
+            after=after,
+            limit=limit,
+            clock=self._clock,
+        )
         return await self._database.read_when_told(("facts", queue), read, wait)
 
     async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:

@@ -17,6 +17,8 @@ _SWEPT_TOGETHER = 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 _DAY_MINUTES = 24 * 60
 _MINUTE_MS = 60_000
+# A tick is fired at most once even if those who fire it do not hear of each other for so long.
+_TICKS_KEPT_MS = 7 * _DAY_MS
 
 _DROP_RESULTS = """
     DELETE FROM results WHERE id IN (
@@ -32,6 +34,7 @@ _DROP_TOO_MANY_DEAD = """
         ORDER BY time_ms DESC LIMIT ? OFFSET ?)
     RETURNING key, flags"""
 _OLD_LOGS = "SELECT id FROM logs WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?"
+_DROP_TICKS = "DELETE FROM ticks WHERE queue = ? AND last_ms < ?"
 _DROP_EXPIRED = (
     "DELETE FROM uniques WHERE until_ms <= ?",
     "DELETE FROM notes WHERE expires_ms <= ?",
@@ -48,6 +51,7 @@ def sweep(step: Step) -> None:
     for drop in _DROP_EXPIRED:
         connection.execute(drop, (now_ms,))
     _drop_logs(step)
+    connection.execute(_DROP_TICKS, (step.number, now_ms - _TICKS_KEPT_MS))
     oldest = now_ms // _MINUTE_MS - _DAY_MINUTES
     connection.execute("DELETE FROM counters WHERE queue = ? AND minute < ?", (step.number, oldest))
 

@@ -16,6 +16,7 @@ in auto mode.
 from headrace.testing.conformance.asking import AskingConformance
 from headrace.testing.conformance.browsing import BrowsingConformance
 from headrace.testing.conformance.cancelling import CancellingConformance
+from headrace.testing.conformance.debouncing import DebouncingConformance
 from headrace.testing.conformance.delivering import DeliveringConformance
 from headrace.testing.conformance.failing_flows import FailingFlowsConformance
 from headrace.testing.conformance.far_flows import FarFlowsConformance, LargeFlowsConformance
@@ -26,12 +27,14 @@ from headrace.testing.conformance.lanes import LanesConformance
 from headrace.testing.conformance.limits import LimitsConformance
 from headrace.testing.conformance.mixing import MixingConformance
 from headrace.testing.conformance.notes import NotesConformance
+from headrace.testing.conformance.pacing import PacingConformance
 from headrace.testing.conformance.pausing import PausingConformance
 from headrace.testing.conformance.priorities import PrioritiesConformance
 from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
 from headrace.testing.conformance.sending import SendingConformance
 from headrace.testing.conformance.settling import SettlingConformance
 from headrace.testing.conformance.stats import StatsConformance
+from headrace.testing.conformance.stopping import StoppingConformance
 from headrace.testing.conformance.unique import TicksConformance, UniqueConformance
 from headrace.testing.conformance.upkeep import UpkeepConformance
 
@@ -44,7 +47,9 @@ class StoreConformance(
     PrioritiesConformance,
     LanesConformance,
     LimitsConformance,
+    PacingConformance,
     UniqueConformance,
+    DebouncingConformance,
     TicksConformance,
     FlowsConformance,
     FailingFlowsConformance,
@@ -52,6 +57,7 @@ class StoreConformance(
     FarFlowsConformance,
     LargeFlowsConformance,
     CancellingConformance,
+    StoppingConformance,
     PausingConformance,
     ReportingConformance,
     MarksConformance,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,6 +11,7 @@ from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import RELEASED, Outcome
 from headrace.core.ties import Limit, Ties
+from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
@@ -120,6 +122,17 @@ class BrowsingConformance(Ground):
 
         found = await self.pages(store, state, 40, between=cancel_some)
         assert staying <= set(found)
+
+    @pytest.mark.parametrize("cursor", ["x", "1 2", "-", "_", "1_2_3_4_5", "9" * 40])
+    async def test_what_is_no_cursor_of_a_page_is_refused_by_name(
+        self, store: Store, cursor: str
+    ) -> None:
+        await self.send(store)
+        for state in (State.WAITING, State.SCHEDULED, State.RUNNING, State.BLOCKED, State.DEAD):
+            with pytest.raises(ConfigError, match=re.escape(repr(cursor))):
+                await store.browse(QUEUE, state, cursor)
+        with pytest.raises(ConfigError, match=re.escape(repr(cursor))):
+            await store.dead(QUEUE, cursor)
 
     async def test_a_page_is_not_much_longer_than_asked_for(self, store: Store) -> None:
         sent = await self.send(store, 50)

@@ -10,20 +10,22 @@ import pytest
 from headrace.core.call import Child, Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
-from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
+from headrace.core.outcome import DONE, RELEASED, Again, Outcome
 from headrace.core.ties import Limit, Ties
-from headrace.store.contract import Counts, Store
-from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, Ground, kept, keys_of, parcel
+from headrace.store.contract import Store
+from headrace.testing.conformance.ground import (
+    LEASE,
+    PAST,
+    QUEUE,
+    Ground,
+    kept,
+    keys_of,
+    parcel,
+)
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
 ONE_A_MINUTE = Ties(limits=(Limit("slow", 1, 60_000),))
 LANE = Ties(lane="customer-7")
-NOT_ENDS: list[Outcome] = [
-    Again(0, PAST),
-    Again(60_000, PAST),
-    RELEASED,
-    Held(task_gate("task"), PAST),
-]
 
 
 def before_others() -> dict[str, tuple[list[Parcel], Parcel]]:
@@ -94,74 +96,6 @@ class CancellingConformance(Ground):
         await self.settle(worker, await self.take(worker), RELEASED)
         assert await store.cancel(QUEUE, [first]) == [State.CANCELLED]
         assert await self.look_regularly(self.worker(store), LEASE / 6) == []
-
-    # Running jobs
-
-    async def test_the_worker_of_a_running_job_is_asked(self, store: Store) -> None:
-        (key,) = await self.send(store)
-        worker = self.worker(store)
-        taken = await self.take(worker)
-        async with self.heeded(worker):
-            assert await store.cancel(QUEUE, [key]) == [State.RUNNING]
-        assert (await store.control(QUEUE)).cancelling == (key,)
-        assert (await self.sight(store, key)).state is State.RUNNING
-        assert await self.settle(worker, taken, CANCELLED) == []
-        assert (await store.control(QUEUE)).cancelling == ()
-        assert (await self.sight(store, key)).state is State.CANCELLED
-        assert await store.count(QUEUE) == Counts()
-
-    @pytest.mark.parametrize("outcome", [kept(), DEAD, DONE], ids=["kept", "dead", "done"])
-    async def test_a_job_that_ends_by_itself_first_has_ended(
-        self, store: Store, outcome: Outcome
-    ) -> None:
-        (key,) = await self.send(store)
-        worker = self.worker(store)
-        taken = await self.take(worker)
-        await store.cancel(QUEUE, [key])
-        assert await self.settle(worker, taken, outcome) == []
-        expected = {kept(): State.DONE, DEAD: State.DEAD, DONE: None}[outcome]
-        assert await self.states(store, [key]) == [expected]
-        assert (await store.control(QUEUE)).cancelling == ()
-
-    @pytest.mark.parametrize("outcome", NOT_ENDS, ids=["now", "later", "released", "held"])
-    async def test_a_cancelled_job_does_not_run_again(self, store: Store, outcome: Outcome) -> None:
-        (key,) = await self.send(store)
-        worker = self.worker(store)
-        taken = await self.take(worker)
-        await store.pause(QUEUE, "task")
-        await store.cancel(QUEUE, [key])
-        assert await self.settle(worker, taken, outcome) == []
-        assert await self.states(store, [key]) == [State.CANCELLED]
-        assert (await store.control(QUEUE)).cancelling == ()
-        assert await store.count(QUEUE) == Counts()
-        assert await self.look_regularly(self.worker(store), LEASE / 6) == []
-
-    @pytest.mark.parametrize("ties", [Ties(), Ties(priority=3)], ids=["plain", "priority"])
-    async def test_a_cancelled_job_ends_even_if_its_worker_dies(
-        self, store: Store, ties: Ties
-    ) -> None:
-        item = parcel(ties=ties)
-        await store.append(QUEUE, [item])
-        dying, other = self.worker(store), self.worker(store)
-        lost = await self.take(dying)
-        assert await store.cancel(QUEUE, [item.key]) == [State.RUNNING]
-        while await self.states(store, [item.key]) == [State.RUNNING]:
-            assert await self.look_regularly(other, LEASE / 6) == []
-        assert await self.states(store, [item.key]) == [State.CANCELLED]
-        assert (await store.control(QUEUE)).cancelling == ()
-        assert await self.settle(dying, lost, kept()) == lost
-
-    async def test_a_cancelled_job_ends_even_if_its_worker_leaves(self, store: Store) -> None:
-        (key,) = await self.send(store)
-        leaving, other = self.worker(store), self.worker(store)
-        await self.take(leaving)
-        await store.cancel(QUEUE, [key])
-        await leaving.close()
-        assert await self.look_regularly(other, LEASE / 6) == []
-        await self.nothing_left(other)
-        assert await self.states(store, [key]) == [State.CANCELLED]
-
-    # What it sets free
 
     async def test_a_cancelled_job_leaves_its_lane(self, store: Store) -> None:
         sent = [parcel(ties=LANE) for _ in range(4)]

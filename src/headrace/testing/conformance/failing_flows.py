@@ -36,7 +36,7 @@ class FailingFlowsConformance(FlowGround):
         jobs = chain(4)
         await self.send_flow(store, jobs)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), CANCELLED)
+        await self.end(store, worker, await self.take(worker), CANCELLED)
         followers = await self.states(store, [job.key for job in jobs[1:]])
         assert followers == [State.CANCELLED] * 3
         assert await store.count(QUEUE) == Counts()
@@ -49,7 +49,7 @@ class FailingFlowsConformance(FlowGround):
         await store.append(QUEUE, [linked(bad, child, runs_anyway=True)])
         worker = self.worker(store)
         first, second = await self.take(worker, 2)
-        await self.settle(worker, [second], outcome)
+        await self.end(store, worker, [second], outcome)
         assert (await self.sight(store, child.key)).state is State.BLOCKED
         await self.settle(worker, [first], kept(b"\x07"))
         (delivery,) = await self.take(worker)
@@ -63,7 +63,7 @@ class FailingFlowsConformance(FlowGround):
         taken = await self.take(worker, 3)
         outcomes: list[Outcome] = [kept(), CANCELLED, DEAD]
         for delivery, outcome in zip(taken, outcomes, strict=True):
-            await self.settle(worker, [delivery], outcome)
+            await self.end(store, worker, [delivery], outcome)
         assert (await self.sight(store, child.key)).state is State.CANCELLED
         await self.nothing_left(worker)
 

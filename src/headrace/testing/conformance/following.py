@@ -37,7 +37,7 @@ class FollowingConformance(Ground):
         taken = await self.take(worker, 4)
         outcomes: list[Outcome] = [kept(b"\x07"), DEAD, CANCELLED, DONE]
         for delivery, outcome in zip(taken, outcomes, strict=True):
-            await self.settle(worker, [delivery], outcome)
+            await self.end(store, worker, [delivery], outcome)
         await store.cancel(QUEUE, sent[4:])
         child = [Child(QUEUE, b"=child")]
         endings = [await store.follow(QUEUE, key, child) for key in sent]

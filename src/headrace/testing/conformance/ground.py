@@ -20,7 +20,7 @@ from headrace.core.job import (
     encode_envelope,
     encode_past,
 )
-from headrace.core.outcome import DONE, Done, Held, Outcome
+from headrace.core.outcome import DONE, Cancelled, Done, Held, Outcome
 from headrace.core.ties import NO_TIES, Ties
 from headrace.store.contract import Consumer, Settlement, Sighting, Store, reclaim_every
 
@@ -80,6 +80,22 @@ class Ground:
         return await consumer.settle(
             deliveries[0].queue, [Settlement(delivery, outcome) for delivery in deliveries]
         )
+
+    async def end(
+        self, store: Store, consumer: Consumer, deliveries: Sequence[Delivery], outcome: Outcome
+    ) -> None:
+        """Settle what is held; if as cancelled, after someone has wished for it."""
+        if isinstance(outcome, Cancelled):
+            keys = keys_of(deliveries)
+            assert await store.cancel(deliveries[0].queue, keys) == [State.RUNNING] * len(keys)
+        assert await self.settle(consumer, deliveries, outcome) == []
+
+    async def start(self, worker: Consumer, count: int = 1) -> list[bytes]:
+        """Take so many jobs, begin them, and have them done."""
+        taken = await self.take(worker, count)
+        assert await worker.begin(QUEUE, taken) == {}
+        await self.settle(worker, taken, DONE)
+        return keys_of(taken)
 
     async def run_all(
         self,

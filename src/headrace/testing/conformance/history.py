@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from headrace.core.call import Child
 from headrace.core.outcome import DONE, RELEASED, Again, Held, task_gate
 from headrace.core.ties import Limit, Ties
+from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.store.values import Event
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, parcel
@@ -78,7 +80,7 @@ class HistoryConformance(Ground):
             await self.pass_time(0.03)
             await worker.promote(QUEUE)
         await store.replay(QUEUE, [key])
-        await self.settle(worker, await self.take(worker), CANCELLED)
+        await self.end(store, worker, await self.take(worker), CANCELLED)
         told = await self.kinds(store, key)
         expected = [
             "sent", "retry", "retry", "ready", "held", "ready", "released", "dead", "replayed",
@@ -157,13 +159,23 @@ class HistoryConformance(Ground):
             assert len(facts) - (len(events) - at - 1) in (0, 1), "the start of a run at most"
 
     async def test_one_may_begin_with_now(self, store: Store) -> None:
+        before = await store.time_ms()
         for _ in range(2):
             (now,) = await store.events(QUEUE, "$")
             assert (now.fact.kind, now.fact.key) == ("lost", b"")
+            assert before <= now.at_ms <= await store.time_ms()
             assert await store.events(QUEUE, now.cursor) == []
             (key,) = await self.send(store)
             (event,) = await store.events(QUEUE, now.cursor)
             assert event.fact.key == key
+
+    @pytest.mark.parametrize("cursor", ["x", "1 2", "-", "1_2_3", "9" * 40, "1.x"])
+    async def test_what_is_no_cursor_of_events_is_refused_by_name(
+        self, store: Store, cursor: str
+    ) -> None:
+        await self.send(store)
+        with pytest.raises(ConfigError, match=re.escape(repr(cursor))):
+            await store.events(QUEUE, cursor)
 
     async def test_a_reader_may_wait_for_the_first(self, store: Store) -> None:
         for _ in range(2):

@@ -75,6 +75,18 @@ class LanesConformance(Ground):
         await self.settle(worker, taken[1:], DONE)
         assert keys_of(await self.take(worker)) == [three.key]
 
+    async def test_who_leaves_the_line_lets_those_pass_that_it_kept_back(
+        self, store: Store
+    ) -> None:
+        widths = (2, 1, 2, 3, 3)
+        sent = [parcel(ties=Ties(lane="mixed", width=width)) for width in widths]
+        await store.append(QUEUE, sent)
+        assert await store.count(QUEUE) == Counts(waiting=1, blocked=4)
+        assert await store.cancel(QUEUE, [sent[1].key]) == [State.CANCELLED]
+        taken = await self.take(self.worker(store), 3)
+        assert keys_of(taken) == keys([sent[0], sent[2], sent[3]])
+        assert (await self.sight(store, sent[4].key)).reason == "lane"
+
     @pytest.mark.parametrize("outcome", [DONE, kept(), DEAD], ids=["DONE", "kept", "DEAD"])
     async def test_who_ends_lets_the_next_one_in(self, store: Store, outcome: Outcome) -> None:
         _, second = sent = in_lane(2)

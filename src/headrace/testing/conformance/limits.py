@@ -8,7 +8,7 @@ from headrace.core.call import Parcel
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held
 from headrace.core.ties import Limit, Ties
-from headrace.store.contract import Consumer, Counts, Store
+from headrace.store.contract import Counts, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
@@ -21,13 +21,6 @@ def limited(count: int, *limits: Limit, lane: str = "") -> list[Parcel]:
 
 
 class LimitsConformance(Ground):
-    async def start(self, worker: Consumer, count: int = 1) -> list[bytes]:
-        """Take so many jobs, begin them, and have them done."""
-        taken = await self.take(worker, count)
-        assert await worker.begin(QUEUE, taken) == {}
-        await self.settle(worker, taken, DONE)
-        return keys_of(taken)
-
     async def test_jobs_over_a_limit_wait_at_it(self, store: Store) -> None:
         *_, third = sent = limited(3)
         await store.append(QUEUE, sent)
@@ -164,6 +157,20 @@ class LimitsConformance(Ground):
             assert await worker.begin(QUEUE, [delivery]) == {}
             await self.settle(worker, [delivery], DONE)
 
+    async def test_jobs_held_together_keep_their_order(self, store: Store) -> None:
+        sent = limited(5, Limit("brief", 3, 250))
+        await store.append(QUEUE, sent)
+        worker = self.worker(store)
+        taken = await self.take(worker, 3)
+        assert await worker.begin(QUEUE, taken) == {}
+        await self.settle(worker, taken, RELEASED)
+        again = known(await worker.reclaim(QUEUE, 9, last_chance=True) or await worker.fetch(9, 0))
+        assert keys_of(again) == [item.key for item in sent[:3]]
+        assert await worker.begin(QUEUE, again) == dict.fromkeys(again, "brief")
+        assert await self.settle(worker, again, Held("brief", PAST)) == []
+        assert await store.count(QUEUE) == Counts(blocked=5)
+        assert await self.run_all(store, worker) == [item.key for item in sent]
+
     async def test_a_job_released_before_it_began_keeps_its_turn(self, store: Store) -> None:
         first, _ = sent = limited(2, Limit("slow", 1, 60_000))
         await store.append(QUEUE, sent)
@@ -219,18 +226,6 @@ class LimitsConformance(Ground):
         ran = await self.run_all(store, worker)
         assert ran[0] == first[0].key
         assert len(ran) == 2
-
-    async def test_a_burst_is_followed_by_an_even_pace(self, store: Store) -> None:
-        sent = limited(5, Limit("paced", 10, 1000, burst=2))
-        await store.append(QUEUE, sent)
-        worker = self.worker(store)
-        assert await self.start(worker, 2) == [item.key for item in sent[:2]]
-        for item in sent[2:]:
-            await worker.promote(QUEUE)
-            await self.nothing_left(worker)
-            await self.pass_time(0.102)
-            await worker.promote(QUEUE)
-            assert await self.start(worker) == [item.key]
 
     async def test_limited_jobs_are_run_in_the_order_they_came(self, store: Store) -> None:
         sent = limited(12, Limit("brief", 5, 100))

@@ -42,7 +42,7 @@ class ReportingConformance(Ground):
         worker = self.worker(store)
         taken = await self.take(worker)
         await store.report(QUEUE, [Report(item.key, HALF)])
-        await self.settle(worker, taken, outcome)
+        await self.end(store, worker, taken, outcome)
         for _ in range(2):
             (sighting,) = await store.look(QUEUE, [item.key])
             assert sighting is None or sighting.progress == b""
@@ -152,6 +152,16 @@ class MarksConformance(Ground):
         await store.cancel(QUEUE, [other])
         for key in (dead, other):
             assert await store.marks(QUEUE, key) == {}
+
+    async def test_dead_jobs_cannot_be_marked(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        await store.mark(QUEUE, key, "charge", b"\x01")
+        await self.settle(worker, taken, DEAD)
+        await store.mark(QUEUE, key, "charge", b"\x02")
+        await store.mark(QUEUE, key, "mail", b"\x03")
+        assert await store.marks(QUEUE, key) == {"charge": b"\x01"}
 
     async def test_unknown_jobs_cannot_be_marked(self, store: Store) -> None:
         await store.mark(QUEUE, b"=nobody", "charge", b"\x01")

@@ -18,7 +18,7 @@ from headrace.core.job import (
 )
 from headrace.core.outcome import DONE, RELEASED, Again, Cancelled, Dead, Outcome
 from headrace.store.contract import Counts, Settlement, Store
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of
+from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known
 
 DEAD = Dead(Reason.REJECTED, PAST, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000)
 CANCELLED = Cancelled(CANCELLED_VERDICT, 60_000)
@@ -134,6 +134,23 @@ class SettlingConformance(Ground):
         second = await self.reclaim(worker, 1)
         assert await self.settle(worker, first, DONE) == first
         assert await self.settle(worker, second, DONE) == []
+        assert await store.count(QUEUE) == Counts()
+
+    @pytest.mark.parametrize("lost_first", [True, False], ids=["lost first", "held first"])
+    async def test_of_two_deliveries_of_a_job_the_one_that_is_held_counts(
+        self, store: Store, lost_first: bool
+    ) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        lost, held = await self.take(worker), await self.reclaim(worker, 1)
+        assert await worker.renew([*lost, *held]) == lost
+        assert await worker.renew([*held, *lost]) == lost
+        found = known(await worker.recover(lost))
+        assert [(delivery.key, delivery.count) for delivery in found] == [(key, 2)]
+        assert await worker.recover(held) == []
+        batch = [Settlement(lost[0], kept(b"\x01")), Settlement(held[0], kept(b"\x02"))]
+        assert await worker.settle(QUEUE, batch if lost_first else batch[::-1]) == lost
+        assert decode_verdict((await self.sight(store, key)).verdict).value == b"\x02"
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_batch_is_settled_but_for_what_was_lost(self, store: Store) -> None:

@@ -68,6 +68,17 @@ class StatsConformance(Ground):
         await store.append(QUEUE, [parcel(ties=unique), parcel(ties=unique)])
         assert await self.counted(store) == {("task", "sent"): 2}
 
+    async def test_a_replay_is_counted(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), DEAD)
+        await store.replay(QUEUE, [key, key])
+        assert await self.counted(store) == {
+            ("task", "sent"): 1,
+            ("task", "dead"): 1,
+            ("task", "replayed"): 1,
+        }
+
     async def test_what_the_store_ends_is_counted(self, store: Store) -> None:
         child = parcel("child", parents=[parcel("parent")])
         parent = parcel("parent", children=[Child(QUEUE, child.key)])

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from headrace.core.call import Parcel, Tick
-from headrace.core.job import State, decode_envelope
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
 from headrace.core.ties import Ties
 from headrace.store.contract import Counts, Store
@@ -16,7 +15,6 @@ from headrace.testing.conformance.settling import CANCELLED, DEAD
 
 NAME = Ties(unique="report 7")
 LASTING = Ties(unique="report 8", unique_for_ms=250)
-DEBOUNCED = Ties(unique="search 9", debounced=True)
 ENDS: list[Outcome] = [DONE, kept(), DEAD, CANCELLED]
 
 
@@ -70,7 +68,7 @@ class UniqueConformance(Ground):
         first, second = twins()
         await store.append(QUEUE, [first])
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), outcome)
+        await self.end(store, worker, await self.take(worker), outcome)
         assert await store.append(QUEUE, [second]) == {}
         assert keys_of(await self.take(worker)) == [second.key]
 
@@ -81,7 +79,7 @@ class UniqueConformance(Ground):
         first, second = twins(LASTING)
         await store.append(QUEUE, [first])
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), outcome)
+        await self.end(store, worker, await self.take(worker), outcome)
         assert await store.append(QUEUE, [second]) == {0: first.key}
         await self.pass_time(0.26)
         assert await store.append(QUEUE, [second]) == {}
@@ -127,55 +125,6 @@ class UniqueConformance(Ground):
         assert await self.run_all(store, self.worker(store)) == [first.key]
         assert await store.count(QUEUE) == Counts()
 
-    # Debounce
-
-    async def test_a_debounced_job_is_put_off_and_takes_the_new_arguments(
-        self, store: Store
-    ) -> None:
-        first = parcel(ties=DEBOUNCED, delay_ms=200, payload=b"\x91\x01")
-        second = parcel(ties=DEBOUNCED, delay_ms=400, payload=b"\x91\x02")
-        await store.append(QUEUE, [first])
-        before = await store.time_ms()
-        assert await store.append(QUEUE, [second]) == {0: first.key}
-        sighting = await self.sight(store, first.key)
-        assert sighting.due_ms is not None
-        assert sighting.due_ms >= before + 400
-        assert await store.count(QUEUE) == Counts(scheduled=1)
-        await self.pass_time(0.41)
-        worker = self.worker(store)
-        await worker.promote(QUEUE)
-        (delivery,) = await self.take(worker)
-        envelope = decode_envelope(delivery.envelope)
-        assert (envelope.key, envelope.payload) == (first.key, b"\x91\x02")
-
-    async def test_a_debounced_name_is_free_once_the_job_is_due(self, store: Store) -> None:
-        first, second = parcel(ties=DEBOUNCED, delay_ms=50), parcel(ties=DEBOUNCED, delay_ms=50)
-        await store.append(QUEUE, [first])
-        await self.pass_time(0.06)
-        worker = self.worker(store)
-        await worker.promote(QUEUE)
-        assert await store.append(QUEUE, [second]) == {}
-        taken = await self.take(worker)
-        # The end of the first frees nothing of the second.
-        await self.settle(worker, taken, DONE)
-        assert await store.append(QUEUE, [parcel(ties=DEBOUNCED, delay_ms=50)]) == {0: second.key}
-
-    async def test_a_retry_of_a_debounced_job_is_left_alone(self, store: Store) -> None:
-        first, second = parcel(ties=DEBOUNCED, delay_ms=50), parcel(ties=DEBOUNCED, delay_ms=50)
-        await store.append(QUEUE, [first])
-        await self.pass_time(0.06)
-        worker = self.worker(store)
-        await worker.promote(QUEUE)
-        await self.settle(worker, await self.take(worker), Again(60_000, PAST))
-        assert await store.append(QUEUE, [second]) == {}
-        assert await self.states(store, [first.key, second.key]) == [State.SCHEDULED] * 2
-
-    async def test_a_cancelled_debounced_job_frees_its_name(self, store: Store) -> None:
-        first, second = parcel(ties=DEBOUNCED, delay_ms=900), parcel(ties=DEBOUNCED, delay_ms=900)
-        await store.append(QUEUE, [first])
-        await store.cancel(QUEUE, [first.key])
-        assert await store.append(QUEUE, [second]) == {}
-
 
 class TicksConformance(Ground):
     async def test_a_tick_is_fired_once(self, store: Store) -> None:
@@ -209,4 +158,8 @@ class TicksConformance(Ground):
         )
         assert await store.append(QUEUE, [first]) == {}
         assert await store.append(QUEUE, [second]) == {0: first.key}
-        assert await self.run_all(store, self.worker(store)) == [first.key]
+        worker = self.worker(store)
+        assert await self.run_all(store, worker) == [first.key]
+        # That time has been, although it made no job.
+        assert await store.append(QUEUE, [second]) == {0: second.key}
+        await self.nothing_left(worker)

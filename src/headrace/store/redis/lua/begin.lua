@@ -16,7 +16,9 @@ local function refused(job)
     end
   end
   for i, limit in ipairs(limits) do
-    if not fresh[i] then
+    if fresh[i] then
+      keep_pace(limit, 1)
+    else
       redis.call('SREM', key.passed .. limit[1], job.key)
     end
     count_start(limit)

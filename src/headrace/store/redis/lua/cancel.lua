@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Cancel jobs wherever they are; atomic, so that a job is either cancelled or delivered.
 -- KEYS: *
--- ARGV: events queue, then the job keys
+-- ARGV: events queue running, then the job keys
 -- Returns for each job what it is now: cancelled, running, dead, or its verdict, '' if there is none.
 
 local function in_stream(job_key, place)
@@ -13,8 +13,10 @@ local function in_stream(job_key, place)
   local pending = redis.pcall('XPENDING', stream, GROUP, id, id, 1)
   if not pending.err and pending[1] then
     if pending[1][2] ~= RETURNED then
-      redis.call('HSET', key.cancelling, job_key, '1')
-      control_changed = true
+      if ARGV[3] == '1' then
+        redis.call('HSET', key.cancelling, job_key, '1')
+        control_changed = true
+      end
       return 'running'
     end
     redis.call('XACK', stream, GROUP, id)
@@ -31,7 +33,12 @@ local function parked(job_key, place)
     redis.call('ZREM', key.scheduled, job_key)
     in_lane = place == 'S'
   elseif place == 'k' then
-    redis.call('ZREM', key.lane .. tie_of(job).k, job_key)
+    local name = tie_of(job).k
+    redis.call('ZREM', key.lane .. name, job_key)
+    if lane_of(name).width == 0 then
+      -- It may have been the one that the others waited behind.
+      enter_while_wide(lane_of(name), key.lane .. name)
+    end
   elseif place == 'f' then
     redis.call('DEL', key.flow .. job_key)
   else
@@ -43,7 +50,7 @@ local function parked(job_key, place)
 end
 
 local answers = {}
-for i = 3, #ARGV do
+for i = 4, #ARGV do
   local job_key = ARGV[i]
   local place = place_of(job_key)
   if not place then

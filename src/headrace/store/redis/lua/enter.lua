@@ -6,10 +6,11 @@
 
 local check = ARGV[3] == '1'
 local HEAD, EACH = 5, 8
+local TICKS_MS = 7 * 86400000
 
 local wrong = wrong_type({
   [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
-  [key.lanes] = 'hash', [key.gates] = 'zset', [key.children] = 'hash', [key.ticks] = 'hash',
+  [key.lanes] = 'hash', [key.gates] = 'zset', [key.children] = 'hash', [key.ticks] = 'zset',
   [key.levels] = 'zset',
 })
 if wrong then
@@ -62,13 +63,14 @@ local function with_key(job, other)
   return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.key))
 end
 
--- A debounced job takes the time and the arguments of the one that comes after it.
+-- A debounced job takes the time and the arguments of the one that comes after it, as long as it
+-- waits for its time and has not run.
 local function put_off(holder, job, when)
-  local due = due_of(when)
-  if place_of(holder) == 's' and due then
-    job.envelope = with_key(job, holder)
-    job.key = holder
-    schedule(job, due, 's')
+  local body = place_of(holder) == 's' and body_of(holder)
+  local first = body and unparked(holder, body)
+  if first and tie_of(first).b and first.past == '' then
+    first.envelope = with_key(job, holder)
+    schedule(first, due_of(when) or now(), 's')
   end
 end
 
@@ -101,6 +103,17 @@ local function block(job, parents, when)
   return 'blocked'
 end
 
+-- Whether a job of this or a later tick was sent. A tick that is new counts as fired from now on,
+-- whatever becomes of its job; very old ones no worker can still be about to fire.
+local function is_fired(schedule_name, tick)
+  if tonumber(redis.call('ZSCORE', key.ticks, schedule_name) or -1) >= tick then
+    return true
+  end
+  redis.call('ZREMRANGEBYSCORE', key.ticks, '-inf', string.format('(%d', now() - TICKS_MS))
+  redis.call('ZADD', key.ticks, string.format('%d', tick), schedule_name)
+  return false
+end
+
 local keys = {}
 for at = HEAD + 1, #ARGV, EACH do
   keys[#keys + 1] = ARGV[at]
@@ -112,15 +125,12 @@ for at = HEAD + 1, #ARGV, EACH do
   local job_key, when, envelope, ties, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
   local job = {key = job_key, envelope = envelope, past = '', ties = ties, inputs = ''}
   local instead
-  if tick ~= '' and tonumber(redis.call('HGET', key.ticks, schedule_name) or -1) >= tonumber(tick) then
+  if tick ~= '' and is_fired(schedule_name, tonumber(tick)) then
     instead = job_key
   elseif is_known(job_key) then
     instead = job_key
   else
     instead = named(job, when)
-  end
-  if tick ~= '' and not instead then
-    redis.call('HSET', key.ticks, schedule_name, tick)
   end
   if instead then
     known[#known + 1] = (at - HEAD - 1) / EACH + 1

@@ -2,9 +2,10 @@
 -- Note with a job that something was done; atomic, so that two notes of one job do not overwrite each other.
 -- KEYS: jobs marks
 -- ARGV: job name value
--- Returns 1 if the job is there.
+-- Returns 1 if the job is alive.
 
-if redis.call('HEXISTS', key.jobs, ARGV[1]) == 0 then
+local place = redis.call('HGET', key.jobs, ARGV[1])
+if not place or string.sub(place, 1, 1) == 'd' then
   return 0
 end
 local marks = redis.call('HGET', key.marks, ARGV[1])

@@ -48,7 +48,7 @@ local function wait_of(name, job)
       return wait_for(each)
     end
   end
-  if redis.call('SISMEMBER', key.paused, string.sub(name, 6)) == 1 then
+  if redis.call('SISMEMBER', key.paused, paused_at(name) or '') == 1 then
     return nil
   end
   return 0
@@ -63,8 +63,11 @@ local function open(name)
     end
     local body = body_of(head)
     local job = body and unparked(head, body)
-    local wait = job and wait_of(name, job) or 0
-    if job and not wait_of(name, job) then
+    local wait = 0
+    if job then
+      wait = wait_of(name, job)
+    end
+    if not wait then
       return arm(name, nil)
     elseif wait > 0 then
       return arm(name, wait)

@@ -2,7 +2,7 @@
 -- Begin the leases of these entries anew; atomic, because claiming an entry that was lost meanwhile would steal it back.
 -- KEYS: ready level
 -- ARGV: group consumer, then for each delivery: receipt count
--- Returns the receipts that this consumer no longer holds.
+-- Returns receipts and counts, in turn, of what this consumer no longer holds.
 
 local group, consumer = ARGV[1], ARGV[2]
 local lost = {}
@@ -15,6 +15,7 @@ for i = 3, #ARGV, 2 do
     redis.call('XCLAIM', stream, group, consumer, 0, id, 'JUSTID')
   else
     lost[#lost + 1] = ARGV[i]
+    lost[#lost + 1] = ARGV[i + 1]
   end
 end
 return lost

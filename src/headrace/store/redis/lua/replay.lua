@@ -17,7 +17,8 @@ for i = 3, #ARGV, 2 do
     if ARGV[i + 1] ~= '' then
       job.envelope = ARGV[i + 1]
     end
-    local unique = tie_of(job).u and key.unique .. tie_of(job).u
+    -- A debounced job has its name only while it waits for its time.
+    local unique = tie_of(job).u and not tie_of(job).b and key.unique .. tie_of(job).u
     if unique and (redis.call('GET', unique) or job_key) == job_key then
       redis.call('SET', unique, job_key)
     end

@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events queue consumer epoch checked finished dead_most dead_ms facts_count facts counts done kept tied moved, then the blocks that these four numbers announce
--- Returns {'epoch', now} if leases were taken since `epoch` and nothing is done unless `checked`; otherwise {'lost', receipt…}.
+-- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept tied moved, then the blocks that these numbers announce
+-- Returns {'epoch', now} if leases were taken since `epoch` and nothing is done unless `checked`; otherwise {'lost', receipt, count…}.
 
--- Blocks: done: ids, keys, counts. kept: ids, keys, counts, verdicts, ttls; both without the counts
--- unless `checked`. For each of these that has ties: key ties. For each moved: id key count kind value past
+-- Blocks: done: ids, keys, counts, ties. kept: ids, keys, counts, ties, verdicts, ttls; both without
+-- the counts unless `checked` and the ties unless `tied`. For each moved: id key count kind value past
 -- envelope verdict ttl ties inputs, where `value` is a delay, a reason or a gate.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
-local at = 16
+local at = 14
 
 local epoch = redis.call('GET', key.epoch) or '0'
 if not checked and epoch ~= ARGV[4] then
   return {'epoch', epoch}
 end
 
-local moving = tonumber(ARGV[15])
+local tied, moving = ARGV[12] == '1', tonumber(ARGV[13])
 local kinds = {[key.jobs] = 'hash'}
 if moving > 0 then
   kinds[key.scheduled], kinds[key.parked], kinds[key.dead] = 'zset', 'hash', 'stream'
@@ -26,8 +26,9 @@ if wrong then
 end
 
 local lost, lost_keys = {'lost'}, {}
-local function lose(receipt, job_key)
+local function lose(receipt, job_key, count)
   lost[#lost + 1] = receipt
+  lost[#lost + 1] = count
   lost_keys[#lost_keys + 1] = job_key
 end
 
@@ -37,7 +38,7 @@ local function held(receipt, job_key, count)
   if pending and pending[2] == consumer and pending[4] == tonumber(count) then
     return true
   end
-  lose(receipt, job_key)
+  lose(receipt, job_key, count)
   return false
 end
 
@@ -93,16 +94,28 @@ local function free(ids)
   end
 end
 
+local function release_all(keys, ties)
+  local held_lanes = {}
+  for _, each in ipairs(ties) do
+    held_lanes[#held_lanes + 1] = tie_of({ties = each}).k
+  end
+  read_ahead(lanes, key.lanes, held_lanes)
+  for i, each in ipairs(ties) do
+    release(keys[i], tie_of({ties = each}), true)
+  end
+end
+
 -- Jobs that are done, all at once but for what their ties entail.
-local function all_done(ids, keys, verdicts)
+local function all_done(ids, keys, ties, verdicts)
   if #ids == 0 then
     return
   end
   free(ids)
   redis.call('HDEL', key.jobs, unpack(keys))
+  release_all(keys, ties)
   if any_special() then
     redis.call('HDEL', key.progress, unpack(keys))
-    redis.call('HDEL', key.cancelling, unpack(keys))
+    forget_wishes(keys)
     redis.call('HDEL', key.marks, unpack(keys))
     for i, job_key in ipairs(keys) do
       tell_children(job_key, 'done', verdicts and value_of(verdicts[i]) or '')
@@ -110,40 +123,16 @@ local function all_done(ids, keys, verdicts)
   end
 end
 
-local n = tonumber(ARGV[12])
-local done = only_held({take(n), take(n), take(checked and n or 0)})
-all_done(done[1], done[2])
+local n = tonumber(ARGV[10])
+local done = only_held({take(n), take(n), take(checked and n or 0), take(tied and n or 0)})
+all_done(done[1], done[2], done[4])
 
-n = tonumber(ARGV[13])
-local kept = only_held({take(n), take(n), take(checked and n or 0), take(n), take(n)})
-all_done(kept[1], kept[2], kept[4])
+n = tonumber(ARGV[11])
+local kept = only_held({take(n), take(n), take(checked and n or 0), take(tied and n or 0), take(n), take(n)})
+all_done(kept[1], kept[2], kept[4], kept[5])
 for i = 1, #kept[1] do
-  keep_verdict(kept[2][i], kept[4][i], kept[5][i])
+  keep_verdict(kept[2][i], kept[5][i], kept[6][i])
 end
-
-local function release_all(count)
-  if count == 0 then
-    return
-  end
-  local gone, in_use, held_lanes = {}, {}, {}
-  for _, job_key in ipairs(lost_keys) do
-    gone[job_key] = true
-  end
-  for _ = 1, count do
-    local job_key, ties = unpack(take(2))
-    local tie = tie_of({ties = ties})
-    if not gone[job_key] then
-      in_use[#in_use + 1] = {job_key, tie}
-      held_lanes[#held_lanes + 1] = tie.k
-    end
-  end
-  read_ahead(lanes, key.lanes, held_lanes)
-  for _, each in ipairs(in_use) do
-    release(each[1], each[2], true)
-  end
-end
-
-release_all(tonumber(ARGV[14]))
 
 -- The gate of everything that moves on: only who takes the entry out may put the job elsewhere.
 local function taken_out(receipt, job_key, count)
@@ -152,7 +141,7 @@ local function taken_out(receipt, job_key, count)
   end
   local stream, id = entry_at(receipt)
   if redis.call('XACK', stream, GROUP, id) == 0 then
-    lose(receipt, job_key)
+    lose(receipt, job_key, count)
     return false
   end
   redis.call('XDEL', stream, id)
@@ -179,25 +168,16 @@ local function again(job, delay)
   end
 end
 
--- Each new dead job makes room for itself, a few at a time, so that no step is long.
-local function bury_oldest()
-  local over = redis.call('XLEN', key.dead) - tonumber(ARGV[7])
-  local keep_from = now() - tonumber(ARGV[8])
-  for i, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', 10)) do
-    if i <= over or tonumber(string.match(entry[1], '^%d+')) < keep_from then
-      redis.call('XDEL', key.dead, entry[1])
-      places[entry[2][2]] = false
-      redis.call('HDEL', key.marks, entry[2][2])
-    end
-  end
-end
-
 -- A released job goes back to the front: to the consumer from which anyone may take over. If none
 -- waits behind it, the back is the front, and a new entry wakes the workers that wait at once.
+local waits_behind = {}
 local function hand_back(receipt, job_key, count)
   local stream, id = entry_at(receipt)
-  local first_new = redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1)[1]
-  if count ~= '1' or first_new then
+  if waits_behind[stream] == nil then
+    -- Once for all that are handed back together, so that they stay in their order.
+    waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
+  end
+  if count ~= '1' or waits_behind[stream] then
     redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
     return
   end
@@ -223,43 +203,70 @@ end
 
 -- The task's pause ended before its worker heard of it: the job is handed back as if never taken.
 local function is_over(gate)
-  local task = string.match(gate, '^task (.*)$')
+  local task = paused_at(gate)
   return task and redis.call('SISMEMBER', key.paused, task) == 0
 end
 
-local ends = {done = true, dead = true, cancelled = true}
+local function wants_end(job_key)
+  return any_special() and redis.call('HEXISTS', key.cancelling, job_key) == 1
+end
+
+-- What the outcome comes to: someone may want the job to end, or no longer want it.
+local function effect_of(kind, value, job_key)
+  if kind == 'done' or kind == 'dead' then
+    return kind
+  elseif wants_end(job_key) then
+    return 'cancelled'
+  elseif kind == 'cancelled' or (kind == 'held' and is_over(value)) then
+    return 'released'
+  end
+  return kind
+end
+
+-- The sender of the outcome foretold it as another: that did not happen.
+local function correct(job, kind, effect)
+  if kind ~= effect and EVENTS > 0 then
+    lost_keys[#lost_keys + 1] = job.key
+    local name = kind .. ' ' .. task_of(job.envelope)
+    made[name] = (made[name] or 0) - 1
+    tell(effect, job)
+  end
+end
+
+local function end_it(job, kind, reason, verdict, ttl)
+  if kind == 'dead' then
+    bury(job, reason)
+  else
+    places[job.key] = false
+  end
+  if kind == 'cancelled' and verdict == '' then
+    verdict, ttl = CANCELLED, tie_of(job).t or KEPT_MS
+    finished[#finished + 1] = binary(job.key)
+  end
+  keep_verdict(job.key, verdict, ttl)
+  ended(job.key, tie_of(job), true, kind, value_of(verdict))
+end
+
+local told_as = {again = 'retry'}
 
 local function move(receipt, job_key, count, kind, value, past, envelope, verdict, ttl, ties, inputs)
-  local wanted = not ends[kind] and any_special() and redis.call('HEXISTS', key.cancelling, job_key) == 1
-  if kind == 'held' and is_over(value) then
-    kind = 'released'
-  end
-  if kind == 'released' and not wanted then
-    if held(receipt, job_key, count) then
-      hand_back(receipt, job_key, count)
-    end
-    return
-  end
-  if not taken_out(receipt, job_key, count) then
-    return
-  end
+  local effect = effect_of(kind, value, job_key)
   local job = {key = job_key, envelope = envelope, past = past, ties = ties, inputs = inputs}
-  if wanted then
-    cancelled(job, true)
-  elseif kind == 'again' then
+  if effect == 'released' then
+    if not held(receipt, job_key, count) then
+      return
+    end
+    hand_back(receipt, job_key, count)
+  elseif not taken_out(receipt, job_key, count) then
+    return
+  elseif effect == 'again' then
     again(job, tonumber(value))
-  elseif kind == 'held' then
+  elseif effect == 'held' then
     hold_at(value, job)
   else
-    if kind == 'dead' then
-      bury(job, value)
-      bury_oldest()
-    else
-      places[job_key] = false
-    end
-    keep_verdict(job_key, verdict, ttl)
-    ended(job_key, tie_of(job), true, kind, value_of(verdict))
+    end_it(job, effect, value, verdict, ttl)
   end
+  correct(job, told_as[kind] or kind, told_as[effect] or effect)
 end
 
 for _ = 1, moving do
@@ -269,5 +276,5 @@ end
 if ARGV[6] ~= '' then
   redis.call('PUBLISH', key.finished_channel, ARGV[6])
 end
-finish(tonumber(ARGV[9]), ARGV[10], lost_keys, ARGV[11])
+finish(tonumber(ARGV[7]), ARGV[8], lost_keys, ARGV[9])
 return lost

@@ -1,0 +1,107 @@
+-- What the end of a job sets free, and whom it concerns.
+
+local finished = {}
+-- What is to be told to those who wait for a job: {child queue, child, parent, state, value, anyway}
+local agenda = {}
+
+local function tell_children(parent, state, value)
+  local records = redis.call('HGET', key.children, parent)
+  if not records then
+    return
+  end
+  redis.call('HDEL', key.children, parent)
+  local at = 1
+  while at <= #records do
+    local queue, child, anyway, start = string.match(records, '^(%d+),(%d+),(%d):()', at)
+    local split = start + tonumber(queue)
+    at = split + tonumber(child)
+    queue, child = string.sub(records, start, split - 1), string.sub(records, split, at - 1)
+    if queue == '' then
+      -- Not a child but a job that this one stands for, with children of its own.
+      tell_children(child, state, value)
+    else
+      agenda[#agenda + 1] = {queue, child, parent, state, value, anyway == '1'}
+    end
+  end
+end
+
+-- What a job with ties holds, and gives up with its end.
+local function release(job_key, tie, in_lane)
+  if tie.u then
+    local unique = key.unique .. tie.u
+    if redis.call('GET', unique) == job_key then
+      if tie.f then
+        redis.call('PEXPIRE', unique, tie.f)
+      else
+        redis.call('DEL', unique)
+      end
+    end
+  end
+  if tie.r then
+    give_back(tie.r, job_key)
+  end
+  if tie.k and in_lane then
+    leave_lane(tie.k)
+  end
+end
+
+-- Nobody needs to end these any more: workers must not mistake a later job for one of them.
+local function forget_wishes(job_keys)
+  if redis.call('HDEL', key.cancelling, unpack(job_keys)) > 0 then
+    control_changed = true
+  end
+end
+
+-- All that an end entails. The job's place is the caller's to change.
+local function ended(job_key, tie, in_lane, state, value)
+  release(job_key, tie, in_lane)
+  if any_special() then
+    redis.call('HDEL', key.progress, job_key)
+    forget_wishes({job_key})
+    if state ~= 'dead' then
+      redis.call('HDEL', key.marks, job_key)
+    end
+    tell_children(job_key, state, value)
+  end
+end
+
+local function keep_verdict(job_key, verdict, ttl)
+  if verdict ~= '' and tonumber(ttl) > 0 then
+    redis.call('SET', key.result .. job_key, verdict, 'PX', ttl)
+  end
+end
+
+local function cancelled(job, in_lane)
+  places[job.key] = false
+  keep_verdict(job.key, CANCELLED, tie_of(job).t or KEPT_MS)
+  finished[#finished + 1] = binary(job.key)
+  tell('cancelled', job)
+  ended(job.key, tie_of(job), in_lane, 'cancelled', '')
+end
+
+-- Each new dead job makes room for itself, a few at a time, so that no step is long.
+local function bury_oldest()
+  local over = redis.call('XLEN', key.dead) - DEAD_MOST
+  for i, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', 10)) do
+    if i <= over or tonumber(string.match(entry[1], '^%d+')) < now() - DEAD_MS then
+      redis.call('XDEL', key.dead, entry[1])
+      places[entry[2][2]] = false
+      redis.call('HDEL', key.marks, entry[2][2])
+    end
+  end
+end
+
+local function bury(job, reason)
+  local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.past, 't', job.ties, 'i', job.inputs)
+  places[job.key] = 'd' .. id
+  bury_oldest()
+end
+
+local function failed_by_parent(job)
+  bury(job, 'parent_failed')
+  local verdict = '\149\164dead\196\0' .. cmsgpack.pack('parent_failed') .. '\160' .. cmsgpack.pack('a job that it waited for failed')
+  keep_verdict(job.key, verdict, tie_of(job).t or KEPT_MS)
+  finished[#finished + 1] = binary(job.key)
+  tell('dead', job, 'parent_failed')
+  ended(job.key, tie_of(job), false, 'dead', '')
+end

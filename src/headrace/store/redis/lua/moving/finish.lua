@@ -1,0 +1,22 @@
+-- Write down what happened, and wake those whom it concerns.
+local function finish(count, facts, lost, counts)
+  run_agenda()
+  write_all(places, key.jobs)
+  write_all(bodies, key.parked)
+  write_lanes()
+  if #lost > 0 then
+    -- What did not happen to these jobs is told apart from what did.
+    record(EVENTS, count, facts, lost, counts, {})
+    count, facts, lost, counts = 0, '', {}, ''
+  end
+  record(EVENTS, count + #told, facts .. table.concat(told), lost, counts, made)
+  if #finished > 0 then
+    redis.call('PUBLISH', key.finished_channel, array(#finished) .. table.concat(finished))
+  end
+  if posted or (due_before ~= nil and first_due() ~= due_before) then
+    redis.call('PUBLISH', key.due_channel, '')
+  end
+  if control_changed then
+    redis.call('PUBLISH', key.control_channel, '')
+  end
+end

@@ -1,0 +1,69 @@
+-- Flows: `flow` + child has '@' all parents in order, '#' how many are missing, '+' the child's own
+-- time, and the result of each parent that has ended.
+
+local function parents_in(names)
+  local parents, at = {}, 1
+  while at <= #names do
+    local size, start = string.match(names, '^(%d+):()', at)
+    at = start + tonumber(size)
+    parents[#parents + 1] = string.sub(names, start, at - 1)
+  end
+  return parents
+end
+
+local function inputs_of(flow)
+  local parents = parents_in(redis.call('HGET', flow, '@'))
+  local parts = {array(#parents)}
+  for i = 1, #parents, 1000 do
+    for _, value in ipairs(redis.call('HMGET', flow, unpack(parents, i, math.min(i + 999, #parents)))) do
+      parts[#parts + 1] = value or NIL
+    end
+  end
+  return table.concat(parts)
+end
+
+local function arrive(child, parent, state, value, anyway)
+  local flow = key.flow .. child
+  if place_of(child) ~= 'f' then
+    return
+  end
+  if redis.call('HSETNX', flow, parent, value == '' and NIL or value) == 0 then
+    return
+  end
+  if state ~= 'done' and not anyway then
+    redis.call('DEL', flow)
+    local job = unpark(child)
+    if state == 'dead' then
+      failed_by_parent(job)
+    else
+      cancelled(job, false)
+    end
+  elseif redis.call('HINCRBY', flow, '#', -1) == 0 then
+    local job, when = unpark(child), redis.call('HGET', flow, '+') or ''
+    job.inputs = inputs_of(flow)
+    redis.call('DEL', flow)
+    if place_at(job, when) == 'sent' then
+      tell('ready', job)
+    end
+  end
+end
+
+local posted = false
+local function post(news)
+  redis.call('XADD', key.outbox, '*', 'q', news[1], 'k', news[2], 'p', news[3], 's', news[4], 'v', news[5], 'a', news[6] and '1' or '0')
+  posted = true
+end
+
+-- One ending may end or free thousands of others: a bounded number now, the rest by the courier.
+local function run_agenda()
+  local at = 1
+  while agenda[at] do
+    local news = agenda[at]
+    if news[1] ~= QUEUE or at > 500 then
+      post(news)
+    else
+      arrive(news[2], news[3], news[4], news[5], news[6])
+    end
+    at = at + 1
+  end
+end

@@ -1,0 +1,123 @@
+-- What all that move jobs share: the time, the facts they tell, and where each job is.
+-- The files of this folder stand, in the order that `scripts.py` gives, at the head of scripts that
+-- move jobs. A job's way: the jobs it waits for, its time, its lane, its limits, a stream. All
+-- checks of types come before the first write, and `finish` comes last.
+
+local EVENTS, QUEUE = tonumber(ARGV[1]), ARGV[2]
+local CANCELLED = '\145\169cancelled'
+local NIL = '\192'
+
+local clock
+local function now()
+  clock = clock or now_ms()
+  return clock
+end
+
+local special
+-- Whether any job here has something beside its place: mostly none does, and one look is enough.
+local function any_special()
+  if special == nil then
+    special = redis.call('EXISTS', key.children, key.progress, key.cancelling, key.marks) > 0
+  end
+  return special
+end
+
+-- Facts that the script itself makes, and what is to be counted of them.
+local told, made = {}, {}
+local counted = {cancelled = true, dead = true, replayed = true}
+local function tell(kind, job, detail)
+  if EVENTS == 0 then
+    return
+  end
+  local task = task_of(job.envelope)
+  if counted[kind] then
+    local name = kind .. ' ' .. task
+    made[name] = (made[name] or 0) + 1
+  end
+  told[#told + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.key) .. cmsgpack.pack(task)
+    .. '\0\0\0' .. cmsgpack.pack(detail or '')
+end
+
+local function job_of(job_key, fields)
+  return {
+    key = job_key,
+    envelope = field(fields, 'j'),
+    past = field(fields, 'h'),
+    ties = field(fields, 't'),
+    inputs = field(fields, 'i'),
+  }
+end
+
+local UNTIED = {}
+-- Jobs of one lane mostly have the very same ties.
+local known_ties = {[''] = UNTIED}
+local function tie_of(job)
+  local tie = known_ties[job.ties]
+  if not tie then
+    local fine, read = pcall(cmsgpack.unpack, job.ties)
+    tie = fine and read or UNTIED
+    known_ties[job.ties] = tie
+  end
+  return tie
+end
+
+-- The index, the bodies of parked jobs and the lanes are written once, by `finish`, since a script
+-- may move a thousand jobs; until then what is new is here, `false` for what is gone.
+local places, bodies, lanes = {}, {}, {}
+
+local function place_of(job_key)
+  local new = places[job_key]
+  if new ~= nil then
+    return new
+  end
+  return redis.call('HGET', key.jobs, job_key)
+end
+
+local function body_of(job_key)
+  local new = bodies[job_key]
+  if new ~= nil then
+    return new
+  end
+  return redis.call('HGET', key.parked, job_key)
+end
+
+-- Have the places of these jobs, or the states of these lanes, read at once.
+local function read_ahead(cache, name, wanted)
+  for i = 1, #wanted, 4000 do
+    local last = math.min(i + 3999, #wanted)
+    for at, value in ipairs(redis.call('HMGET', name, unpack(wanted, i, last))) do
+      cache[wanted[i + at - 1]] = value
+    end
+  end
+end
+
+local function write_all(cache, name)
+  local new, gone = {}, {}
+  for field_name, value in pairs(cache) do
+    if value then
+      new[#new + 1] = field_name
+      new[#new + 1] = value
+    else
+      gone[#gone + 1] = field_name
+    end
+  end
+  for i = 1, #new, 4000 do
+    redis.call('HSET', name, unpack(new, i, math.min(i + 3999, #new)))
+  end
+  for i = 1, #gone, 4000 do
+    redis.call('HDEL', name, unpack(gone, i, math.min(i + 3999, #gone)))
+  end
+end
+
+local function park(job, place)
+  bodies[job.key] = #job.past .. ',' .. #job.ties .. ',' .. #job.inputs .. ':' .. job.past .. job.ties .. job.inputs .. job.envelope
+  places[job.key] = place
+end
+
+local function unpark(job_key)
+  local body = body_of(job_key)
+  if body then
+    bodies[job_key] = false
+    return unparked(job_key, body)
+  end
+end

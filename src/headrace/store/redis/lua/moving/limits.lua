@@ -1,0 +1,115 @@
+-- Limits. A job that passed its gates and has not begun is counted as if it had.
+
+local function starts_within(limit)
+  local starts = key.starts .. limit[1]
+  local oldest = redis.call('LINDEX', starts, 0)
+  while oldest and tonumber(oldest) + limit[3] < now() do
+    redis.call('LPOP', starts)
+    oldest = redis.call('LINDEX', starts, 0)
+  end
+  return redis.call('LLEN', starts), oldest
+end
+
+-- In how many ms one more may pass: 0 for now, nil if only another's end can tell.
+local function wait_for(limit)
+  local started, oldest = starts_within(limit)
+  if started + redis.call('SCARD', key.passed .. limit[1]) >= limit[2] then
+    return oldest and tonumber(oldest) + limit[3] - now() + 1
+  end
+  local burst = limit[4] or 0
+  if burst > 0 then
+    local next_at = tonumber(redis.call('GET', key.pace .. limit[1]) or 0)
+    return math.max(0, math.ceil(next_at - now() - (burst - 1) * limit[3] / limit[2]))
+  end
+  return 0
+end
+
+-- One more (or, with -1, one fewer) has its place in the pace of a limit that is spread out.
+local function keep_pace(limit, steps)
+  if (limit[4] or 0) > 0 then
+    local pace = key.pace .. limit[1]
+    local from = math.max(tonumber(redis.call('GET', pace) or 0), steps > 0 and now() or 0)
+    local next_at = string.format('%.3f', from + steps * limit[3] / limit[2])
+    redis.call('SET', pace, next_at, 'PX', limit[3] + 1000)
+  end
+end
+
+local function pass(limit, job_key)
+  if redis.call('SADD', key.passed .. limit[1], job_key) == 1 then
+    keep_pace(limit, 1)
+  end
+end
+
+local function count_start(limit)
+  local starts = key.starts .. limit[1]
+  redis.call('RPUSH', starts, string.format('%d', now()))
+  redis.call('PEXPIRE', starts, limit[3] + 1000)
+end
+
+-- The task whose jobs wait at this gate while it is paused; nil for the gate of a limit.
+local function paused_at(name)
+  if string.sub(name, 1, #TASK_GATE) == TASK_GATE then
+    return string.sub(name, #TASK_GATE + 1)
+  end
+end
+
+-- When gate `name` may let the next one pass.
+local function arm(name, wait)
+  watch_due()
+  if wait then
+    redis.call('ZADD', key.gates, string.format('%d', now() + wait), name)
+  else
+    redis.call('ZREM', key.gates, name)
+  end
+end
+
+local fronts = {}
+-- Jobs that are put in front together stay in their order.
+local function front_of(name, first)
+  fronts[name] = (fronts[name] or first - 1000000) + 1
+  return fronts[name]
+end
+
+local function wait_at(name, job, wait, in_front)
+  local line = key.line .. name
+  local edge = in_front and 0 or -1
+  local score = tonumber(redis.call('ZRANGE', line, edge, edge, 'WITHSCORES')[2] or 0)
+  redis.call('ZADD', line, in_front and front_of(name, score) or score + 1, job.key)
+  park(job, 'g' .. name)
+  if wait and not redis.call('ZSCORE', key.gates, name) then
+    arm(name, wait)
+  end
+end
+
+-- Let the job pass all of its limits, or have it wait at the first that is closed; `opened` is the
+-- gate that just let it through.
+local function pass_gates(job, opened)
+  local limits = tie_of(job).r
+  if not limits then
+    return true
+  end
+  for _, limit in ipairs(limits) do
+    local others = limit[1] ~= opened and redis.call('EXISTS', key.line .. limit[1]) == 1
+    local wait = wait_for(limit)
+    if others or wait ~= 0 then
+      wait_at(limit[1], job, wait)
+      return false
+    end
+  end
+  for _, limit in ipairs(limits) do
+    pass(limit, job.key)
+  end
+  return true
+end
+
+-- The job gives up what it has not used: the next in line may come at once.
+local function give_back(limits, job_key)
+  for _, limit in ipairs(limits) do
+    if redis.call('SREM', key.passed .. limit[1], job_key) == 1 then
+      keep_pace(limit, -1)
+      if redis.call('EXISTS', key.line .. limit[1]) == 1 then
+        arm(limit[1], 0)
+      end
+    end
+  end
+end

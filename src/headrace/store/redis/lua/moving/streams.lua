@@ -1,0 +1,72 @@
+-- Jobs that wait for their time, and jobs that wait for a worker.
+
+local due_before
+local function first_due()
+  local due = redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2]
+  local gate = redis.call('ZRANGE', key.gates, 0, 0, 'WITHSCORES')[2]
+  if due and gate then
+    return math.min(tonumber(due), tonumber(gate))
+  end
+  return tonumber(due or gate) or false
+end
+
+-- To be called before what is due changes: those who sleep until then must be told.
+local function watch_due()
+  if due_before == nil then
+    due_before = first_due()
+  end
+end
+
+local function schedule(job, due, place)
+  watch_due()
+  redis.call('ZADD', key.scheduled, string.format('%d', due), job.key)
+  park(job, place)
+end
+
+local control_changed = false
+
+local function stream_of(level)
+  return level == '0' and key.ready or key.level .. level
+end
+
+-- The stream and the entry of a place or receipt.
+local function entry_at(place)
+  local level, id = string.match(place, '^(%d+)/(.+)$')
+  if level then
+    return key.level .. level, id
+  end
+  return key.ready, place
+end
+
+-- Priorities in use, the highest first.
+local function levels()
+  local found = redis.call('ZREVRANGE', key.levels, 0, -1)
+  found[#found + 1] = '0'
+  return found
+end
+
+local function put_in_stream(job)
+  local level = tie_of(job).p
+  local stream, prefix = key.ready, ''
+  if level then
+    level = string.format('%d', level)
+    stream, prefix = key.level .. level, level .. '/'
+    if redis.call('ZADD', key.levels, level, level) == 1 then
+      redis.pcall('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
+      control_changed = true
+    end
+  end
+  local fields = {'j', job.envelope}
+  if job.past ~= '' then
+    fields[3], fields[4] = 'h', job.past
+  end
+  if job.ties ~= '' then
+    fields[#fields + 1] = 't'
+    fields[#fields + 1] = job.ties
+  end
+  if job.inputs ~= '' then
+    fields[#fields + 1] = 'i'
+    fields[#fields + 1] = job.inputs
+  end
+  places[job.key] = prefix .. redis.call('XADD', stream, '*', unpack(fields))
+end
