@@ -7,7 +7,12 @@ import asyncio
 import pytest
 
 from headrace import Headrace
+from headrace.core.delivery import Delivery
 from headrace.store.contract import reclaim_every
+
+
+async def nothing(*_: object) -> list[Delivery]:
+    return []
 
 
 async def test_a_run_that_lost_its_lease_is_cancelled(
@@ -25,8 +30,9 @@ async def test_a_run_that_lost_its_lease_is_cancelled(
             raise
 
     thief = app.store.consumer("thief", ["default"], app.lease)
-    # The heartbeat sleeps until the job has been taken over.
+    # The heartbeat sleeps until the job has been taken over, and not by this worker itself.
     monkeypatch.setattr("headrace.worker.heartbeat.renew_every", lambda lease: 4 * lease)
+    monkeypatch.setattr("headrace.worker.reclaimer.Reclaimer._reclaimed", nothing)
     async with app.worker():
         await hold.enqueue()
         await begun.wait()

@@ -393,7 +393,8 @@ async def test_what_is_declared_is_written_only_if_it_differs(
     monkeypatch.setattr(app.store, "note", note)
     await steps(worker(app, "restarted"))
     schedule = await app.schedules.get("beat")
-    assert (written, schedule.fired, schedule.paused) == ([], 1, True)
+    assert SPACE not in written
+    assert (schedule.fired, schedule.paused) == (1, True)
 
 
 async def test_a_declared_schedule_can_be_paused_before_any_worker_ran(
@@ -499,3 +500,31 @@ async def test_a_store_that_is_away_is_waited_for(
     await steps(scheduler)
     assert (await app.schedules.get("beat")).declared
     assert not [entry for entry in caplog.records if entry.levelno >= logging.ERROR]
+
+
+async def test_schedules_in_code_come_back_when_the_store_was_emptied(
+    app: Headrace, moment: Moment
+) -> None:
+    @app.every(60)
+    async def tick() -> None: ...
+
+    scheduler = worker(app)
+    await steps(scheduler)
+    for space in (SPACE, "scheduler"):
+        for name in await app.store.notes(space):
+            await app.store.note(space, name, None)
+    await steps(scheduler)
+    assert "tick" in await app.store.notes(SPACE)
+
+
+async def test_a_schedule_in_code_that_someone_removed_stays_away(
+    app: Headrace, moment: Moment
+) -> None:
+    @app.every(60)
+    async def tick() -> None: ...
+
+    scheduler = worker(app)
+    await steps(scheduler)
+    await app.schedules.remove("tick")
+    await steps(scheduler)
+    assert await app.store.notes(SPACE) == {}

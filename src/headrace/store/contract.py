@@ -121,7 +121,7 @@ class Store(Protocol):
     ) -> dict[int, JobKey]:
         """Store new jobs, all or none. Returns those that were not added, by position, with the job
         that is there instead: a job whose id the store still knows is left as it is; one whose
-        `unique` name is taken is not added (its `debounced` time and arguments are taken over); a
+        `unique` name is taken is not added (if `debounced`, its time, arguments and ties are); a
         tick that was fired is not fired again. `repeat` says that an earlier try may have been
         carried out, or that a caller chose an id, so jobs that already ended are looked for too.
 

@@ -27,6 +27,8 @@ _BREATH = 0.2
 # much later; that must not make it a missed one (`PROMPT_MS`).
 _TICKET = 0.5
 _AT_ONCE = 50
+_TRACES = "scheduler"
+_DECLARED = "declared"
 
 
 class Scheduler(Service):
@@ -70,6 +72,11 @@ class Scheduler(Service):
         await self._declare()
         notes = await self._store.notes(SPACE)
         self._read_at = self._monotonic()
+        if await self._was_emptied(notes):
+            log.warning("the schedules are gone (FLUSHALL?); those in code are made anew")
+            self._to_declare = list(self._declared)
+            self._planned.clear()
+            return 0.0
         if not notes:
             self._planned.clear()
             return _POLL
@@ -97,6 +104,14 @@ class Scheduler(Service):
             except HeadraceError as error:
                 self._is_new_trouble(name, str(error))
             self._to_declare.pop()
+            if not self._to_declare:
+                await self._store.note(_TRACES, _DECLARED, b"1", expected=None)
+
+    async def _was_emptied(self, notes: Mapping[str, bytes]) -> bool:
+        """Whether schedules of our code are missing because the store lost all it had, as opposed
+        to one that someone removed: then the trace of having declared them is gone too."""
+        missing = self._planned.keys() & self._declared.keys() - notes.keys()
+        return bool(missing) and _DECLARED not in await self._store.notes(_TRACES)
 
     async def _plan(self, notes: Mapping[str, bytes]) -> None:
         """Find out when each schedule that has changed is to be looked at next."""

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.delivery import Delivery
-from headrace.core.job import State
+from headrace.core.job import State, peek_key
 from headrace.core.limits import DEAD_KEPT_DAYS
+from headrace.core.outcome import RELEASED
 from headrace.errors import StoreError
 from headrace.store.contract import Hear, Promotion, Settlement, Subscription, reclaim_every
 from headrace.store.redis import scripts
@@ -50,7 +51,7 @@ class RedisConsumer:
         self._signed = signed(name, int(lease * 1000))
         self._lease_ms = int(lease * 1000)
         self._look_ms = int(reclaim_every(lease) * 1000)
-        self._reading = Reading(store, self._signed, queues, strict=strict)
+        self._reading = Reading(store, self._signed, queues, self._hand_back, strict=strict)
         self._sources = self._reading.sources
         # Settlements and upkeep do not wait for each other.
         self._settling = store.server.link()
@@ -101,7 +102,8 @@ class RedisConsumer:
     ) -> list[Delivery]:
         lost: list[Delivery] = []
         for part in parts(settlements):
-            lost += await self._settle(queue, part, repeat)
+            batch = Batch(part, events=self._store.events_most > 0)
+            lost += await self._settle(queue, batch, part, checked=repeat)
         return lost
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -210,6 +212,14 @@ class RedisConsumer:
             for link in (self._settling, self._upkeep):
                 await link.drop()
 
+    async def _hand_back(self, deliveries: Sequence[Delivery]) -> None:
+        """As if they had not been read; nobody is told of it."""
+        for delivery in deliveries:
+            delivery.key = peek_key(delivery.envelope)
+        for queue in {delivery.queue for delivery in deliveries}:
+            mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
+            await self._settle(queue, Batch(mine, events=False), mine, checked=False)
+
     def _woken(self, waking: asyncio.Task[None]) -> None:
         self._waking.discard(waking)
         if not waking.cancelled() and (error := waking.exception()) is not None:
@@ -236,9 +246,8 @@ class RedisConsumer:
         await self._reading.prepare()
 
     async def _settle(
-        self, queue: str, settlements: Sequence[Settlement], checked: bool
+        self, queue: str, batch: Batch, settlements: Sequence[Settlement], *, checked: bool
     ) -> list[Delivery]:
-        batch = Batch(settlements, events=self._store.events_most > 0)
         while True:
             reply = await self._send_settle(queue, batch, checked)
             if reply[0] == b"lost":

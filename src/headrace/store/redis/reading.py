@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.delivery import Delivery
@@ -25,9 +25,16 @@ class Reading:
     """The reading side of a consumer."""
 
     def __init__(
-        self, store: RedisStore, consumer: str, queues: Mapping[str, int], *, strict: bool
+        self,
+        store: RedisStore,
+        consumer: str,
+        queues: Mapping[str, int],
+        hand_back: Callable[[Sequence[Delivery]], Awaitable[None]],
+        *,
+        strict: bool,
     ) -> None:
         self._store = store
+        self._hand_back = hand_back
         self._consumer = consumer
         self._strict = strict
         self._upkeep = store.server.link()
@@ -129,13 +136,18 @@ class Reading:
     async def _read_alike(
         self, sources: Sequence[Source], limit: int, wait: float
     ) -> list[Delivery]:
+        few = sources[:limit]
         if len(sources) > 1:
-            self._order.append(self._order.pop(0))
-            if len(sources) > limit:
-                # Each may answer with a job. The others are not watched meanwhile: come round soon.
-                sources, wait = sources[:limit], min(wait, 0.05)
-        streams = [source.ready for source in sources]
-        return await self._read(sources[0].link, streams, max(1, limit // len(sources)), wait)
+            self._order = self._order[len(few) :] + self._order[: len(few)]
+        streams = [source.ready for source in few]
+        share = max(1, limit // len(few))
+        if len(few) == len(sources):
+            return await self._read(few[0].link, streams, share, wait)
+        # Each may answer with a job: look at some, wait for all.
+        found = await self._read(few[0].link, streams, share, 0.0)
+        if found or wait <= 0 or self._interrupted:
+            return found
+        return await self._wait_for_any(sources, limit, wait)
 
     async def _read_shares(self, sources: Sequence[Source], limit: int) -> list[Delivery]:
         """What there is, each queue its share; what one leaves goes to the others."""
@@ -191,10 +203,7 @@ class Reading:
     ) -> list[Delivery]:
         """Read whichever has something first; all reads are ended and none is dropped."""
         watched = [(source.link, name) for source in sources for name in self._streams(source)]
-        if len(watched) > limit:
-            # Each may answer with a job. The others are not watched meanwhile: come round soon.
-            watched, wait = watched[:limit], min(wait, 0.05)
-        share = limit // len(watched)
+        share = max(1, limit // len(watched))
         groups: dict[Link, list[str]] = {}
         for link, stream in watched:
             groups.setdefault(link, []).append(stream)
@@ -206,7 +215,11 @@ class Reading:
         while not all(read.done() for read in reads):
             await self._unblock(groups, reads)
             await asyncio.wait(reads, timeout=0.05)
-        return self._gathered(groups, await asyncio.gather(*reads, return_exceptions=True))
+        found = self._gathered(groups, await asyncio.gather(*reads, return_exceptions=True))
+        if len(found) > limit:
+            # Several came at the same moment. The lower ones are last.
+            await self._hand_back(found[limit:])
+        return found[:limit]
 
     def _gathered(
         self, links: Iterable[Link], results: Sequence[list[Delivery] | BaseException]

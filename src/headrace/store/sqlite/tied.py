@@ -34,7 +34,8 @@ _LAST_TICKS = """
     SELECT ticks.schedule, ticks.last_ms FROM named JOIN ticks
         ON ticks.queue = named.queue AND ticks.schedule = named.schedule"""
 _TICK = "INSERT OR REPLACE INTO ticks (queue, schedule, last_ms) VALUES {rows}"
-_REPLACE = "UPDATE jobs SET envelope = ?, time_ms = ? WHERE id = ?"
+_REPLACE = """
+    UPDATE jobs SET envelope = ?, time_ms = ?, ties = ?, priority = ?, flags = ? WHERE id = ?"""
 _SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
 
@@ -143,14 +144,19 @@ def _tell_of_new(step: Step, new: Sequence[Entry]) -> None:
 
 
 def _replace(step: Step, standing: JobKey, parcel: Parcel) -> None:
-    """Give a debounced job that is not due yet the time and the arguments of a later one."""
+    """Give a debounced job that is not due yet the time, the arguments and the ties of a later
+    one."""
     first = entries.by_keys(step.connection, step.number, [standing]).get(standing)
     if first is None or first.state != "scheduled" or not first.ties.debounced:
         return
     due = due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) or step.now_ms
     tell_of_due(step, due, next_due(step.connection, step.number))
     envelope = with_key(parcel.envelope, standing)
-    step.connection.execute(_REPLACE, (envelope, due, first.id))
+    later = _entry(step, parcel, first.id)
+    flags = first.flags & ~(LADEN | TIED) | later.flags
+    step.connection.execute(
+        _REPLACE, (envelope, due, later.raw_ties, parcel.ties.priority, flags, first.id)
+    )
 
 
 def _tell_or_note(step: Step, parcel: Parcel, standing: JobKey) -> None:

@@ -46,7 +46,7 @@ class DebouncingConformance(Ground):
         await self.settle(worker, taken, DONE)
         assert await store.append(QUEUE, [parcel(ties=DEBOUNCED, delay_ms=50)]) == {0: second.key}
 
-    async def test_a_debounced_job_keeps_its_own_ties(self, store: Store) -> None:
+    async def test_a_debounced_job_has_the_ties_of_the_last_call(self, store: Store) -> None:
         own = Ties(unique="search 9", debounced=True, priority=3, lane="own", ttl_ms=5000)
         other = Ties(unique="search 9", debounced=True, priority=7, lane="other")
         first, second = parcel(ties=own, delay_ms=900), parcel(ties=other, delay_ms=50)
@@ -54,12 +54,12 @@ class DebouncingConformance(Ground):
         assert await store.append(QUEUE, [second]) == {0: first.key}
         (sighting,) = await store.look(QUEUE, [first.key], bodies=True)
         assert sighting is not None
-        assert decode_ties(sighting.ties) == own
+        assert decode_ties(sighting.ties) == other
         await self.pass_time(0.06)
         worker = self.worker(store)
         await worker.promote(QUEUE)
         (delivery,) = await self.take(worker)
-        assert decode_ties(delivery.ties) == own
+        assert decode_ties(delivery.ties) == other
         await store.append(QUEUE, [parcel(ties=Ties(lane="own")), parcel(ties=Ties(lane="other"))])
         assert await store.count(QUEUE) == Counts(running=1, blocked=1, waiting=1)
 

@@ -66,6 +66,19 @@ class DeliveringConformance(Ground):
         await self.send(store, queue="c")
         assert len(await asyncio.wait_for(waiting, 10)) == 1
 
+    async def test_one_wait_is_for_all_queues_however_little_is_asked_for(
+        self, store: Store
+    ) -> None:
+        queues = [f"queue-{number}" for number in range(20)]
+        worker = self.worker(store, queues=queues)
+        for queue in (queues[19], queues[0], queues[9]):
+            waiting = asyncio.create_task(worker.fetch(1, 60))
+            await asyncio.sleep(0.05)
+            (sent,) = await self.send(store, queue=queue)
+            taken = known(await waiting)
+            assert keys_of(taken) == [sent]
+            await self.settle(worker, taken, DONE)
+
     async def test_a_waiting_fetch_can_be_interrupted(self, store: Store) -> None:
         worker = self.worker(store)
         waiting = asyncio.create_task(worker.fetch(1, 30))

@@ -128,6 +128,21 @@ class PrioritiesConformance(Ground):
             await store.append(QUEUE, [item])
             assert keys_of(known(await asyncio.wait_for(waiting, 10))) == [item.key]
 
+    async def test_one_wait_is_for_all_priorities_however_little_is_asked_for(
+        self, store: Store
+    ) -> None:
+        worker = self.worker(store)
+        await store.append(QUEUE, [parcel(ties=Ties(priority=number)) for number in range(20)])
+        await self.settle(worker, await self.take(worker, 20), DONE)
+        for number in (0, 19, 7):
+            waiting = asyncio.create_task(worker.fetch(1, 60))
+            await asyncio.sleep(0.05)
+            later = parcel(ties=Ties(priority=number))
+            await store.append(QUEUE, [later])
+            taken = known(await waiting)
+            assert keys_of(taken) == [later.key]
+            await self.settle(worker, taken, DONE)
+
     async def test_no_more_is_fetched_than_asked_for_of_all_priorities(self, store: Store) -> None:
         await store.append(QUEUE, [parcel(ties=ties) for ties in (HIGH, LOW, Ties()) * 2])
         worker = self.worker(store)

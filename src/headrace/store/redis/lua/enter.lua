@@ -63,13 +63,13 @@ local function with_key(job, other)
   return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.key))
 end
 
--- A debounced job takes the time and the arguments of the one that comes after it, as long as it
--- waits for its time and has not run.
+-- A debounced job takes the time, the arguments and the ties of the one that comes after it, as long
+-- as it waits for its time and has not run.
 local function put_off(holder, job, when)
   local body = place_of(holder) == 's' and body_of(holder)
   local first = body and unparked(holder, body)
   if first and tie_of(first).b and first.past == '' then
-    first.envelope = with_key(job, holder)
+    first.envelope, first.ties = with_key(job, holder), job.ties
     schedule(first, due_of(when) or now(), 's')
   end
 end
