@@ -43,7 +43,7 @@ class Sizes(msgspec.Struct, frozen=True):
     repeats: int = 3
     sqlite_drain: int = 40_000
     sqlite_lone: int = 2_000
-    features: int = 60_000
+    features: int = 100_000
     one_key: int = 2_000
     lateness: int = 200
 
@@ -56,7 +56,7 @@ QUICK = Sizes(
     repeats=1,
     sqlite_drain=20_000,
     sqlite_lone=1_000,
-    features=20_000,
+    features=40_000,
     one_key=1_000,
     lateness=60,
 )

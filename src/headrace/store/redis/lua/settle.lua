@@ -97,11 +97,11 @@ end
 local function release_all(keys, ties)
   local held_lanes = {}
   for _, each in ipairs(ties) do
-    held_lanes[#held_lanes + 1] = tie_of({ties = each}).k
+    held_lanes[#held_lanes + 1] = read_ties(each).k
   end
   read_ahead(lanes, key.lanes, held_lanes)
   for i, each in ipairs(ties) do
-    release(keys[i], tie_of({ties = each}), true)
+    release(keys[i], read_ties(each), true)
   end
 end
 
@@ -177,7 +177,8 @@ local function hand_back(receipt, job_key, count)
     -- Once for all that are handed back together, so that they stay in their order.
     waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
   end
-  if count ~= '1' or waits_behind[stream] then
+  -- What has no key of its own (see settling.py) is in no index, and must not come into it.
+  if count ~= '1' or waits_behind[stream] or string.sub(job_key, 1, 7) == '=entry-' then
     redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
     return
   end

@@ -51,14 +51,18 @@ end
 local UNTIED = {}
 -- Jobs of one lane mostly have the very same ties.
 local known_ties = {[''] = UNTIED}
-local function tie_of(job)
-  local tie = known_ties[job.ties]
+local function read_ties(ties)
+  local tie = known_ties[ties]
   if not tie then
-    local fine, read = pcall(cmsgpack.unpack, job.ties)
+    local fine, read = pcall(cmsgpack.unpack, ties)
     tie = fine and read or UNTIED
-    known_ties[job.ties] = tie
+    known_ties[ties] = tie
   end
   return tie
+end
+
+local function tie_of(job)
+  return read_ties(job.ties)
 end
 
 -- The index, the bodies of parked jobs and the lanes are written once, by `finish`, since a script
