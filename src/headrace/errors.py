@@ -112,7 +112,7 @@ class ScheduleNotFound(HeadraceError):
     """There is no schedule of this name: it never was, or it was removed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no schedule {name!r}: see app.schedules.list()")
+        super().__init__(f"there is no schedule {name!r}: it never was, or it was removed")
         self.name = name
 
 

@@ -118,6 +118,19 @@ async def test_functions_that_take_anything_can_be_edited(app: Headrace) -> None
     assert await arguments(app, id) == [["bob", 3], {"a": "b", "c": "d"}]
 
 
+async def test_the_context_cannot_be_edited_in(app: Headrace) -> None:
+    @app.task
+    async def send(ctx: Context, to: str, **more: int) -> None: ...
+
+    with pytest.raises(ArgumentError, match="argument 'ctx' is filled in"):
+        await send.enqueue("ann", ctx=5)  # type: ignore[call-overload]
+    (id,) = await bury(app, [envelope("send", ["ann"], {"a": 1})])
+    with pytest.raises(ArgumentError, match="argument 'ctx' is filled in") as caught:
+        await app.admin.replay(id, edit={"ctx": 1})
+    assert caught.value.argument == "ctx"
+    assert [job.id for job in await app.admin.dead()] == [id]
+
+
 @pytest.mark.parametrize(
     ("edit", "argument"),
     [

@@ -48,6 +48,20 @@ async def test_a_paused_queue_and_paused_tasks_are_told_each_by_itself(app: Head
     assert not (await admin.queue("other")).paused
 
 
+async def test_a_queue_that_is_paused_is_listed_before_anything_was_sent(app: Headrace) -> None:
+    admin = app.admin
+    await admin.pause("mial")
+    await admin.pause("data", "load")
+    assert await admin.queues() == [
+        QueueInfo("data", 0, 0, 0, 0, paused_tasks=("load",)),
+        QueueInfo("mial", 0, 0, 0, 0, paused=True),
+    ]
+    await admin.resume("mial")
+    assert [info.name for info in await admin.queues()] == ["data"]
+    await admin.pause("mial")
+    assert [info.name for info in await admin.queues()] == ["data", "mial"]
+
+
 async def test_what_is_not_paused_may_be_resumed(app: Headrace) -> None:
     await app.admin.resume("never")
     await app.admin.resume("never", "heard")

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headrace import Context, Headrace, Reject, RetryLater, State
 from headrace.admin.why import span
-from tests.admin.burying import bury, envelope
+from headrace.core.job import Attempt, Past
+from tests.admin.burying import bury, envelope, one_attempt
+
+
+def _refusal(number: int) -> Attempt:
+    """Of a worker that did not start the job."""
+    return Attempt(number, 1_000_000, 1_000_000, "worker-1", "", "too late", "")
 
 
 async def test_a_job_whose_time_has_not_come(app: Headrace) -> None:
@@ -216,9 +224,40 @@ async def test_a_dead_job_whose_task_raised_nothing(app: Headrace) -> None:
     assert (attempt.error_type, attempt.error) == ("", attempt.error_text)
 
 
-async def test_a_dead_job_without_an_attempt(app: Headrace) -> None:
-    from headrace.core.job import Past
+async def test_a_job_that_expired_before_it_was_started(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
 
+    job = await work.options(expires=0.001).enqueue()
+    expires = (await app.admin.job(job.id)).expires
+    store = (await app.session()).store
+    # Nobody tells when a time has come, if no worker runs.
+    while expires and await store.time_ms() <= expires.timestamp() * 1000:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    async with app.worker():
+        async for _ in job.watch(poll=0.05):
+            pass
+    why = await app.admin.why(job.id)
+    assert why.startswith("It is dead (expired) since 20")
+    assert why.endswith(", never started: the job expired before it could be started.")
+
+
+@pytest.mark.parametrize(
+    ("past", "tries"),
+    [
+        (Past((_refusal(1),), 1), ", never started: too late."),
+        # It was deferred, or its worker died: nobody knows whether it had been started.
+        (Past((_refusal(1),), 2), "+00:00: too late."),
+        (Past((*one_attempt().attempts, _refusal(2)), 2), ", after 1 attempt: too late."),
+        (one_attempt(), ", after 1 attempt: ValueError: no such user."),
+    ],
+)
+async def test_what_was_never_started_is_no_attempt(app: Headrace, past: Past, tries: str) -> None:
+    (id,) = await bury(app, [envelope()], reason="expired", past=past)
+    assert (await app.admin.why(id)).endswith(tries)
+
+
+async def test_a_dead_job_without_an_attempt(app: Headrace) -> None:
     (id,) = await bury(app, [envelope()], reason="expired", past=Past())
     assert await app.admin.why(id) == "It is dead (expired)."
 

@@ -181,6 +181,7 @@ def test_purge_needs_a_yes(dead: Graveyard) -> None:
     ("arguments", "text"),
     [
         ([], "say what to"),
+        (["shop:app"], " in shop:app: ids, --queue"),
         (["--all", "mail-1"], "--all means all"),
         (["--all", "-Q", "mail"], "--all means all"),
         (["mail-1", "--reason", "expired"], "not both"),
@@ -251,8 +252,12 @@ def test_an_app_may_be_named_first(dead: Graveyard, shop: Path) -> None:
     assert _in_shop(shop, "replay", "shop:app", "--all") == (0, "replayed 0 jobs\n")
     assert _in_shop(shop, "replay", "-A", "shop:app", "mail-1")[0] == 1
     assert _in_shop(shop, "list", "-A", "shop:app") == (0, "no dead jobs\n")
-    # A single word is an id where one is needed, whatever it looks like.
-    assert _in_shop(shop, "show", "shop:app") == (1, "headrace: there is no dead job shop:app\n")
+    # Also alone, so that nothing is done in a store that happens to be here.
+    code, said = _in_shop(shop, "show", "shop:app")
+    assert (code, "say which id in shop:app" in said) == (2, True)
+    # Where the store is named, it can only be an id.
+    alone = _in_shop(shop, "show", "shop:app", "--url", dead.url)
+    assert alone == (1, "headrace: there is no dead job shop:app\n")
 
 
 def test_since() -> None:

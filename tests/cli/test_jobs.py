@@ -215,7 +215,10 @@ def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["cancel"], "say what to cancel"),
+        (["cancel"], "say what to cancel: ids"),
+        (["cancel", "shop:app"], "say what to cancel in shop:app: ids"),
+        (["cancel", "--app", "shop:app", "--yes"], "say what to cancel in shop:app: ids"),
+        (["show", "shop:app"], "say which id in shop:app"),
         (["cancel", "mail-1", "--task", "send"], "not both"),
         (["cancel", "--state", "done", "--yes"], "done jobs cannot be listed"),
         (["list", "--state", "flying"], "no state 'flying'"),
@@ -231,6 +234,21 @@ def test_what_is_not_clear_is_refused(jobs: Depot, arguments: list[str], text: s
     (line,) = result.stderr.splitlines()
     assert text in line
     assert len(jobs.ids()) == 4
+
+
+def test_an_id_that_looks_like_an_app_is_one_where_a_store_is_named(jobs: Depot) -> None:
+    async def fill() -> None:
+        async with Headrace(jobs.url) as app:
+
+            @app.task(queue="mail")
+            async def send() -> None: ...
+
+            await send.options(id="mail:ann").enqueue()
+
+    asyncio.run(fill())
+    assert "say what to cancel in mail:ann" in jobs.run("cancel", "mail:ann").stderr
+    assert "mail:ann" in jobs.ids()
+    assert jobs.run("cancel", "mail:ann", "--url", jobs.url).stdout == "cancelled 1 job\n"
 
 
 def test_an_app_may_be_named_first(jobs: Depot, start: Start) -> None:

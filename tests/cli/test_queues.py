@@ -109,9 +109,36 @@ def test_a_queue_is_paused_and_resumed(url: str) -> None:
     assert run("resume", "mail") == "resumed queue mail\n"
     assert run("pause", "mail", "--task", "send") == "paused task send in queue mail\n"
     assert run().splitlines()[1].endswith("1  send")
+    run("pause", "mail")
+    assert run().splitlines()[1].endswith("1  all, send")
+    run("resume", "mail")
     said = json.loads(run("resume", "mail", "--task", "send", "--json"))
     assert said == {"resumed": {"queue": "mail", "task": "send"}}
     assert json.loads(run("--json"))[0]["paused_tasks"] == []
+
+
+def test_a_mistyped_queue_is_seen_to_be_paused(url: str) -> None:
+    env = {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": "n"}
+    CliRunner(env=env).invoke(main, ["queues", "pause", "mial"])
+    listed = CliRunner(env=env).invoke(main, ["queues"]).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["QUEUE", "mail", "mial"]
+    assert listed[2].endswith("0  all")
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_an_app_without_a_queue_is_no_queue(url: str, verb: str) -> None:
+    env = {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": "n"}
+    result = CliRunner(env=env).invoke(main, ["queues", verb, "shop:app"])
+    assert result.exit_code == 2
+    assert "say which queue in shop:app" in result.stderr
+    listed = CliRunner(env=env).invoke(main, ["queues"]).stdout
+    assert "shop:app" not in listed
+
+
+def test_a_queue_that_looks_like_an_app_is_one_where_a_store_is_named(url: str) -> None:
+    store = ["--url", url, "--namespace", "n"]
+    result = CliRunner().invoke(main, ["queues", "pause", "mail:urgent", *store])
+    assert (result.exit_code, result.stdout) == (0, "paused queue mail:urgent\n")
 
 
 @pytest.mark.parametrize(

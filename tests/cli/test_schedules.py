@@ -80,9 +80,9 @@ def test_run_sends_one_job_now(calendar: Calendar) -> None:
 def test_an_unknown_schedule_is_named(calendar: Calendar, verb: str) -> None:
     yes = ["--yes"] if verb == "remove" else []
     result = calendar.run(verb, "never", *yes)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
-    assert "there is no schedule 'never'" in line
+    assert line == "headrace: there is no schedule 'never': see 'headrace schedules'"
 
 
 def test_an_empty_store_has_none(shop: Path) -> None:

@@ -381,6 +381,20 @@ def test_the_context_cannot_be_given_by_the_sender() -> None:
         signature(first).encode((1,), {"ctx": 5})
 
 
+def before_names(ctx: Context, a: int, **more: int) -> None: ...
+def without_name(ctx: Context, /, a: int, **more: int) -> None: ...
+def among_names(a: int, *, ctx: Context, **more: int) -> None: ...
+
+
+@pytest.mark.parametrize("function", [before_names, without_name, among_names])
+def test_the_context_cannot_be_given_as_one_of_any_names(function: Callable[..., Any]) -> None:
+    assert travelled(function, 1, other=5) == ((1,), {"other": 5})
+    for send in (signature(function).encode, signature(function).encode_call):
+        with pytest.raises(ArgumentError, match="argument 'ctx' is filled in") as caught:
+            send((1,), {"ctx": 5})
+        assert caught.value.argument == "ctx"
+
+
 # What cannot travel
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headrace import Headrace, State
+from headrace import ConfigError, Headrace, State
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.delivery import Delivery
@@ -222,3 +222,17 @@ async def test_the_heartbeat_renews_only_leases_that_are_due(
         if taken_over:
             break
     assert [delivery.receipt for delivery in taken_over] == [new.receipt]
+
+
+def test_a_worker_without_queues_is_told_whose_list_is_empty() -> None:
+    app = Headrace("memory://")
+    with pytest.raises(ConfigError, match="the app has no tasks"):
+        app.worker()
+
+    @app.task
+    async def work() -> None: ...
+
+    with pytest.raises(ConfigError, match="queues is empty"):
+        app.worker(queues=[])
+    with pytest.raises(ConfigError, match="queues is empty"):
+        app.worker(queues={})

@@ -10,7 +10,7 @@ from headrace.admin.workers import read_workers
 from headrace.client.job import to_datetime
 from headrace.core import ids
 from headrace.core.ids import JobKey
-from headrace.core.job import State, decode_past
+from headrace.core.job import Past, Reason, State, decode_past
 from headrace.core.outcome import gated_task
 from headrace.core.rate import QUEUE_LIMIT
 from headrace.core.ties import Limit, decode_ties
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000
+_REFUSED = {
+    Reason.BAD_ARGUMENTS,
+    Reason.CRASH_LOOP,
+    Reason.EXPIRED,
+    Reason.MALFORMED,
+    Reason.NEWER_FORMAT,
+    Reason.OVERSIZE,
+    Reason.UNKNOWN_TASK,
+}
+"""Why a worker gives a job up before its function is entered."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -91,14 +101,22 @@ class Why:
         return f"{sentence}."
 
     def _dead(self) -> str:
-        attempts = decode_past(self._seen.past).attempts
+        past = decode_past(self._seen.past)
         since = ""
-        if attempts:
-            ended = to_datetime(attempts[-1].ended_ms).isoformat(sep=" ", timespec="seconds")
-            count = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
-            since = f" since {ended}, after {count}"
+        if past.attempts:
+            ended = to_datetime(past.attempts[-1].ended_ms)
+            since = f" since {ended.isoformat(sep=' ', timespec='seconds')}{self._tries(past)}"
         error = f": {self._error}" if self._error else ""
         return f"It is dead ({self._seen.reason}){since}{error}."
+
+    def _tries(self, past: Past) -> str:
+        """After how many attempts it was given up; the last on record may be none."""
+        refused = self._seen.reason in _REFUSED and not past.attempts[-1].error_type
+        count = len(past.attempts) - refused
+        if count:
+            return f", after {count} attempt{'' if count == 1 else 's'}"
+        # After other deliveries it may have been started, and deferred or lost.
+        return ", never started" if past.deliveries <= 1 else ""
 
     @property
     def _error(self) -> str:

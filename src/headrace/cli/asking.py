@@ -82,8 +82,8 @@ def of_one(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             namespace: str | None,
             **options: Any,
         ) -> None:
-            app, named = split(words, app_option)
-            word = {what: only(what, named)}
+            app, named = split(words, app_option, store_named=bool(url or namespace))
+            word = {what: only(what, named, app)}
             command(app=chosen_app(app, url, namespace), **word, **options)
 
         return called
@@ -100,20 +100,31 @@ def yes_option(command: Command) -> Command:
 
 
 def split(
-    words: tuple[str, ...], app_option: str | None, *, app_alone: bool = False
+    words: tuple[str, ...], app_option: str | None, *, store_named: bool, app_alone: bool = False
 ) -> tuple[str | None, list[str]]:
-    """The app, if the first word is one, and the other words. A single word is an app only if
-    `app_alone` says that no other is needed."""
-    if app_option is None and words and looks_like_app(words[0]) and (len(words) > 1 or app_alone):
-        return words[0], list(words[1:])
-    return app_option, list(words)
+    """The app, if the first word looks like one, and the other words. A single word is none where
+    an option names a store, unless `app_alone` says that no other word is needed."""
+    if app_option is not None or not words or not looks_like_app(words[0]):
+        return app_option, list(words)
+    if store_named and len(words) == 1 and not app_alone:
+        return None, list(words)
+    return words[0], list(words[1:])
 
 
-def only(what: str, words: list[str]) -> str:
+def only(what: str, words: list[str], app: str | None) -> str:
     """The one word that a command takes."""
+    if not words:
+        raise ConfigError(
+            f"say which {what} in {app}; if that is the {what}, name its store with --app or --url"
+        )
     if len(words) != 1:
         raise ConfigError(f"say one {what}, not {len(words)}: {' '.join(words)!r}")
     return words[0]
+
+
+def within(app: str | None) -> str:
+    """Where something is to be done, as part of a sentence."""
+    return "" if app is None else f" in {app}"
 
 
 def confirm(verb: str, what: str) -> None:

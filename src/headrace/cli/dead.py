@@ -17,6 +17,7 @@ from headrace.cli.asking import (
     of_app,
     of_one,
     split,
+    within,
     yes_option,
 )
 from headrace.cli.dead_views import as_json_value, show_job, show_list
@@ -37,8 +38,8 @@ def dead() -> None:
     """Look at jobs that were given up, send them again, or forget them.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
-    ./headrace.db is meant. If the first of several words looks like an APP, it is one; an id that
-    looks like that is safe behind --app.
+    ./headrace.db is meant. If the first word looks like an APP, it is one; an id that looks like
+    that is safe behind --app, and alone with --url.
     """
 
 
@@ -132,8 +133,13 @@ def _do(
     **conditions: Any,
 ) -> None:
     wanted = Filter(**conditions)
-    app, ids = split(words, app_option, app_alone=bool(wanted) or everything)
-    _check(verb, ids, wanted, everything)
+    app, ids = split(
+        words,
+        app_option,
+        store_named=bool(url or namespace),
+        app_alone=bool(wanted) or everything,
+    )
+    _check(verb, app, ids, wanted, everything)
     chosen = chosen_app(app, url, namespace)
     # A replay loses nothing: it asks only before many of them, and only where someone is.
     if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
@@ -149,11 +155,11 @@ def _do(
         click.get_current_context().exit(FAILED)
 
 
-def _check(verb: str, ids: list[str], wanted: Filter, everything: bool) -> None:
+def _check(verb: str, app: str | None, ids: list[str], wanted: Filter, everything: bool) -> None:
     if not ids and not wanted and not everything:
         raise ConfigError(
-            f"say what to {verb}: ids, --queue, --task, --reason, --error, --since, --until or "
-            "--all"
+            f"say what to {verb}{within(app)}: ids, --queue, --task, --reason, --error, --since, "
+            "--until or --all"
         )
     if everything and (ids or wanted):
         raise ConfigError("--all means all dead jobs: leave out ids and other conditions")

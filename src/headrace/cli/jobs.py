@@ -25,8 +25,8 @@ def jobs() -> None:
     """Find jobs, look at them, follow them, cancel them.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
-    ./headrace.db is meant. If the first of several words looks like an APP, it is one; an id that
-    looks like that is safe behind --app.
+    ./headrace.db is meant. If the first word looks like an APP, it is one; an id that looks like
+    that is safe behind --app, and alone with --url.
     """
 
 

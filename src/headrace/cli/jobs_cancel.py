@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import asked, confirm, counted, json_option, split, yes_option
+from headrace.cli.asking import asked, confirm, counted, json_option, split, within, yes_option
 from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
@@ -42,8 +42,13 @@ def cancel(
     given it asks first; where there is no terminal to ask in, it needs --yes.
     """
     given = {name: value for name, value in conditions.items() if value is not None}
-    app, ids = split(words, app_option, app_alone=bool(given) or queue is not None)
-    _check(ids, queue, given)
+    app, ids = split(
+        words,
+        app_option,
+        store_named=bool(url or namespace),
+        app_alone=bool(given) or queue is not None,
+    )
+    _check(app, ids, queue, given)
     chosen = chosen_app(app, url, namespace)
     if not ids and not yes:
         confirm("cancel", described("all jobs", queue=queue, **given))
@@ -58,9 +63,11 @@ def cancel(
     _complain(report, bool(ids))
 
 
-def _check(ids: list[str], queue: str | None, given: dict[str, Any]) -> None:
+def _check(app: str | None, ids: list[str], queue: str | None, given: dict[str, Any]) -> None:
     if not ids and queue is None and not given:
-        raise ConfigError("say what to cancel: ids, --queue, --state, --task, --search or --flow")
+        raise ConfigError(
+            f"say what to cancel{within(app)}: ids, --queue, --state, --task, --search or --flow"
+        )
     if ids and given:
         raise ConfigError("give ids, or --state, --task, --search and --flow, not both")
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from headrace.cli.output import complain
-from headrace.errors import HeadraceError, JobError
+from headrace.errors import HeadraceError, JobError, ScheduleNotFound
 
 FAILED = 1
 WRONG_USE = 2
@@ -57,6 +57,8 @@ class Program(click.Group):
             _end(_usage_text(error), error.exit_code)
         except JobError as error:
             _end(str(error), FAILED)
+        except ScheduleNotFound as error:
+            _end(f"there is no schedule {error.name!r}: see 'headrace schedules'", FAILED)
         except HeadraceError as error:
             _end(str(error), WRONG_USE)
         sys.exit(code if isinstance(code, int) else 0)

@@ -64,5 +64,5 @@ def _tell(done: str, queue: str, task: str | None, as_json: bool) -> None:
 
 def _row(queue: QueueInfo) -> tuple[str | int, ...]:
     counts = (queue.waiting, queue.running, queue.scheduled, queue.blocked, queue.dead)
-    paused = "all" if queue.paused else ", ".join(queue.paused_tasks)
-    return queue.name, *counts, paused
+    paused = [*(["all"] if queue.paused else []), *queue.paused_tasks]
+    return queue.name, *counts, ", ".join(paused)

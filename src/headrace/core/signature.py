@@ -135,6 +135,9 @@ class Signature:
         return self._positional, required
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        if self.injected_as in kwargs:
+            problem = f"argument {self.injected_as!r} is filled in by the worker: do not give it"
+            raise ArgumentError(self.task, problem, self.injected_as)
         try:
             bound = self._python.bind(*args, **kwargs)
         except TypeError as error:

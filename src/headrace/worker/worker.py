@@ -128,6 +128,10 @@ def _checked_queues(
         raise ConfigError("strict=True takes queues in their order: give a list, without weights")
     names = app.queues if queues is None else queues
     given = names if isinstance(names, Mapping) else dict.fromkeys(names, 1)
+    if not given and queues is not None:
+        raise ConfigError(
+            "queues is empty, so a worker would have none: name some, or leave it out"
+        )
     if not given:
         raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
     return {
