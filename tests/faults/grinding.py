@@ -74,7 +74,6 @@ class Mill:
         whole = [row for row in rows if len(row) == 6 and row[5] == "."]
         return [Line(r[0], r[1], int(r[2]), int(r[3]) / 1e9, int(r[4])) for r in whole]
 
-
     @property
     def ticks(self) -> int:
         return len({line.name for line in self.lines if line.what == "tick"})
