@@ -13,6 +13,8 @@ import pytest
 pytest.register_assert_rewrite("headrace.testing.conformance", "tests.faults", "tests.store")
 
 from headrace import Headrace  # noqa: E402
+from headrace.store.sqlite.store import SqliteStore  # noqa: E402
+from headrace.testing import ManualClock  # noqa: E402
 from tests.servers import RedisServer  # noqa: E402
 
 # Minutes long: `make chaos` sets the variable.
@@ -57,3 +59,17 @@ async def app(store_url: str, namespace: str) -> AsyncIterator[Headrace]:
     app = Headrace(store_url, namespace=namespace, lease=0.6)
     async with app:
         yield app
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(clock: ManualClock) -> AsyncIterator[SqliteStore]:
+    """A store in memory whose time tests move."""
+    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
+    await store.open()
+    yield store
+    await store.close()

@@ -32,7 +32,6 @@ from headrace.testing import ManualClock
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator
 
     from headrace.core.delivery import Delivery
     from headrace.core.ids import JobKey
@@ -44,19 +43,6 @@ TASKS = ("one", "two")
 OF_EVERY_QUEUE = {"queues", "looks", "numbers", "facts", "counters"}
 WIDTHS = {"narrow": 1, "wide": 3}
 LIMITS = {"slow": Limit("slow", 2, 1_000), "even": Limit("even", 20, 1_000, 3)}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def tables_in_use(store: SqliteStore) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,19 +17,6 @@ from headrace.testing import ManualClock
 from headrace.worker.promoter import Promoter
 
 LEASE = 30.0
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def send(store: SqliteStore, queue: str, count: int, delay_ms: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -19,19 +19,6 @@ from headrace.worker.registry import Registry
 from headrace.worker.store_clock import StoreClock
 
 LEASE = 30.0
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
 
 
 def registry(store: SqliteStore, clock: ManualClock, held: set[object]) -> Registry:
