@@ -51,7 +51,7 @@ class Ears:
         return heard
 
 
-async def away(*_: Any) -> Any:
+async def away(*_: Any, **__: Any) -> Any:
     raise StoreUnavailable("gone for a moment")
 
 
@@ -90,3 +90,19 @@ async def test_a_worker_whose_thread_cannot_start_leaves_nothing_behind(
         await app.worker(queues=["default"]).run()
     assert (ears.open, ears.consumers) == (0, 0)
     assert await app.admin.workers() == []
+
+
+async def test_a_worker_starts_while_the_store_is_not_ready_to_write(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task
+    async def work() -> str:
+        return "done"
+
+    job = await work.enqueue()
+    with monkeypatch.context() as broken:
+        broken.setattr(app.store, "note", away)
+        broken.setattr(app.store, "control", away)
+        async with app.worker():
+            broken.undo()
+            assert await job.result(30) == "done"

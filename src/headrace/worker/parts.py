@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.delivery import Delivery
+from headrace.errors import StoreUnavailable
 from headrace.store.contract import Consumer
 from headrace.worker.admitter import Admitter
 from headrace.worker.controller import Controller
@@ -135,7 +136,9 @@ class Parts:
 
     async def _start(self) -> None:
         await self._clock.compare()
-        await self._registry.beat()
+        # A server that has just come back may still be loading its data; the heartbeat goes on.
+        with contextlib.suppress(StoreUnavailable):
+            await self._registry.beat()
         for rounds in self._rounds:
             await rounds.listen()
         await self._scheduler.listen()
