@@ -182,5 +182,14 @@ def test_what_scripts_share_comes_before_them() -> None:
     for name in NAMES:
         script: Script = getattr(scripts, f"_{name}")
         assert script.body.startswith("#!lua")
-        assert source(PRELUDE) in script.body
         assert (source(MOVING) in script.body) is moves_jobs(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_has_what_it_needs_of_the_prelude_and_no_more(name: str) -> None:
+    body = getattr(scripts, f"_{name}").body
+    for function in re.findall(r"^local function (\w+)", source(PRELUDE), re.MULTILINE):
+        defined = body.find(f"local function {function}(")
+        used = [found.start() for found in re.finditer(rf"(?<!function )\b{function}\(", body)]
+        assert (defined >= 0) is bool(used)
+        assert all(place > defined for place in used)

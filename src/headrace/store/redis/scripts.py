@@ -45,10 +45,10 @@ class Script:
         # The first line says to the server what the script may do, so the rest comes after it.
         flags, _, rest = source.partition("\n")
         named = ", ".join(f"{key} = KEYS[{at}]" for at, key in enumerate(self.keys, start=1))
-        parts = [flags, f"local key = {{{named}}}", _source("prelude")]
         if self.takes_all:
-            parts += [_CONSTANTS, *(_source(f"moving/{part}") for part in MOVING)]
-        self.body = "\n".join([*parts, rest])
+            moving = [_source(f"moving/{part}") for part in MOVING]
+            rest = "\n".join([_CONSTANTS, *moving, rest])
+        self.body = "\n".join([flags, f"local key = {{{named}}}", *_used_by(rest), rest])
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(
@@ -61,6 +61,17 @@ class Script:
 
 def _source(name: str) -> str:
     return files("headrace.store.redis").joinpath(f"lua/{name}.lua").read_text()
+
+
+def _used_by(script: str) -> list[str]:
+    """The functions of the prelude that a script needs, itself or for another of them. The server
+    makes each anew whenever a script is run, so those that it does not need stay out."""
+    used: list[str] = []
+    for function in reversed(re.split(r"\n\n+(?=(?:--.*\n)*local function )", _source("prelude"))):
+        found = re.search(r"local function (\w+)", function)
+        if found and re.search(rf"\b{found[1]}\(", "\n".join([*used, script])):
+            used.insert(0, function)
+    return used
 
 
 def _header(source: str, name: str) -> str:
