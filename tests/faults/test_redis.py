@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -281,7 +282,8 @@ async def test_a_loading_server_is_waited_for(
     assert [await job.result(LONG) for job in jobs] == [0, 1, 2]
     await bench.goes_on()
     assert bench.runs == {0: 1, 1: 1, 2: 1, -1: 1}
-    assert len(warnings(caplog, "loading its data")) <= 5
+    # Each part of the worker names it when it meets it, however often that is.
+    assert max(Counter(warnings(caplog, "loading its data")).values()) <= 2
 
 
 async def test_a_key_of_the_wrong_type_is_named(
