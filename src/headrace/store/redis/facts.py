@@ -6,7 +6,7 @@ Many facts make one entry, so that a batch of jobs costs one more command and no
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
@@ -27,6 +27,7 @@ _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
 _ROW = b"\x97"
 _NO_RUN = b"\x00\x00\x00\xa0"
 _kind_and_task = itemgetter(0, 2)
+_took = itemgetter(5)
 _Row = tuple[str, bytes, str, int, int, int, str]
 """The fields of a fact."""
 _SENT, _SCHEDULED = _encode("sent"), _encode("scheduled")
@@ -96,10 +97,25 @@ def of_settlements(settlements: Sequence[Settlement]) -> Facts:
 def _counted(rows: Sequence[_Row]) -> dict[str, int]:
     """How many there are of each kind and task, and how many runs of each task took how long."""
     counts = {f"{kind} {task}": n for (kind, task), n in Counter(map(_kind_and_task, rows)).items()}
-    took = Counter((bisect_left(BUCKETS_US, row[5]), row[2]) for row in rows if row[5])
-    for (bucket, task), n in took.items():
-        name = f"<{BUCKETS_US[min(bucket, len(BUCKETS_US) - 1)]} {task}"
-        counts[name] = counts.get(name, 0) + n
+    tasks = {row[2] for row in rows}
+    for task in tasks:
+        mine = rows if len(tasks) == 1 else [row for row in rows if row[2] == task]
+        counts.update(_lengths(task, sorted(map(_took, mine))))
+    return counts
+
+
+def _lengths(task: str, took: Sequence[int]) -> dict[str, int]:
+    """How many runs fall between each bound and the one before it; `took` is sorted, zero for what
+    did not run."""
+    counts: dict[str, int] = {}
+    below = bisect_right(took, 0)
+    for bound in BUCKETS_US:
+        upto = len(took) if bound == BUCKETS_US[-1] else bisect_right(took, bound)
+        if upto > below:
+            counts[f"<{bound} {task}"] = upto - below
+            below = upto
+        if below == len(took):
+            break
     return counts
 
 
