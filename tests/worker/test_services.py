@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -26,19 +26,6 @@ from headrace.worker.slots import Slots
 from headrace.worker.store_clock import StoreClock
 
 QUEUE, LEASE = "q", 30.0
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[Store]:
-    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture

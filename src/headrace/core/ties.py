@@ -37,7 +37,7 @@ class Ties(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """How much longer the name is taken after the job has ended."""
     debounced: bool = False
     """Another job with the same `unique` name takes this one's place while it is scheduled, with
-    its own time and arguments; once it is due, the name is free."""
+    its own time, arguments and ties; once it is due, the name is free."""
     limits: tuple[Limit, ...] = ()
     ttl_ms: int = 0
     """How long the verdict is kept if the store itself ends the job, without a worker."""
