@@ -5,13 +5,20 @@ HeadraceError
 ├── SendError
 │   ├── ArgumentError       the call's arguments do not fit the task or cannot travel
 │   ├── PayloadTooLarge     the encoded arguments are over the limit
-│   └── EnqueueUnknown      the store's answer was lost: the jobs may or may not be stored
+│   ├── EnqueueUnknown      the store's answer was lost: the jobs may or may not be stored
+│   ├── EventError          the event does not fit its topic or cannot travel
+│   └── TopicFull           the topic holds as many events as it may
 ├── StoreError
 │   ├── StoreUnavailable    unreachable, starting, read-only for now: try again
 │   ├── StoreFull           out of memory or disk: try again once there is room
 │   └── StoreMismatch       a foreign or newer file, a key of the wrong type: a person must look
 ├── ScheduleNotFound        there is no schedule of that name
+├── EventNotFound           the topic's log does not hold this event (any more)
+├── GroupNotFound           the topic has no such group
+├── TopicNotFound           the store has no such topic
+├── DeliveryUsed            a delivery was settled by hand a second time
 ├── LeaseLost               another worker has the job now; what this one did is not recorded
+├── AuditError              a delivery could not be recorded where the app says it must be
 └── JobError
     ├── JobNotFound         the store does not know the id (any more)
     ├── JobFailed           the job is dead; carries the remote error
@@ -62,8 +69,14 @@ class PayloadTooLarge(SendError):
 
     def __init__(self, task: str, size: int, limit: int, argument: str | None = None) -> None:
         largest = f" (largest argument: {argument!r})" if argument else ""
+        is_event = task.startswith("@")
+        what = (
+            f"topic {task[1:]!r}: the event takes"
+            if is_event
+            else f"task {task!r}: the arguments take"
+        )
         super().__init__(
-            f"task {task!r}: the arguments take {size:,} bytes, the limit is {limit:,}{largest}; "
+            f"{what} {size:,} bytes, the limit is {limit:,}{largest}; "
             "send a reference to the data instead, or raise max_payload"
         )
         self.task, self.size, self.limit, self.argument = task, size, limit, argument
@@ -81,6 +94,27 @@ class EnqueueUnknown(SendError):
         super().__init__(f"it is unknown whether {what} reached the store: {cause}")
         self.job_id = job_ids[0]
         self.job_ids = tuple(job_ids)
+
+
+class EventError(SendError, TypeError):
+    """An event does not fit its topic, or cannot travel."""
+
+    def __init__(self, topic: str, problem: str) -> None:
+        super().__init__(f"topic {topic!r}: {problem}")
+        self.topic = topic
+
+
+class TopicFull(SendError):
+    """The topic holds as many events as its `max_length` allows; these were not published."""
+
+    retryable = True
+
+    def __init__(self, topic: str, most: int) -> None:
+        super().__init__(
+            f"topic {topic!r} holds {most:,} events, which is its max_length: publish again when "
+            "its groups have caught up, or give it overflow='block' or 'drop_oldest'"
+        )
+        self.topic = topic
 
 
 class StoreError(HeadraceError):
@@ -116,8 +150,51 @@ class ScheduleNotFound(HeadraceError):
         self.name = name
 
 
+class EventNotFound(HeadraceError):
+    """The log of the topic does not hold this event: it never did, or it was trimmed."""
+
+    def __init__(self, log: str, event_id: str) -> None:
+        super().__init__(
+            f"topic {log.removeprefix('@')!r} does not hold event {event_id}: it never did, or it "
+            "is older than the topic's retention"
+        )
+        self.event_id = event_id
+
+
+class GroupNotFound(HeadraceError):
+    """The topic has no such group: none was ever declared, or it was removed."""
+
+    def __init__(self, queue: str) -> None:
+        group, _, topic = queue.partition("@")
+        super().__init__(
+            f"topic {topic!r} has no group {group!r}: no worker with it ever ran, or it was removed"
+        )
+
+
+class TopicNotFound(HeadraceError):
+    """There is no topic of this name: nothing was ever published to it, and no group joined it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"there is no topic {topic!r}: nothing was ever published to it, and no worker with a "
+            "group of it ever ran"
+        )
+        self.topic = topic
+
+
+class DeliveryUsed(HeadraceError):
+    """A delivery is settled by hand once: it was acknowledged, retried, rejected or deferred
+    already."""
+
+
 class LeaseLost(HeadraceError):
     """The delivery was given to another worker; this one's outcome was not recorded."""
+
+
+class AuditError(HeadraceError):
+    """A delivery could not be recorded, and fails for it: see `app.audit(on_error="fail")`."""
+
+    retryable = True
 
 
 class JobError(HeadraceError):

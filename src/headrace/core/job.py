@@ -50,6 +50,9 @@ class Reason(StrEnum):
     BAD_ARGUMENTS = "bad_arguments"
     BAD_RESULT = "bad_result"
     PARENT_FAILED = "parent_failed"
+    BAD_EVENT = "bad_event"
+    WRONG_VERSION = "wrong_version"
+    KEY_FAILED = "key_failed"
 
 
 class WireRetry(msgspec.Struct, array_like=True, frozen=True):
@@ -90,9 +93,11 @@ Feed = Literal["", "one", "list"]
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
-    "flow": "f", "feed": "i",
+    "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
+    "content": "m", "version": "v",
 }):  # fmt: skip
-    """What one call sets differently from its task; left out of the envelopes of most jobs."""
+    """What one call sets differently from its task, or one event from its topic; left out of the
+    envelopes of most."""
 
     headers: dict[str, str] = {}
     timeout: float | None = None
@@ -105,6 +110,17 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """Of a job in a flow, the key of the flow's last job: its result is wanted, kept or not."""
     feed: Feed = ""
     """How the results of the jobs it waited for become its first argument."""
+    key: str = ""
+    """Of an event; those of one key are of one shard, and in order where order is wanted."""
+    kind: str = ""
+    """The event's type, if it is not the one that its topic declares."""
+    source: str = ""
+    """Who published the event."""
+    correlation: str = ""
+    content: str = ""
+    """The content type of the payload; empty for MessagePack."""
+    version: int = 1
+    """Of the event's schema."""
 
 
 NO_OVERRIDES = Overrides()
@@ -191,7 +207,8 @@ def peek_key(data: bytes) -> JobKey:
     try:
         return _decode_key(_decode_head(data).key)
     except _UNREADABLE:
-        return b""
+        # Half an envelope may have it, where the lengths say.
+        return data[4 : 4 + data[3]] if len(data) > 4 and data[2] == _BIN8 else b""
 
 
 def key_and_task(envelope: bytes) -> tuple[bytes, bytes]:

@@ -8,6 +8,8 @@
 | `Cancelled`| someone cancelled it                                     | cancelled                |
 | `Held`     | it may not start now: its task is paused, or over a limit | blocked, at that gate   |
 | `Released` | the worker stops before the job ended                    | waiting, nothing counted |
+| `Left`     | nobody said what became of it                            | running until its lease  |
+|            |                                                          | ends, then taken over    |
 """
 
 from __future__ import annotations
@@ -63,7 +65,12 @@ class Released(msgspec.Struct, frozen=True):
     pass
 
 
-Outcome = Done | Again | Dead | Cancelled | Held | Released
+class Left(msgspec.Struct, frozen=True):
+    """The store is told nothing, and the lease is not renewed any more."""
+
+
+Outcome = Done | Again | Dead | Cancelled | Held | Released | Left
 
 DONE = Done()
 RELEASED = Released()
+LEFT = Left()

@@ -17,9 +17,11 @@ from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import Outcome
+from headrace.store.topics import Topics
 from headrace.store.values import (
     Arrival,
     Control,
+    Counts,
     Ending,
     Event,
     KeyPage,
@@ -73,16 +75,6 @@ class DeadPage(msgspec.Struct, frozen=True):
     """Where the next page begins; empty after the last."""
 
 
-class Counts(msgspec.Struct, frozen=True):
-    """How many jobs of a queue are in each state that a store keeps."""
-
-    waiting: int = 0
-    running: int = 0
-    scheduled: int = 0
-    dead: int = 0
-    blocked: int = 0
-
-
 class Promotion(msgspec.Struct, frozen=True):
     """What `promote` did. `next_in` is how many seconds to sleep before the next call can do
     anything, None if only a `due` signal can change that; `more` says that the batch was full."""
@@ -100,7 +92,7 @@ class Subscription(Protocol):
     async def close(self) -> None: ...
 
 
-class Store(Protocol):
+class Store(Topics, Protocol):
     """Everything that is not tied to one worker."""
 
     async def open(self) -> None:
@@ -234,7 +226,7 @@ class Store(Protocol):
         ...
 
     async def queues(self) -> list[str]:
-        """Names of all queues that were ever sent to, sorted."""
+        """Names of all queues that were ever sent to, sorted; without logs and groups' queues."""
         ...
 
     async def count(self, queue: str) -> Counts: ...
@@ -263,9 +255,10 @@ class Store(Protocol):
         *,
         strict: bool = False,
     ) -> Consumer:
-        """The side of the store that one worker talks to; `name` must be unique for ever. Queues
-        share its reads by weight (alike if none are given), what one does not need going to the
-        others; or `strict`, each only what those before it leave."""
+        """The side of the store that one worker talks to; `name` must be unique for ever, but one
+        worker may have several consumers, each with queues of its own, of which any may `renew` for
+        all. Queues share its reads by weight (alike if none are given), what one does not need
+        going to the others; or `strict`, each only what those before it leave."""
         ...
 
 
@@ -338,7 +331,8 @@ class Consumer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what is still held and leave no trace of this consumer."""
+        """Release what is still held and leave no trace of this consumer. A second consumer of the
+        same name, with other queues, is not concerned."""
         ...
 
 

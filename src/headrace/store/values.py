@@ -10,6 +10,16 @@ from headrace.core.ids import JobKey
 from headrace.core.job import State
 
 
+class Counts(msgspec.Struct, frozen=True):
+    """How many jobs of a queue are in each state that a store keeps."""
+
+    waiting: int = 0
+    running: int = 0
+    scheduled: int = 0
+    dead: int = 0
+    blocked: int = 0
+
+
 class Ending(msgspec.Struct, frozen=True):
     """How a job ended, as told to one that waits for it. `value` is its encoded result; empty if it
     had none or it was not kept."""
