@@ -168,9 +168,12 @@ def test_a_script_touches_only_keys_that_it_was_given(path: Path) -> None:
 
 
 def test_keys_of_one_queue_are_all_different_and_share_a_slot() -> None:
-    spelled = QueueKeys("shop", "mail").all
-    assert len(set(spelled)) == len(spelled)
-    assert all(text.startswith("{shop:mail}:") for text in spelled)
+    queue, member = QueueKeys("shop", "mail"), QueueKeys("shop", "billing@orders")
+    assert len(set(member.all)) == len(member.all)
+    assert all(text.startswith("{shop:@orders}") for text in member.all)
+    assert all(text.startswith("{shop:mail}:") for text in queue.all)
+    # A queue that belongs to no topic is, where its log is asked for, its own.
+    assert len(set(queue.all)) == len(queue.all) - len({"log", "log_jobs"})
 
 
 def test_keys_that_others_are_made_from_end_in_a_colon() -> None:

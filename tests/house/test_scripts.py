@@ -9,18 +9,23 @@ from typing import Any
 
 import pytest
 
-from headrace.store.redis import keys, scripts
+from headrace.store.redis import keys, scripts, topic_scripts
 from headrace.store.redis.keys import NoteKeys, QueueKeys
 from headrace.store.redis.scripts import Script
 from tests.house.lua import ALL, LUA, MOVING, NAMES, PRELUDE, code, header, moves_jobs, source
 
-# ARGV that no caller gives: what `keys.py` says once for all, and the queue's own name.
+# ARGV that no caller gives: what `keys.py` says once for all, and what the queue says itself.
 CONSTANTS = {
     name.lower(): value
     for name, value in vars(keys).items()
     if name.isupper() and isinstance(value, str)
 }
-FILLED_IN = {*CONSTANTS, "queue"}
+FILLED_IN = {*CONSTANTS, "queue", "group"}
+
+
+def stub(name: str) -> Any:
+    """The function or the script of this name."""
+    return getattr(topic_scripts if hasattr(topic_scripts, name) else scripts, name)
 
 
 def key_names(name: str) -> list[str]:
@@ -30,7 +35,7 @@ def key_names(name: str) -> list[str]:
 
 def keys_for(name: str) -> QueueKeys | NoteKeys:
     """An example of what the script is called with."""
-    annotation = inspect.signature(getattr(scripts, name)).parameters["keys"].annotation
+    annotation = inspect.signature(stub(name)).parameters["keys"].annotation
     return NoteKeys("shop", "seen") if annotation == "NoteKeys" else QueueKeys("shop", "mail")
 
 
@@ -55,7 +60,7 @@ def shared_parts(name: str) -> list[str]:
 
 def stub_parameters(name: str) -> list[str]:
     """What the caller of a script gives, beyond the link and the keys."""
-    parameters = list(inspect.signature(getattr(scripts, name)).parameters.values())
+    parameters = list(inspect.signature(stub(name)).parameters.values())
     assert [parameter.name for parameter in parameters[:2]] == ["link", "keys"]
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters[2:])
     return [parameter.name for parameter in parameters[2:]]
@@ -73,7 +78,7 @@ def test_a_script_opens_with_what_it_does_its_keys_its_arguments_and_its_answer(
 
 
 def test_all_keys_of_a_queue_are_handed_to_scripts_that_move_jobs() -> None:
-    assert set(QueueKeys.ALL) == set(QueueKeys.__slots__) - {"all", "queue"}
+    assert set(QueueKeys.ALL) == set(QueueKeys.__slots__) - {"all", "group", "queue"}
     queue = QueueKeys("shop", "mail")
     assert queue.all == [getattr(queue, name) for name in QueueKeys.ALL]
 
@@ -83,7 +88,7 @@ def test_every_key_of_a_script_is_a_key_of_the_queue(name: str) -> None:
     names, owner = key_names(name), keys_for(name)
     assert names
     assert len(set(names)) == len(names)
-    assert set(names) <= set(owner.__slots__) - {"all", "queue"}
+    assert set(names) <= set(owner.__slots__) - {"all", "group", "queue"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,31 +152,31 @@ class Catch:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
-    owner, stub = keys_for(name), getattr(scripts, name)
+    owner, function = keys_for(name), stub(name)
     values: dict[str, Any] = {parameter: f"<{parameter}>" for parameter in stub_parameters(name)}
-    for parameter in inspect.signature(stub).parameters.values():
+    for parameter in inspect.signature(function).parameters.values():
         if parameter.annotation == "bool":
             values[parameter.name] = True
     if takes_several(name):
         values[stub_parameters(name)[-1]] = []
     with pytest.raises(Sent) as caught:
-        await stub(Catch(), owner, **values)
+        await function(Catch(), owner, **values)
     script, names, arguments = caught.value.args
-    assert script is getattr(scripts, f"_{name}")
+    assert script is stub(f"_{name}")
     assert names == [getattr(owner, key) for key in key_names(name)]
-    expected = {"queue": getattr(owner, "queue", "")} | CONSTANTS | values
+    own = {"queue": getattr(owner, "queue", ""), "group": getattr(owner, "group", "")}
+    expected = own | CONSTANTS | values
     assert arguments == [expected[argument] for argument in fixed_arguments(name)]
 
 
 def test_every_script_has_a_stub_and_every_stub_a_script() -> None:
-    made = {
-        name.removeprefix("_") for name, value in vars(scripts).items() if isinstance(value, Script)
-    }
-    stubs = {
-        name
-        for name, value in vars(scripts).items()
-        if inspect.iscoroutinefunction(value) and value.__module__ == scripts.__name__
-    }
+    made, stubs = set(), set()
+    for module in (scripts, topic_scripts):
+        for name, value in vars(module).items():
+            if isinstance(value, Script):
+                made.add(name.removeprefix("_"))
+            elif inspect.iscoroutinefunction(value) and value.__module__ == module.__name__:
+                stubs.add(name)
     assert made == stubs == set(NAMES)
 
 
@@ -180,14 +185,14 @@ def test_what_scripts_share_comes_before_them() -> None:
         assert source(part).startswith("-- ")
     assert "ARGV" not in code(PRELUDE)
     for name in NAMES:
-        script: Script = getattr(scripts, f"_{name}")
+        script: Script = stub(f"_{name}")
         assert script.body.startswith("#!lua")
         assert (source(MOVING) in script.body) is moves_jobs(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_has_what_it_needs_of_the_prelude_and_no_more(name: str) -> None:
-    body = getattr(scripts, f"_{name}").body
+    body = stub(f"_{name}").body
     for function in re.findall(r"^local function (\w+)", source(PRELUDE), re.MULTILINE):
         defined = body.find(f"local function {function}(")
         used = [found.start() for found in re.finditer(rf"(?<!function )\b{function}\(", body)]

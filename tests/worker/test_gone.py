@@ -13,7 +13,7 @@ from headrace.core.job import decode_envelope
 from headrace.core.outcome import DONE
 from headrace.store.contract import Consumer, Settlement, reclaim_every
 from headrace.store.redis import scripts
-from headrace.store.redis.keys import GROUP
+from headrace.store.redis.keys import WORKERS
 from headrace.store.redis.store import RedisStore
 
 LEASE = 0.3
@@ -38,7 +38,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def names(app: Headrace) -> set[str]:
     assert isinstance(app.store, RedisStore)
     stream = app.store.keys("default").ready
-    found = await app.store.links().ask.call("XINFO", "CONSUMERS", stream, GROUP, key=stream)
+    found = await app.store.links().ask.call("XINFO", "CONSUMERS", stream, WORKERS, key=stream)
     return {bytes(info[1]).decode().partition("~")[0] for info in found}
 
 

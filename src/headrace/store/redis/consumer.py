@@ -15,7 +15,8 @@ from headrace.errors import StoreError
 from headrace.store.contract import Hear, Promotion, Settlement, Subscription, reclaim_every
 from headrace.store.redis import scripts
 from headrace.store.redis.faults import NoGroup
-from headrace.store.redis.keys import GROUP, signed
+from headrace.store.redis.group_reading import GroupReading
+from headrace.store.redis.keys import signed
 from headrace.store.redis.link import Argument
 from headrace.store.redis.reading import Reading
 from headrace.store.redis.settling import Batch, parts
@@ -51,7 +52,8 @@ class RedisConsumer:
         self._signed = signed(name, int(lease * 1000))
         self._lease_ms = int(lease * 1000)
         self._look_ms = int(reclaim_every(lease) * 1000)
-        self._reading = Reading(store, self._signed, queues, self._hand_back, strict=strict)
+        kind = GroupReading if any("@" in queue for queue in queues) else Reading
+        self._reading = kind(store, self._signed, queues, self._hand_back, strict=strict)
         self._sources = self._reading.sources
         # Settlements and upkeep do not wait for each other.
         self._settling = store.server.link()
@@ -74,10 +76,8 @@ class RedisConsumer:
         found: list[Delivery] = []
         for queue, source in self._sources.items():
             keys = self._store.keys(queue)
-            for level in (b"", *source.levels):
-                stream = f"{keys.level}{level.decode()}" if level else keys.ready
-                prefix = level + b"/" if level else b""
-                for id, count in await self._pending(stream):
+            for stream, prefix in source.streams(keys):
+                for id, count in await self._pending(stream, source.group):
                     if (queue, prefix + id, count) not in known:
                         entries = await self._upkeep.call("XRANGE", stream, id, id, key=stream)
                         found += [
@@ -150,7 +150,7 @@ class RedisConsumer:
             await self._make_anew()
             return []
         if list(levels) == list(source.levels):
-            source.learn(levels, paused)
+            source.learn(levels, paused, source.waiting)
         else:
             source.doubt()
         return [
@@ -232,9 +232,9 @@ class RedisConsumer:
         except NoGroup:
             return
 
-    async def _pending(self, stream: str) -> list[tuple[bytes, int]]:
+    async def _pending(self, stream: str, group: str) -> list[tuple[bytes, int]]:
         rows = await self._upkeep.call(
-            "XPENDING", stream, GROUP, "-", "+", _RECOVER_MOST, self._signed, key=stream
+            "XPENDING", stream, group, "-", "+", _RECOVER_MOST, self._signed, key=stream
         )
         return [(row[0], row[3]) for row in rows]
 
@@ -275,6 +275,7 @@ class RedisConsumer:
             kept=len(batch.kept),
             tied=batch.tied,
             moved=batch.moved,
+            heard=len(batch.heard),
             blocks=batch.blocks(checked),
         )
 

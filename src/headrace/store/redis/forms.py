@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from headrace.core.call import Child, Parcel
 from headrace.core.job import State, decode_verdict
-from headrace.core.ties import encode_ties
+from headrace.core.ties import NO_TIES, encode_ties
 from headrace.store.contract import DeadJob, Sighting
 from headrace.store.redis.keys import unsigned
 from headrace.store.redis.link import Argument
+
+
+def envelope_of(fields: Sequence[bytes]) -> bytes:
+    """What a stream entry holds; of what is not ours all there is, so that it can be looked at."""
+    return fields[1] if fields and fields[0] == b"j" else msgspec.msgpack.encode(fields or [])
 
 
 def when(parcel: Parcel) -> str:
@@ -30,6 +38,25 @@ def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
         parcel.tick.schedule if parcel.tick else "",
         parcel.tick.at_ms if parcel.tick else "",
     )
+
+
+def of_events(events: Sequence[Parcel]) -> tuple[int, list[Argument]]:
+    """What `publish.lua` takes, and how many arguments for each event: the envelope alone if all
+    are due at once, have no key and are found in their envelopes."""
+    plain: list[Argument] = []
+    for parcel in events:
+        if parcel.ties is not NO_TIES or not parcel.envelope.startswith(parcel.key, 4):
+            break
+        if parcel.delay_ms is not None or parcel.at_ms is not None:
+            break
+        plain.append(parcel.envelope)
+    else:
+        return 1, plain
+    full: list[Argument] = []
+    for parcel in events:
+        ties = b"" if parcel.ties is NO_TIES else encode_ties(parcel.ties)
+        full += (parcel.envelope, when(parcel), ties, parcel.key)
+    return 4, full
 
 
 def child_record(child: Child) -> bytes:

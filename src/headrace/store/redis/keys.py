@@ -6,8 +6,16 @@ and a script may touch them together.
 
 from __future__ import annotations
 
-GROUP = "workers"
-"""The one consumer group of a job stream."""
+from headrace.core.sources import group_source
+
+WORKERS = "workers"
+"""The one consumer group of the streams of an ordinary queue."""
+
+PUMP = "pump"
+"""The consumer that moves events of a log into the queue of an ordered group."""
+
+LOG = b"@/"
+"""Before the entry id in the receipt of an event that was read from its log."""
 
 RETURNED = "returned"
 """The consumer that owns what a stopping worker handed back: anyone may take it at once."""
@@ -54,7 +62,7 @@ class QueueKeys:
     | cancelling      | hash   | running jobs that are to end                                     |
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
     | progress        | hash   | job key → how far it is                                          |
-    | log + k         | list   | log lines of job k, the number of the first before them; expires |
+    | journal + k     | list   | log lines of job k, the number of the first before them; expires |
     | marks           | hash   | job key → what was done once, by name                            |
     | ticks           | zset   | schedules by the last time for which they sent a job             |
     | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not these) |
@@ -64,6 +72,18 @@ class QueueKeys:
     | look            | hash   | when abandoned jobs were last looked for, and where to go on     |
     | promoter        | string | the consumer that promotes for now; expires by itself            |
     | courier         | string | the consumer that empties the outbox for now; expires by itself  |
+
+    A topic's log is the queue `@topic`: its `ready` is the log, `jobs` says where each event is.
+    The queue of a group, `group@topic`, is in the same slot, and has beside what others have:
+
+    | key             | type   | holds                                                            |
+    |-----------------|--------|------------------------------------------------------------------|
+    | log             | stream | the events of the topic; the consumer group is the group         |
+    | log_jobs        | hash   | `jobs` of the log                                                |
+    | groups          | hash   | group → `ordered on_failure seen`; the same for all of the topic |
+    | stopped         | hash   | key → `state since event` if an event of the key went dead       |
+    | disbanded       | string | the group was removed: nobody should make it anew; expires       |
+    | trimmer         | string | someone trims the log now; expires by itself                     |
     """
 
     ALL = (
@@ -72,6 +92,7 @@ class QueueKeys:
         "control_channel",
         "courier",
         "dead",
+        "disbanded",
         "due_channel",
         "epoch",
         "events",
@@ -79,13 +100,16 @@ class QueueKeys:
         "finished_channel",
         "flow",
         "gates",
+        "groups",
         "jobs",
         "lane",
         "lanes",
         "level",
         "levels",
         "line",
+        "journal",
         "log",
+        "log_jobs",
         "look",
         "marks",
         "minute",
@@ -101,14 +125,26 @@ class QueueKeys:
         "result",
         "scheduled",
         "starts",
+        "stopped",
         "ticks",
+        "trimmer",
         "unique",
     )
-    __slots__ = (*ALL, "all", "queue")
+    __slots__ = (*ALL, "all", "group", "queue")
 
     def __init__(self, namespace: str, queue: str) -> None:
-        base = f"{{{escaped(namespace)}:{queue}}}"
+        source = group_source(queue)
+        slot = f"{{{escaped(namespace)}:{source.log if source else queue}}}"
+        base = f"{slot}/{escaped(source.group)}" if source else slot
         self.queue = queue
+        self.group = source.group if source else WORKERS
+        """The consumer group of all its streams, so that one command reads them together."""
+        self.log = f"{slot}:ready"
+        self.log_jobs = f"{slot}:jobs"
+        self.groups = f"{slot}:groups"
+        self.trimmer = f"{slot}:ticket:trim"
+        self.stopped = f"{base}:stopped"
+        self.disbanded = f"{base}:disbanded"
         self.ready = f"{base}:ready"
         self.level = f"{base}:ready:"
         self.levels = f"{base}:levels"
@@ -131,7 +167,7 @@ class QueueKeys:
         self.cancelling = f"{base}:cancelling"
         self.paused = f"{base}:paused"
         self.progress = f"{base}:progress"
-        self.log = f"{base}:log:"
+        self.journal = f"{base}:log:"
         self.marks = f"{base}:marks"
         self.ticks = f"{base}:ticks"
         self.events = f"{base}:events"

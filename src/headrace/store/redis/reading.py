@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.core.delivery import Delivery
 from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
 from headrace.store.redis import scripts
-from headrace.store.redis.keys import GROUP
+from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.source import Source, delivery_of
 
 if TYPE_CHECKING:
     from headrace.store.redis.store import RedisStore
 
-_BLOCK_MOST = 5.0
+BLOCK_MOST = 5.0
 
 
 class Reading:
@@ -39,14 +39,9 @@ class Reading:
         self._strict = strict
         self._upkeep = store.server.link()
         # Blocking reads do not wait for each other, nor anything else for them.
-        shared = store.server.link() if store.server.reads_span else None
+        shared: dict[str, Link] = {}
         self.sources = {
-            queue: Source(
-                queue,
-                weight,
-                store.keys(queue).ready,
-                shared or store.server.link_at(store.keys(queue).ready),
-            )
+            queue: Source(store.keys(queue), weight, self._link_for(store.keys(queue), shared))
             for queue, weight in queues.items()
         }
         self._alike = not strict and len(set(queues.values())) == 1
@@ -56,6 +51,16 @@ class Reading:
         self._changed = asyncio.Event()
         for source in self._order:
             self._source_of[source.ready.encode()] = source, b""
+
+    def _link_for(self, keys: QueueKeys, shared: dict[str, Link]) -> Link:
+        """One command can read several streams, if they are on one server and have consumer groups
+        of the same name."""
+        server = self._store.server
+        if not server.reads_span:
+            return server.link_at(keys.ready)
+        if keys.group not in shared:
+            shared[keys.group] = server.link()
+        return shared[keys.group]
 
     async def prepare(self) -> None:
         """Have all groups there, and know what there is to know."""
@@ -70,6 +75,9 @@ class Reading:
         if not sources:
             await self._wait_for_change(wait)
             return []
+        return await self._find(sources, limit, wait)
+
+    async def _find(self, sources: Sequence[Source], limit: int, wait: float) -> list[Delivery]:
         if self._is_plain(sources):
             return await self._read_alike(sources, limit, wait)
         found = await self._read_shares(sources, limit)
@@ -112,9 +120,8 @@ class Reading:
             source.doubt()
         self._changed.set()
         for link in {source.link for source in self._order}:
-            key = next(source.ready for source in self._order if source.link is link)
             if link.client_id is not None:
-                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=key)
+                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=self._key_at(link))
 
     async def close(self) -> None:
         for link in {self._upkeep, *(source.link for source in self._order)}:
@@ -122,8 +129,10 @@ class Reading:
 
     async def _refresh(self, source: Source) -> None:
         keys = self._store.keys(source.queue)
-        source.epoch, levels, paused = await scripts.prepare(self._upkeep, keys)
-        source.learn(levels, paused)
+        source.epoch, levels, paused, waiting = await scripts.prepare(
+            self._upkeep, keys, member=self._store.member(source.queue)
+        )
+        source.learn(levels, paused, waiting)
         for level in levels:
             self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"
 
@@ -207,15 +216,16 @@ class Reading:
         groups: dict[Link, list[str]] = {}
         for link, stream in watched:
             groups.setdefault(link, []).append(stream)
-        reads = [
-            asyncio.create_task(self._read(link, streams, share, wait))
+        waits = {
+            link: asyncio.create_task(self._read(link, streams, share, wait))
             for link, streams in groups.items()
-        ]
-        await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
-        while not all(read.done() for read in reads):
-            await self._unblock(groups, reads)
-            await asyncio.wait(reads, timeout=0.05)
-        found = self._gathered(groups, await asyncio.gather(*reads, return_exceptions=True))
+        }
+        waits |= self._watches(sources, wait)
+        await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
+        while not all(read.done() for read in waits.values()):
+            await self._unblock(waits)
+            await asyncio.wait(waits.values(), timeout=0.05)
+        found = self._gathered(waits, await asyncio.gather(*waits.values(), return_exceptions=True))
         if len(found) > limit:
             # Several came at the same moment. The lower ones are last.
             await self._hand_back(found[limit:])
@@ -236,14 +246,24 @@ class Reading:
                 raise result
         return found
 
-    async def _unblock(self, groups: Mapping[Link, Sequence[str]], reads: Sequence[Any]) -> None:
-        for (link, streams), read in zip(groups.items(), reads, strict=True):
+    def _watches(
+        self, sources: Sequence[Source], wait: float
+    ) -> dict[Link, asyncio.Task[list[Delivery]]]:
+        """What else, beside a job to read, ends the wait; gives no jobs by itself."""
+        return {}
+
+    async def _unblock(self, waits: Mapping[Link, asyncio.Task[list[Delivery]]]) -> None:
+        for link, read in waits.items():
             if not read.done() and link.client_id is not None:
-                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=streams[0])
+                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=self._key_at(link))
+
+    def _key_at(self, link: Link) -> str:
+        """A key by which a cluster finds the node of this link."""
+        return next(source.ready for source in self._order if source.link is link)
 
     async def _wait_for_change(self, wait: float) -> None:
         try:
-            async with asyncio.timeout(0 if self._interrupted else min(wait, _BLOCK_MOST)):
+            async with asyncio.timeout(0 if self._interrupted else min(wait, BLOCK_MOST)):
                 await self._changed.wait()
         except TimeoutError:
             return
@@ -251,10 +271,11 @@ class Reading:
     async def _read(
         self, link: Link, streams: Sequence[str], count: int, wait: float
     ) -> list[Delivery]:
-        command: list[Argument] = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count]
+        group = self._source_of[streams[0].encode()][0].group
+        command: list[Argument] = ["XREADGROUP", "GROUP", group, self._consumer, "COUNT", count]
         if wait > 0 and not self._interrupted and not self._changed.is_set():
             await link.identify()
-            wait = min(wait, _BLOCK_MOST)
+            wait = min(wait, BLOCK_MOST)
             command += ["BLOCK", max(1, int(wait * 1000))]
         # Before the read: a worker that slept between a reply and its parsing must not hold its
         # deliveries for newer than they are.
@@ -265,9 +286,9 @@ class Reading:
         deliveries: list[Delivery] = []
         for stream, entries in reply or ():
             source, prefix = self._source_of[stream]
-            stamp = stamps[source.queue]
+            queue, stamp = source.queue, stamps[source.queue]
             for receipt, fields in entries:
-                deliveries.append(delivery_of(source.queue, prefix + receipt, fields, stamp))
+                deliveries.append(delivery_of(queue, prefix + receipt, fields, stamp))
         return deliveries
 
     def _streams(self, source: Source) -> list[str]:

@@ -16,16 +16,16 @@ from typing import Any
 from headrace.core.ids import JobKey
 from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
 from headrace.core.outcome import task_gate
-from headrace.store.redis.keys import GROUP, RETURNED, NoteKeys, QueueKeys
+from headrace.store.redis.keys import RETURNED, WORKERS, NoteKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
 
-MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "finish")
+MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "stops", "finish")
 """The files of `lua/moving`, in the order in which they build on each other."""
 
 _CONSTANTS = "\n".join(
     f"local {name} = {value!r}"
     for name, value in {
-        "GROUP": GROUP,
+        "WORKERS": WORKERS,
         "RETURNED": RETURNED,
         "TASK_GATE": task_gate(""),
         "KEPT_MS": int(RESULT_TTL * 1000),
@@ -139,7 +139,7 @@ async def enter(
 
 
 async def fetch(link: Link, keys: QueueKeys, *, consumer: str, limit: int) -> list[Any]:
-    entries: list[Any] = await _fetch(link, keys, [GROUP, consumer, limit])
+    entries: list[Any] = await _fetch(link, keys, [keys.group, consumer, limit])
     return entries
 
 
@@ -166,11 +166,12 @@ async def settle(
     kept: int,
     tied: bool,
     moved: int,
+    heard: int,
     blocks: Sequence[Argument],
 ) -> list[bytes]:
     head: list[Argument] = [
         events, keys.queue, consumer, epoch, int(checked), finished, facts_count, facts, counts,
-        done, kept, int(tied), moved,
+        done, kept, int(tied), moved, heard,
     ]  # fmt: skip
     reply: list[bytes] = await _settle(link, keys, head + list(blocks))
     return reply
@@ -179,7 +180,7 @@ async def settle(
 async def renew(
     link: Link, keys: QueueKeys, *, consumer: str, deliveries: Sequence[Argument]
 ) -> list[bytes]:
-    lost: list[bytes] = await _renew(link, keys, [GROUP, consumer, *deliveries])
+    lost: list[bytes] = await _renew(link, keys, [keys.group, consumer, *deliveries])
     return lost
 
 
@@ -214,32 +215,34 @@ async def promote(
     return moved, wait
 
 
-async def prepare(link: Link, keys: QueueKeys) -> tuple[int, list[bytes], int]:
-    epoch, levels, paused = await _prepare(link, keys, [GROUP])
-    return epoch, levels, paused
+async def prepare(link: Link, keys: QueueKeys, *, member: str) -> tuple[int, list[bytes], int, int]:
+    epoch, levels, paused, waiting = await _prepare(link, keys, [keys.group, member])
+    return epoch, levels, paused, waiting
 
 
 async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:
-    back: int = await _leave(link, keys, [GROUP, RETURNED, consumer])
+    back: int = await _leave(link, keys, [keys.group, RETURNED, consumer])
     return back
 
 
 async def look(
     link: Link, keys: QueueKeys, *, bodies: bool, job_keys: Sequence[JobKey]
 ) -> list[list[Any]]:
-    sights: list[list[Any]] = await _look(link, keys, [GROUP, RETURNED, int(bodies), *job_keys])
+    sights: list[list[Any]] = await _look(
+        link, keys, [keys.group, RETURNED, int(bodies), *job_keys]
+    )
     return sights
 
 
 async def browse(
     link: Link, keys: QueueKeys, *, state: str, cursor: str, limit: int
 ) -> list[bytes]:
-    page: list[bytes] = await _browse(link, keys, [GROUP, RETURNED, state, cursor, limit])
+    page: list[bytes] = await _browse(link, keys, [keys.group, RETURNED, state, cursor, limit])
     return page
 
 
 async def count(link: Link, keys: QueueKeys) -> list[int]:
-    counts: list[int] = await _count(link, keys, [GROUP, RETURNED])
+    counts: list[int] = await _count(link, keys, [keys.group, RETURNED])
     return counts
 
 
@@ -250,8 +253,10 @@ async def replay(
     return replayed
 
 
-async def purge(link: Link, keys: QueueKeys, *, job_keys: Sequence[JobKey]) -> list[int]:
-    purged: list[int] = await _purge(link, keys, list(job_keys))
+async def purge(
+    link: Link, keys: QueueKeys, *, events: int, job_keys: Sequence[JobKey]
+) -> list[int]:
+    purged: list[int] = await _purge(link, keys, [events, keys.queue, *job_keys])
     return purged
 
 

@@ -9,6 +9,7 @@ from headrace.core.outcome import Again, Cancelled, Dead, Done, Held
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
 from headrace.store.redis.ear import encode_keys
+from headrace.store.redis.keys import LOG
 from headrace.store.redis.link import Argument
 
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
@@ -17,12 +18,14 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 
 class Batch:
-    """Outcomes that are written in one step: in columns those of jobs that are done, which is most
-    of them; the others, and those of jobs with a priority, each with all there is to know."""
+    """Outcomes that are written in one step: in columns those of what is done, which is most of
+    them; the others, and those of jobs with a priority, each with all there is to know."""
 
     def __init__(self, settlements: Sequence[Settlement], *, events: bool) -> None:
         self.done: list[Delivery] = []
         self.kept: list[tuple[Delivery, Done]] = []
+        self.heard: list[Delivery] = []
+        """Events that are done, and were read from their log."""
         self.tied = False
         self.moved = 0
         self._moved: list[Argument] = []
@@ -35,6 +38,9 @@ class Batch:
 
     def _sort(self, item: Settlement, finished: list[bytes]) -> None:
         delivery, outcome = item.delivery, item.outcome
+        if isinstance(outcome, Done) and receipt_of(delivery).startswith(LOG):
+            self.heard.append(delivery)
+            return
         if isinstance(outcome, Done) and not (delivery.ties and b"/" in receipt_of(delivery)):
             self.tied = self.tied or bool(delivery.ties)
             if outcome.verdict:
@@ -56,6 +62,10 @@ class Batch:
         blocks = self._columns(self.done, checked) + self._columns(kept, checked)
         blocks += [outcome.verdict for _, outcome in self.kept]
         blocks += [outcome.ttl_ms for _, outcome in self.kept]
+        blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.heard]
+        if checked:
+            blocks += [delivery.key for delivery in self.heard]
+            blocks += [delivery.count for delivery in self.heard]
         return blocks + self._moved
 
     def _columns(self, deliveries: Sequence[Delivery], checked: bool) -> list[Argument]:

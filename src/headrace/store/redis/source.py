@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import msgspec
-
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
+from headrace.store.redis.forms import envelope_of
+from headrace.store.redis.keys import LOG, QueueKeys
 from headrace.store.redis.link import Link
 
 # What a queue's state was this long ago is what it is; signals tell of changes sooner.
@@ -19,11 +19,19 @@ _LEFT_ALONE = 0.5
 class Source:
     """What a reader knows of one queue."""
 
-    def __init__(self, queue: str, weight: int, ready: str, link: Link) -> None:
-        self.queue = queue
+    def __init__(self, keys: QueueKeys, weight: int, link: Link) -> None:
+        self.queue = keys.queue
+        self.group = keys.group
         self.weight = weight
-        self.ready = ready
+        self.ready = keys.ready
+        self.log = keys.log if keys.log != keys.ready else ""
+        """Of the queue of a topic's group, the log of the topic."""
         self.link = link
+        self.waiting = 0
+        """Of such a queue, how many jobs of its own were waiting when it was last looked at."""
+        self.last = "0-0"
+        """The last event of the log that an ordered group was given, and whether there is more."""
+        self.more = False
         self.epoch = 0
         """As it was before the latest read: leases of what was read are surely held as long as the
         epoch is the same."""
@@ -45,10 +53,17 @@ class Source:
     def is_left_alone(self) -> bool:
         return time.monotonic() < self._left_alone_until
 
-    def learn(self, levels: Sequence[bytes], paused: int) -> None:
+    def learn(self, levels: Sequence[bytes], paused: int, waiting: int = 0) -> None:
         self.levels = levels
         self.paused = bool(paused)
+        self.waiting = waiting
         self.known_at = time.monotonic()
+
+    def streams(self, keys: QueueKeys) -> list[tuple[str, bytes]]:
+        """All that its jobs may be in, each with what receipts of it begin with."""
+        found = [(f"{keys.level}{level.decode()}", level + b"/") for level in self.levels]
+        found.append((self.ready, b""))
+        return [*found, (self.log, LOG)] if self.log else found
 
     def doubt(self) -> None:
         """Have the state read again before the next read."""
@@ -65,7 +80,9 @@ def delivery_of(
     """What a stream entry holds."""
     if fields and fields[0] == b"j":
         delivery = Delivery(queue, receipt, fields[1])
-        for at in range(2, len(fields), 2) if len(fields) > 2 else ():
+        # The key of an event ties it only in the queue of an ordered group, not in the log.
+        more = len(fields) > 2 and not receipt.startswith(LOG)
+        for at in range(2, len(fields), 2) if more else ():
             name, value = fields[at], fields[at + 1]
             if name == b"h":
                 delivery.past = value
@@ -74,8 +91,7 @@ def delivery_of(
             elif name == b"i":
                 delivery.inputs = value
     else:
-        # Not ours: keep all there is, so that it can be looked at among the dead jobs.
-        delivery = Delivery(queue, receipt, msgspec.msgpack.encode(fields or []))
+        delivery = Delivery(queue, receipt, envelope_of(fields or []))
     delivery.stamp = stamp
     if count != 1:
         delivery.count = count

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from headrace.core.call import Child, Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
-from headrace.core.limits import EVENTS_KEPT, LOG_LINES, LOG_TTL
+from headrace.core.limits import LOG_LINES, LOG_TTL
 from headrace.core.outcome import task_gate
+from headrace.core.sources import is_log
 from headrace.errors import ConfigError
-from headrace.store.contract import Counts, DeadPage, Hear, Sighting, Subscription
-from headrace.store.loops import LoopLocal
+from headrace.store.contract import DeadPage, Hear, Sighting, Subscription
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.consumer import RedisConsumer
-from headrace.store.redis.ear import Ear, encode_keys
+from headrace.store.redis.ear import encode_keys
 from headrace.store.redis.history import read_events
-from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key
+from headrace.store.redis.keys import NoteKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.server import Server
+from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
     Control,
+    Counts,
     Ending,
     Event,
     KeyPage,
@@ -33,62 +33,17 @@ from headrace.store.values import (
     Report,
 )
 
-_ANNOUNCED_FOR = 60.0
 _CURSORS = {
-    State.WAITING: re.compile(r"\d+ \d+-\d+"),
-    State.RUNNING: re.compile(r"\d+ \d+-\d+"),
+    State.WAITING: re.compile(r"-?\d+ \d+-\d+"),
+    State.RUNNING: re.compile(r"-?\d+ \d+-\d+"),
     State.SCHEDULED: re.compile(r"\d+ ([0-9a-f]{2})*"),
     State.BLOCKED: re.compile(r"\d{1,19}"),
     State.DEAD: re.compile(r"\d+-\d+"),
 }
 
 
-class LoopLinks:
-    """The connections of one event loop: one to send, one to ask, one to listen."""
-
-    def __init__(self, server: Server) -> None:
-        self.send = server.link()
-        self.ask = server.link(repeats=True)
-        self.ear = Ear(server.connect)
-
-    async def close(self) -> None:
-        await self.ear.close()
-        await self.send.drop()
-        await self.ask.drop()
-
-
-class RedisStore:
+class RedisStore(RedisTopics):
     """See `headrace.store.contract.Store`."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        namespace: str,
-        crash_limit: int,
-        require_durable: bool = False,
-        events: bool = True,
-    ) -> None:
-        self.namespace = namespace
-        self.crash_limit = crash_limit
-        self.server = Server(url)
-        self.events_most = EVENTS_KEPT if events else 0
-        self._require_durable = require_durable
-        self._links: LoopLocal[LoopLinks] = LoopLocal()
-        self._keys: dict[str, QueueKeys] = {}
-        self._announced: dict[str, float] = {}
-
-    async def open(self) -> None:
-        await self.server.check(self.links().ask, require_durable=self._require_durable)
-
-    async def close(self) -> None:
-        links = self._links.pop()
-        if links is not None:
-            await links.close()
-
-    async def time_ms(self) -> int:
-        seconds, micros = await self.links().ask.call("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
 
     # Sending
 
@@ -98,7 +53,7 @@ class RedisStore:
         if not parcels:
             return {}
         links, keys = self.links(), self.keys(queue)
-        if self._announced.get(queue, 0.0) < time.monotonic():
+        if not self.is_announced(queue):
             await self.announce(links.send, queue)
         plain = all(parcel.is_plain for parcel in parcels)
         told = facts.of_parcels(parcels, told=plain) if self.events_most else facts.NONE
@@ -184,9 +139,7 @@ class RedisStore:
         return KeyPage(found, following.decode())
 
     async def queues(self) -> list[str]:
-        key = queues_key(self.namespace)
-        names = await self.links().ask.call("SMEMBERS", key, key=key)
-        return sorted(name.decode() for name in names)
+        return [name for name in await self.names() if not is_log(name)]
 
     async def count(self, queue: str) -> Counts:
         return Counts(*await scripts.count(self.links().ask, self.keys(queue)))
@@ -200,8 +153,8 @@ class RedisStore:
         return DeadPage(jobs, following)
 
     async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
-        name = self.keys(queue).log + key.decode("latin-1")
-        raw = self.keys(queue).log.encode() + key
+        name = self.keys(queue).journal + key.decode("latin-1")
+        raw = self.keys(queue).journal.encode() + key
         lines = await self.links().ask.call("LRANGE", raw, 0, -1, key=name)
         if not lines:
             return LogPage([], start)
@@ -272,7 +225,9 @@ class RedisStore:
         return [bool(done) for done in replayed]
 
     async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        purged = await scripts.purge(self.links().send, self.keys(queue), job_keys=keys)
+        purged = await scripts.purge(
+            self.links().send, self.keys(queue), events=self.events_most, job_keys=keys
+        )
         return [bool(done) for done in purged]
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
@@ -337,26 +292,8 @@ class RedisStore:
         *,
         strict: bool = False,
     ) -> RedisConsumer:
-        if not queues:
-            raise ConfigError("a worker needs at least one queue")
         weights = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
         return RedisConsumer(self, name, weights, lease, strict=strict)
-
-    async def announce(self, link: Link, *queues: str) -> None:
-        """Add to the list of queues; again now and then, in case someone emptied the server."""
-        key = queues_key(self.namespace)
-        await link.call("SADD", key, *queues, key=key)
-        until = time.monotonic() + _ANNOUNCED_FOR
-        self._announced.update(dict.fromkeys(queues, until))
-
-    def keys(self, queue: str) -> QueueKeys:
-        keys = self._keys.get(queue)
-        if keys is None:
-            keys = self._keys[queue] = QueueKeys(self.namespace, queue)
-        return keys
-
-    def links(self) -> LoopLinks:
-        return self._links.get() or self._links.set(LoopLinks(self.server))
 
 
 def _check_cursor(state: State, cursor: str) -> None:

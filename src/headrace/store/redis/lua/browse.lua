@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- A page of the keys of jobs in a state; atomic, so that what is pending is told from what waits.
--- KEYS: ready level levels jobs scheduled
+-- KEYS: ready level levels jobs scheduled log
 -- ARGV: group returned state cursor limit
 -- Returns {cursor, key…}; the cursor is '' after the last page.
 
@@ -10,12 +10,17 @@ local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local function streams()
   local levels = redis.call('ZREVRANGE', key.levels, 0, -1)
   levels[#levels + 1] = '0'
-  local begun, last = string.match(cursor, '^(%d+) (.+)$')
+  local begun, last = string.match(cursor, '^(-?%d+) (.+)$')
   local found = {}
   for _, level in ipairs(levels) do
     if not begun or tonumber(level) <= tonumber(begun) then
       found[#found + 1] = {level, level == '0' and key.ready or key.level .. level, level == begun and '(' .. last or '-'}
     end
+  end
+  if key.log ~= key.ready then
+    -- Of what the log holds, mostly settled, only the end can wait.
+    local info = state == 'waiting' and group_info(key.log, group)
+    found[#found + 1] = {'-1', key.log, begun == '-1' and '(' .. last or (info and '(' .. info.last or '-')}
   end
   return found
 end
@@ -42,32 +47,14 @@ local function add_running(page, stream, from)
   return #found, last
 end
 
--- The last entry that was ever handed out: those behind it surely wait.
-local function last_delivered(stream)
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  for _, info in ipairs(groups.err and {} or groups) do
-    if info[2] == group then
-      return info[8]
-    end
-  end
-  return '0-0'
-end
-
-local function is_behind(id, other)
-  local ms, sequence = string.match(id, '^(%d+)-(%d+)$')
-  local other_ms, other_sequence = string.match(other, '^(%d+)-(%d+)$')
-  if ms ~= other_ms then
-    return tonumber(ms) > tonumber(other_ms)
-  end
-  return tonumber(sequence) > tonumber(other_sequence)
-end
-
 local function add_waiting(page, stream, from)
   local found, last = redis.call('XRANGE', stream, from, '+', 'COUNT', limit), nil
-  local handed_out = #found > 0 and last_delivered(stream)
+  -- Those behind the last entry that was ever handed out surely wait.
+  local info = #found > 0 and group_info(stream, group)
+  local handed_out = info and info.last or '0-0'
   for _, entry in ipairs(found) do
     last = entry[1]
-    local pending = not is_behind(last, handed_out) and redis.call('XPENDING', stream, group, last, last, 1)[1]
+    local pending = not precedes_id(handed_out, last) and redis.call('XPENDING', stream, group, last, last, 1)[1]
     if not pending or pending[2] == returned then
       add_key(page, entry)
     end

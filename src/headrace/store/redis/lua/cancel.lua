@@ -49,12 +49,27 @@ local function parked(job_key, place)
   return 'cancelled'
 end
 
+-- An event in the hands of a worker that has it from the log; one that waits there cannot be told
+-- from those of other groups.
+local function in_log(event)
+  local id = MEMBERS and redis.call('HGET', key.log_jobs, event)
+  local entry = id and string.find(id, '-', 1, true) and redis.call('XPENDING', key.log, GROUP, id, id, 1)[1]
+  if not entry or entry[2] == RETURNED then
+    return ''
+  end
+  if ARGV[3] == '1' then
+    redis.call('HSET', key.cancelling, event, '1')
+    control_changed = true
+  end
+  return 'running'
+end
+
 local answers = {}
 for i = 4, #ARGV do
   local job_key = ARGV[i]
   local place = place_of(job_key)
   if not place then
-    answers[#answers + 1] = redis.call('GET', key.result .. job_key) or ''
+    answers[#answers + 1] = redis.call('GET', key.result .. job_key) or in_log(job_key)
   elseif string.find(place, '^%d') then
     answers[#answers + 1] = in_stream(job_key, place)
   elseif string.sub(place, 1, 1) == 'd' then

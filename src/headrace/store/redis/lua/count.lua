@@ -1,13 +1,12 @@
 #!lua flags=no-writes
 -- Count the jobs of a queue; atomic, so that a job that moves is counted once.
--- KEYS: ready level levels jobs scheduled dead
+-- KEYS: ready level levels jobs scheduled dead log
 -- ARGV: group returned
 -- Returns {waiting, running, scheduled, dead, blocked}.
 
 local running, there = 0, 0
 
 local function add(stream)
-  there = there + redis.call('XLEN', stream)
   local pending = redis.pcall('XPENDING', stream, ARGV[1])
   if pending.err then
     return
@@ -20,10 +19,21 @@ local function add(stream)
   end
 end
 
-add(key.ready)
+local function add_all(stream)
+  there = there + redis.call('XLEN', stream)
+  add(stream)
+end
+
+add_all(key.ready)
 for _, level in ipairs(redis.call('ZRANGE', key.levels, 0, -1)) do
-  add(key.level .. level)
+  add_all(key.level .. level)
+end
+local blocked_or_here = redis.call('HLEN', key.jobs) - there
+if key.log ~= key.ready then
+  -- Of the log what the group was given and has not settled, and what is still to come.
+  add(key.log)
+  there = there + behind(key.log, ARGV[1]) + pending_in(key.log, ARGV[1])
 end
 local scheduled, dead = redis.call('ZCARD', key.scheduled), redis.call('XLEN', key.dead)
-local blocked = math.max(0, redis.call('HLEN', key.jobs) - there - scheduled - dead)
+local blocked = math.max(0, blocked_or_here - scheduled - dead)
 return {there - running, running, scheduled, dead, blocked}

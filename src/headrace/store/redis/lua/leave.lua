@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
--- KEYS: ready level levels promoter courier due_channel
+-- KEYS: ready level levels log promoter courier due_channel
 -- ARGV: group returned consumer
 -- Returns how many entries were handed back.
 
@@ -23,6 +23,9 @@ local function leave(stream)
 end
 
 local back = leave(key.ready)
+if key.log ~= key.ready then
+  back = back + leave(key.log)
+end
 for _, level in ipairs(redis.call('ZRANGE', key.levels, 0, -1)) do
   back = back + leave(key.level .. level)
 end

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
--- KEYS: ready level jobs scheduled parked dead result progress
+-- KEYS: ready level jobs scheduled parked dead result progress log log_jobs
 -- ARGV: group returned bodies, then the job keys
 -- Returns for each job {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place.
 
@@ -35,10 +35,7 @@ local function dead(id)
   return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 
-local function ready(place)
-  local level, id = string.match(place, '^(%d+)/(.+)$')
-  local stream = level and key.level .. level or key.ready
-  id = id or place
+local function in_line(stream, id)
   local fields = in_stream(stream, id)
   if #fields == 0 then
     -- Someone deleted the stream: the index remembers a job that is gone.
@@ -53,6 +50,23 @@ local function ready(place)
     end
   end
   return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
+end
+
+local function ready(place)
+  local level, id = string.match(place, '^(%d+)/(.+)$')
+  return in_line(level and key.level .. level or key.ready, id or place)
+end
+
+-- An event that its group has in no place of its own: still to come from the log, in a worker's
+-- hands, or settled.
+local function in_log(event)
+  local id = key.log ~= key.ready and redis.call('HGET', key.log_jobs, event)
+  local info = id and string.find(id, '-', 1, true) and group_info(key.log, group)
+  if not info then
+    return {unpack(GONE)}
+  end
+  local pending = #redis.call('XPENDING', key.log, group, id, id, 1) > 0
+  return (pending or precedes_id(info.last, id)) and in_line(key.log, id) or {unpack(GONE)}
 end
 
 local function sight_of(job_key, place)
@@ -76,7 +90,7 @@ local sights = {}
 for i = 4, #ARGV do
   local job_key = ARGV[i]
   local place = redis.call('HGET', key.jobs, job_key)
-  local sight = place and sight_of(job_key, place) or {unpack(GONE)}
+  local sight = place and sight_of(job_key, place) or in_log(job_key)
   sight[8] = redis.call('GET', key.result .. job_key) or ''
   sight[10] = told and redis.call('HGET', key.progress, job_key) or ''
   sights[#sights + 1] = sight

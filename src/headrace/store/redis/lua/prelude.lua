@@ -95,6 +95,159 @@ local function task_of(envelope)
   return ''
 end
 
+local function pending_in(stream, group)
+  local pending = redis.pcall('XPENDING', stream, group)
+  return pending.err and 0 or pending[1]
+end
+
+-- What a stream says of one of its groups, by name; nil if there is none.
+local function group_info(stream, group)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  for _, info in ipairs(groups.err and {} or groups) do
+    if info[2] == group then
+      return {last = info[8], lag = info[12]}
+    end
+  end
+end
+
+-- The id right after another, and right before it.
+local function id_after(id)
+  local ms, sequence = string.match(id, '^(%d+)-(%d+)$')
+  if #sequence > 15 then
+    -- The last that a millisecond can have; Lua's numbers do not go that far.
+    return string.format('%d', ms + 1) .. '-0'
+  end
+  return ms .. '-' .. string.format('%d', sequence + 1)
+end
+
+local function id_before(id)
+  local ms, sequence = string.match(id, '^(%d+)-(%d+)$')
+  if sequence ~= '0' and #sequence < 16 then
+    return ms .. '-' .. string.format('%d', sequence - 1)
+  elseif ms == '0' then
+    return '0-0'
+  end
+  return string.format('%d', ms - 1) .. '-18446744073709551615'
+end
+
+local function precedes_id(id, other)
+  local ms, sequence = string.match(id, '^(%d+)-(%d+)$')
+  local other_ms, other_sequence = string.match(other, '^(%d+)-(%d+)$')
+  if ms ~= other_ms then
+    return tonumber(ms) < tonumber(other_ms)
+  end
+  return tonumber(sequence) < tonumber(other_sequence)
+end
+
+-- How many entries come after another, page by page.
+local function count_after(stream, id)
+  local count = 0
+  while true do
+    local page = redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1000)
+    count = count + #page
+    if #page < 1000 then
+      return count
+    end
+    id = page[#page][1]
+  end
+end
+
+-- How many entries of a log a group has not been given.
+local function behind(stream, group)
+  local info = group_info(stream, group)
+  return info and (info.lag or count_after(stream, info.last)) or 0
+end
+
+-- The id behind which a place in a log begins, nil if it is an event that the log does not hold;
+-- `value` is the event or the time in ms. `positions` has where each event is.
+local function place_in(log, positions, kind, value)
+  if kind == 'start' then
+    return '0-0'
+  elseif kind == 'time' then
+    return id_before(value .. '-0')
+  elseif kind == 'event' then
+    local id = redis.call('HGET', positions, value)
+    if not id or #redis.call('XRANGE', log, id, id) == 0 then
+      return nil
+    end
+    return id_before(id)
+  end
+  local newest = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  if newest then
+    return newest[1]
+  end
+  -- An empty log may have had events: what comes is newer than the last of them.
+  local info = redis.pcall('XINFO', 'STREAM', log)
+  return info.err and '0-0' or info[8]
+end
+
+-- How many entries a log ever had up to this one: so that the server knows how far behind a group
+-- is that begins there.
+local function ever_until(log, id)
+  local info = redis.pcall('XINFO', 'STREAM', log)
+  local added = 0
+  for i = 1, info.err and 0 or #info, 2 do
+    if info[i] == 'entries-added' then
+      added = info[i + 1]
+    end
+  end
+  return added - (id == '0-0' and redis.call('XLEN', log) or count_after(log, id))
+end
+
+-- The first entry of the log that a group still needs: all before it, every group that was seen
+-- since `gone_before` has settled. The names of the others are put into `gone`.
+local function first_needed_of(log, gone_before, gone)
+  local needed
+  local groups = redis.pcall('XINFO', 'GROUPS', log)
+  for _, info in ipairs(groups.err and {} or groups) do
+    local seen = string.match(redis.call('HGET', key.groups, info[2]) or '', '(%d+)$')
+    if seen and tonumber(seen) < gone_before then
+      gone[#gone + 1] = info[2]
+    else
+      local oldest = redis.call('XPENDING', log, info[2], '-', '+', 1)[1]
+      local first = oldest and oldest[1] or id_after(info[8])
+      if not needed or precedes_id(first, needed) then
+        needed = first
+      end
+    end
+  end
+  return needed
+end
+
+-- A group that was not given what was dropped goes on behind it; else the server counts it as behind.
+local function go_on_behind(log, id)
+  local groups = redis.pcall('XINFO', 'GROUPS', log)
+  for _, info in ipairs(groups.err and {} or groups) do
+    if precedes_id(info[8], id) then
+      redis.call('XGROUP', 'SETID', log, info[2], id, 'ENTRIESREAD', ever_until(log, '0-0'))
+    end
+  end
+end
+
+-- Remove the oldest events of a log, at most `most` of them, and of these, if a `limit` is given, only
+-- those before it; how many were removed.
+local function drop_events(log, most, limit)
+  local dropped, last = 0, nil
+  while dropped < most do
+    local page = redis.call('XRANGE', log, '-', limit and '(' .. limit or '+', 'COUNT', math.min(500, most - dropped))
+    if #page == 0 then
+      break
+    end
+    local gone = {}
+    for i, entry in ipairs(page) do
+      gone[i] = key_of(field(entry[2], 'j'))
+    end
+    redis.call('HDEL', key.jobs, unpack(gone))
+    last = page[#page][1]
+    redis.call('XTRIM', log, 'MINID', id_after(last))
+    dropped = dropped + #page
+  end
+  if last then
+    go_on_behind(log, last)
+  end
+  return dropped
+end
+
 -- Keep facts: `count` of them, encoded one after the other, but for as many of each job key as it
 -- is in `lost`; no more than about `most` are kept. `counts`, encoded, and `made` are what to add
 -- to this minute by name.

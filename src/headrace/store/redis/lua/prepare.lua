@@ -1,20 +1,50 @@
 #!lua flags=allow-oom
 -- See to it that the consumer groups exist; atomic with the epoch, because a group made anew hands out again what others hold.
--- KEYS: ready level levels epoch paused
--- ARGV: group
--- Returns {epoch, levels, paused}: what a reader must know.
+-- KEYS: ready level levels epoch paused log groups disbanded
+-- ARGV: group member
+-- Returns {epoch, levels, paused, waiting}: what a reader must know; `waiting` is how many jobs of `ready` wait.
+
+-- member: 'ordered on_failure' of the group of a topic, '' for an ordinary queue.
+local SEEN_EVERY = 60000
+local group, member = ARGV[1], ARGV[2]
+
+local function made(stream)
+  local answer = redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
+  if not answer.err then
+    redis.call('INCR', key.epoch)
+  elseif string.sub(answer.err, 1, 9) ~= 'BUSYGROUP' then
+    return answer
+  end
+end
+
+local function be_seen()
+  local now = now_ms()
+  local record, seen = string.match(redis.call('HGET', key.groups, group) or '', '^(.*) (%d+)$')
+  if record ~= member or now - tonumber(seen) > SEEN_EVERY then
+    redis.call('HSET', key.groups, group, member .. ' ' .. string.format('%d', now))
+  end
+end
 
 local levels = redis.call('ZREVRANGE', key.levels, 0, -1)
 local streams = {key.ready}
 for _, level in ipairs(levels) do
   streams[#streams + 1] = key.level .. level
 end
+if member ~= '' then
+  if redis.call('EXISTS', key.disbanded) == 1 then
+    return {0, levels, 1, 0}
+  end
+  streams[#streams + 1] = key.log
+  be_seen()
+end
 for _, stream in ipairs(streams) do
-  local made = redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM')
-  if not made.err then
-    redis.call('INCR', key.epoch)
-  elseif string.sub(made.err, 1, 9) ~= 'BUSYGROUP' then
-    return made
+  local trouble = made(stream)
+  if trouble then
+    return trouble
   end
 end
-return {tonumber(redis.call('GET', key.epoch) or '0'), levels, redis.call('SISMEMBER', key.paused, '')}
+local waiting = 0
+if member ~= '' then
+  waiting = redis.call('XLEN', key.ready) - redis.call('XPENDING', key.ready, group)[1]
+end
+return {tonumber(redis.call('GET', key.epoch) or '0'), levels, redis.call('SISMEMBER', key.paused, ''), waiting}

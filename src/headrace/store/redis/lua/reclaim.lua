@@ -39,9 +39,10 @@ local function ends_here(stream, level, id)
   local entry = redis.call('XRANGE', stream, id, id)[1]
   local place = level == '0' and id or level .. '/' .. id
   for _, job_key in ipairs(redis.call('HKEYS', key.cancelling)) do
-    if entry and place_of(job_key) == place then
+    local is_it = level == '@' and entry and key_of(field(entry[2], 'j')) == job_key
+    if is_it or (entry and place_of(job_key) == place) then
       redis.call('XACK', stream, GROUP, id)
-      redis.call('XDEL', stream, id)
+      take_away(stream, id)
       cancelled(job_of(job_key, entry[2]), true)
       return true
     end
@@ -147,5 +148,4 @@ for level, claims in pairs(chosen) do
   end
 end
 finish(0, '', {}, '')
-table.remove(in_use)
-return {entries, counts, in_use, paused}
+return {entries, counts, redis.call('ZREVRANGE', key.levels, 0, -1), paused}

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Begin the leases of these entries anew; atomic, because claiming an entry that was lost meanwhile would steal it back.
--- KEYS: ready level
+-- KEYS: ready level log
 -- ARGV: group consumer, then for each delivery: receipt count
 -- Returns receipts and counts, in turn, of what this consumer no longer holds.
 
@@ -9,6 +9,9 @@ local lost = {}
 for i = 3, #ARGV, 2 do
   local level, id = string.match(ARGV[i], '^(%d+)/(.+)$')
   local stream = level and key.level .. level or key.ready
+  if string.sub(ARGV[i], 1, 2) == '@/' then
+    stream, id = key.log, string.sub(ARGV[i], 3)
+  end
   id = id or ARGV[i]
   local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
   if pending and pending[2] == consumer and pending[4] == tonumber(ARGV[i + 1]) then

@@ -1,6 +1,6 @@
 #!lua
 -- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
--- KEYS: jobs progress log news_channel
+-- KEYS: jobs progress journal news_channel
 -- ARGV: lines_most log_ttl news, then for each job: key progress count, and so many lines
 -- Returns how many jobs were heard.
 
@@ -30,7 +30,7 @@ while at <= #ARGV do
       redis.call('HSET', key.progress, job_key, progress)
     end
     if count > 0 then
-      add_lines(key.log .. job_key, {unpack(ARGV, at, at + count - 1)})
+      add_lines(key.journal .. job_key, {unpack(ARGV, at, at + count - 1)})
     end
   end
   at = at + count

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept tied moved, then the blocks that these numbers announce
+-- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept tied moved heard, then the blocks that these numbers announce
 -- Returns {'epoch', now} if leases were taken since `epoch` and nothing is done unless `checked`; otherwise {'lost', receipt, count…}.
 
 -- Blocks: done: ids, keys, counts, ties. kept: ids, keys, counts, ties, verdicts, ttls; both without
--- the counts unless `checked` and the ties unless `tied`. For each moved: id key count kind value past
+-- the counts unless `checked` and the ties unless `tied`. heard, of events that are done and were read
+-- from their log: ids, and if `checked` keys and counts. For each moved: id key count kind value past
 -- envelope verdict ttl ties inputs, where `value` is a delay, a reason or a gate.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
-local at = 14
+local at = 15
 
 local epoch = redis.call('GET', key.epoch) or '0'
 if not checked and epoch ~= ARGV[4] then
@@ -134,6 +135,23 @@ for i = 1, #kept[1] do
   keep_verdict(kept[2][i], kept[5][i], kept[6][i])
 end
 
+n = tonumber(ARGV[14])
+if n > 0 then
+  local ids, keys, counts = take(n), take(checked and n or 0), take(checked and n or 0)
+  if checked then
+    local mine = {}
+    for i, id in ipairs(ids) do
+      if held('@/' .. id, keys[i], counts[i]) then
+        mine[#mine + 1] = id
+      end
+    end
+    ids = mine
+  end
+  if #ids > 0 then
+    redis.call('XACK', key.log, GROUP, unpack(ids))
+  end
+end
+
 -- The gate of everything that moves on: only who takes the entry out may put the job elsewhere.
 local function taken_out(receipt, job_key, count)
   if checked and not held(receipt, job_key, count) then
@@ -144,7 +162,7 @@ local function taken_out(receipt, job_key, count)
     lose(receipt, job_key, count)
     return false
   end
-  redis.call('XDEL', stream, id)
+  take_away(stream, id)
   return true
 end
 
@@ -173,7 +191,9 @@ end
 local waits_behind = {}
 local function hand_back(receipt, job_key, count)
   local stream, id = entry_at(receipt)
-  if waits_behind[stream] == nil then
+  if MEMBERS and stream == key.log then
+    waits_behind[stream] = true
+  elseif waits_behind[stream] == nil then
     -- Once for all that are handed back together, so that they stay in their order.
     waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
   end
@@ -235,8 +255,10 @@ local function correct(job, kind, effect)
 end
 
 local function end_it(job, kind, reason, verdict, ttl)
+  local goes_on = true
   if kind == 'dead' then
     bury(job, reason)
+    goes_on = goes_on_after(job)
   else
     places[job.key] = false
   end
@@ -245,7 +267,7 @@ local function end_it(job, kind, reason, verdict, ttl)
     finished[#finished + 1] = binary(job.key)
   end
   keep_verdict(job.key, verdict, ttl)
-  ended(job.key, tie_of(job), true, kind, value_of(verdict))
+  ended(job.key, tie_of(job), goes_on, kind, value_of(verdict))
 end
 
 local told_as = {again = 'retry'}

@@ -92,6 +92,11 @@ local function bury_oldest()
 end
 
 local function bury(job, reason)
+  local before = MEMBERS and place_of(job.key)
+  if before and string.sub(before, 1, 1) == 'd' then
+    -- A group that was rewound has met an event again that was dead already.
+    redis.call('XDEL', key.dead, string.sub(before, 2))
+  end
   local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.past, 't', job.ties, 'i', job.inputs)
   places[job.key] = 'd' .. id
   bury_oldest()

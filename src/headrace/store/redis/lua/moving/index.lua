@@ -4,6 +4,10 @@
 -- checks of types come before the first write, and `finish` comes last.
 
 local EVENTS, QUEUE = tonumber(ARGV[1]), ARGV[2]
+-- Of the queue of a topic's group, the group; the log of a topic has none of its own.
+local MEMBERS = string.match(QUEUE, '^([^@]+)@')
+local GROUP = MEMBERS or WORKERS
+local IS_LOG = string.sub(QUEUE, 1, 1) == '@'
 local CANCELLED = '\145\169cancelled'
 local NIL = '\192'
 

@@ -91,6 +91,10 @@ end
 
 -- The job's time has come. Whether it went all the way to a stream.
 local function place(job, in_lane)
+  if IS_LOG then
+    put_in_stream(job)
+    return true
+  end
   if tie_of(job).k and not in_lane and not enter_lane(job) then
     return false
   end

@@ -26,6 +26,9 @@ end
 local control_changed = false
 
 local function stream_of(level)
+  if level == '@' then
+    return key.log
+  end
   return level == '0' and key.ready or key.level .. level
 end
 
@@ -34,14 +37,26 @@ local function entry_at(place)
   local level, id = string.match(place, '^(%d+)/(.+)$')
   if level then
     return key.level .. level, id
+  elseif string.sub(place, 1, 2) == '@/' then
+    return key.log, string.sub(place, 3)
   end
   return key.ready, place
+end
+
+-- Take an entry out of its stream; events stay in their log, for others and for later.
+local function take_away(stream, id)
+  if not MEMBERS or stream ~= key.log then
+    redis.call('XDEL', stream, id)
+  end
 end
 
 -- Priorities in use, the highest first.
 local function levels()
   local found = redis.call('ZREVRANGE', key.levels, 0, -1)
   found[#found + 1] = '0'
+  if MEMBERS then
+    found[#found + 1] = '@'
+  end
   return found
 end
 

@@ -1,0 +1,92 @@
+"""What all parts of the Redis store share: its settings, connections, and names of keys."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.core.limits import EVENTS_KEPT
+from headrace.core.sources import group_source
+from headrace.store.loops import LoopLocal
+from headrace.store.redis.ear import Ear
+from headrace.store.redis.keys import QueueKeys, queues_key
+from headrace.store.redis.link import Link
+from headrace.store.redis.server import Server
+from headrace.store.topics import Group
+
+_ANNOUNCED_FOR = 60.0
+
+
+class LoopLinks:
+    """The connections of one event loop: one to send, one to ask, one to listen."""
+
+    def __init__(self, server: Server) -> None:
+        self.send = server.link()
+        self.ask = server.link(repeats=True)
+        self.ear = Ear(server.connect)
+
+    async def close(self) -> None:
+        await self.ear.close()
+        await self.send.drop()
+        await self.ask.drop()
+
+
+class Connected:
+    def __init__(
+        self,
+        url: str,
+        *,
+        namespace: str,
+        crash_limit: int,
+        require_durable: bool = False,
+        events: bool = True,
+    ) -> None:
+        self.namespace = namespace
+        self.crash_limit = crash_limit
+        self.server = Server(url)
+        self.events_most = EVENTS_KEPT if events else 0
+        self._require_durable = require_durable
+        self._links: LoopLocal[LoopLinks] = LoopLocal()
+        self._keys: dict[str, QueueKeys] = {}
+        self._announced: dict[str, float] = {}
+        self._joined: dict[str, Group] = {}
+        """What this process wants of each group, for the case that someone empties the server."""
+
+    async def open(self) -> None:
+        await self.server.check(self.links().ask, require_durable=self._require_durable)
+
+    async def close(self) -> None:
+        links = self._links.pop()
+        if links is not None:
+            await links.close()
+
+    async def time_ms(self) -> int:
+        seconds, micros = await self.links().ask.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def announce(self, link: Link, *queues: str) -> None:
+        """Add to the list of queues, of a group its log; again now and then, in case someone
+        emptied the server."""
+        sources = {queue: group_source(queue) for queue in queues}
+        names = {source.log if source else queue for queue, source in sources.items()}
+        key = queues_key(self.namespace)
+        await link.call("SADD", key, *names, key=key)
+        until = time.monotonic() + _ANNOUNCED_FOR
+        self._announced.update(dict.fromkeys(queues, until))
+
+    def is_announced(self, queue: str) -> bool:
+        return self._announced.get(queue, 0.0) >= time.monotonic()
+
+    async def names(self) -> list[str]:
+        """All queues and logs that were announced, sorted."""
+        key = queues_key(self.namespace)
+        names = await self.links().ask.call("SMEMBERS", key, key=key)
+        return sorted(name.decode() for name in names)
+
+    def keys(self, queue: str) -> QueueKeys:
+        keys = self._keys.get(queue)
+        if keys is None:
+            keys = self._keys[queue] = QueueKeys(self.namespace, queue)
+        return keys
+
+    def links(self) -> LoopLinks:
+        return self._links.get() or self._links.set(LoopLinks(self.server))

@@ -1,0 +1,156 @@
+"""How one worker reads a group of a topic: the log, and what came back into the group's queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.core.delivery import Delivery
+from headrace.store.redis import topic_scripts
+from headrace.store.redis.keys import LOG
+from headrace.store.redis.link import Argument, Link
+from headrace.store.redis.reading import BLOCK_MOST, Reading
+from headrace.store.redis.source import Source, delivery_of
+
+if TYPE_CHECKING:
+    from headrace.store.redis.store import RedisStore
+
+
+class GroupReading(Reading):
+    """Reads the shards of one topic, for one group, in one command where it can; any mixture of
+    queues and groups one after the other."""
+
+    def __init__(
+        self,
+        store: RedisStore,
+        consumer: str,
+        queues: Mapping[str, int],
+        hand_back: Callable[[Sequence[Delivery]], Awaitable[None]],
+        *,
+        strict: bool,
+    ) -> None:
+        super().__init__(store, consumer, queues, hand_back, strict=strict)
+        for source in self._order:
+            if source.log:
+                self._source_of[source.log.encode()] = source, LOG
+        self._watchers: dict[str, Link] = {}
+        self._full = False
+
+    async def _find(self, sources: Sequence[Source], limit: int, wait: float) -> list[Delivery]:
+        if self._are_read_at_once(sources):
+            return await self._find_at_once(sources, limit, wait)
+        while True:
+            found = await self._read_shares(sources, limit)
+            if found or self._interrupted:
+                return found
+            # Perhaps all that was taken in waits behind others of its key.
+            if not any(source.more for source in sources):
+                break
+        return await self._wait_for_any(sources, limit, wait) if wait > 0 else found
+
+    def _are_read_at_once(self, sources: Sequence[Source]) -> bool:
+        if not self._store.server.reads_span or len({source.link for source in sources}) > 1:
+            return False
+        return all(source.log and not self._is_ordered(source) for source in sources)
+
+    def _is_ordered(self, source: Source) -> bool:
+        return self._store.is_ordered(source.queue)
+
+    async def _find_at_once(
+        self, sources: Sequence[Source], limit: int, wait: float
+    ) -> list[Delivery]:
+        """All shards in one command: while there is plenty, the log alone, so that all of `limit`
+        is for it, and now and then what came back; else whatever comes first."""
+        found = await self._retried([source for source in sources if source.waiting], limit)
+        if (found or self._full) and len(found) < limit:
+            few = sources[: limit - len(found)]
+            share = (limit - len(found)) // len(few)
+            new = await self._read(few[0].link, [source.log for source in few], share, 0.0)
+            self._order = self._order[len(few) :] + self._order[: len(few)]
+            self._full = len(new) >= share
+            found += new
+        if found:
+            return found
+        streams = [name for each in sources for name in (each.ready, each.log)]
+        share = max(1, limit // len(streams))
+        found = await self._read(sources[0].link, streams, share, wait)
+        self._full = len(found) >= share
+        if len(found) > limit:
+            await self._hand_back(found[limit:])
+        return found[:limit]
+
+    async def _retried(self, sources: Sequence[Source], limit: int) -> list[Delivery]:
+        """What came back into the queue of the group, where there is any."""
+        few = sources[:limit]
+        if not few:
+            return []
+        found = await self._read(few[0].link, [each.ready for each in few], limit // len(few), 0.0)
+        if not found:
+            for source in few:
+                source.waiting = 0
+        return found
+
+    async def _read_now(self, source: Source, count: int) -> list[Delivery]:
+        if not source.log:
+            return await super()._read_now(source, count)
+        if not self._is_ordered(source):
+            found = await self._read(source.link, [source.ready], count, 0.0)
+            if len(found) < count:
+                found += await self._read(source.link, [source.log], count - len(found), 0.0)
+            return found
+        stamp = source.epoch
+        entries, last, more = await topic_scripts.draw(
+            source.link,
+            self._store.keys(source.queue),
+            events=self._store.events_most,
+            consumer=self._consumer,
+            limit=count,
+        )
+        source.last, source.more = last.decode(), bool(more)
+        return [delivery_of(source.queue, receipt, fields, stamp) for receipt, fields in entries]
+
+    def _streams(self, source: Source) -> list[str]:
+        if not source.log or self._is_ordered(source):
+            return super()._streams(source)
+        return [source.ready, source.log]
+
+    def _watches(
+        self, sources: Sequence[Source], wait: float
+    ) -> dict[Link, asyncio.Task[list[Delivery]]]:
+        """Of ordered groups the logs, which are not read but taken in by `draw`."""
+        parts: dict[Link, list[Source]] = {}
+        for source in sources:
+            if self._is_ordered(source):
+                parts.setdefault(self._watcher(source), []).append(source)
+        return {
+            link: asyncio.create_task(self._watch(link, part, wait)) for link, part in parts.items()
+        }
+
+    async def _watch(self, link: Link, sources: Sequence[Source], wait: float) -> list[Delivery]:
+        await link.identify()
+        wait = min(wait, BLOCK_MOST)
+        command: list[Argument] = ["XREAD", "COUNT", 1]
+        if not self._interrupted and not self._changed.is_set():
+            command += ["BLOCK", max(1, int(wait * 1000))]
+        logs, lasts = [source.log for source in sources], [source.last for source in sources]
+        await link.call(*command, "STREAMS", *logs, *lasts, key=logs[0], timeout=wait + 10)
+        return []
+
+    def _watcher(self, source: Source) -> Link:
+        server = self._store.server
+        name = "" if server.reads_span else source.log
+        if name not in self._watchers:
+            self._watchers[name] = server.link() if server.reads_span else server.link_at(name)
+        return self._watchers[name]
+
+    def _key_at(self, link: Link) -> str:
+        for log, watcher in self._watchers.items():
+            if watcher is link:
+                return log or self._order[0].log
+        return super()._key_at(link)
+
+    async def close(self) -> None:
+        for link in self._watchers.values():
+            await link.drop()
+        await super().close()

@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- Remove a group of a topic with all that it holds; atomic, so that nothing of it comes back.
+-- KEYS: *
+-- ARGV: events queue expiry
+-- Returns 1 if there was such a group, 0 if not.
+
+local destroyed = redis.pcall('XGROUP', 'DESTROY', key.log, GROUP)
+local there = redis.call('HDEL', key.groups, GROUP)
+for _, lane in ipairs(redis.call('HKEYS', key.lanes)) do
+  redis.call('DEL', key.lane .. lane)
+end
+redis.call('DEL', key.ready, key.jobs,
+  key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
+  key.outbox, key.cancelling, key.paused, key.progress, key.marks, key.ticks, key.events, key.facts,
+  key.epoch, key.look, key.promoter, key.courier, key.stopped, key.levels
+)
+-- Workers that still run must not make it anew.
+redis.call('SET', key.disbanded, '1', 'EX', ARGV[3])
+redis.call('PUBLISH', key.control_channel, '')
+return (there == 1 or destroyed == 1) and 1 or 0

@@ -1,0 +1,106 @@
+#!lua
+-- Add events to a log, in their order, as many as there is room for; atomic, so that an event is in the index exactly if it is in the log.
+-- KEYS: ready jobs scheduled parked groups due_channel events facts minute
+-- ARGV: events queue check most drops gone each, then for each event: envelope when ties key
+-- Returns {taken, dropped, position…}: the positions, from 1, of events that were known already.
+
+-- most: how many the log may hold, 0 for any number; `drops` if the oldest make room, settled or not.
+-- when: '' now, '+ms' so long from now, '@ms' at that time. each: 1 if there are but the envelopes,
+-- which is most often so: they have the keys in them.
+local check, most, drops = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
+local HEAD, EACH = 7, tonumber(ARGV[7])
+local count = (#ARGV - HEAD) / EACH
+local is_plain = EACH == 1
+
+local function event_at(i)
+  local at = HEAD + (i - 1) * EACH
+  local envelope = ARGV[at + 1]
+  if is_plain then
+    return string.sub(envelope, 5, 4 + string.byte(envelope, 4)), envelope, '', ''
+  end
+  return ARGV[at + 4], envelope, ARGV[at + 2], ARGV[at + 3]
+end
+
+local wrong = wrong_type({[key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash'})
+if wrong then
+  return wrong
+end
+
+local places = {}
+if check then
+  local keys = {}
+  for i = 1, count do
+    keys[i] = (event_at(i))
+  end
+  places = redis.call('HMGET', key.jobs, unpack(keys))
+end
+
+local dropped, room = 0, math.huge
+if most > 0 then
+  room = most - redis.call('XLEN', key.ready)
+  if room < count then
+    local needed = first_needed_of(key.ready, now_ms() - tonumber(ARGV[6]), {})
+    room = room + drop_events(key.ready, count - room, needed)
+  end
+  room = drops and math.huge or room
+end
+
+local now, earliest
+local function schedule(event, when, envelope, ties)
+  if not now then
+    now, earliest = now_ms(), redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2]
+  end
+  local due = tonumber(string.sub(when, 2))
+  if string.sub(when, 1, 1) == '+' then
+    -- One more: `now` has lost its fraction, and an event must never come early.
+    due = now + due + 1
+  end
+  if due <= now then
+    return nil
+  end
+  redis.call('ZADD', key.scheduled, string.format('%d', due), event)
+  redis.call('HSET', key.parked, event, '0,' .. #ties .. ',0:' .. ties .. envelope)
+  return 's'
+end
+
+local function add(envelope, ties)
+  if ties == '' then
+    return redis.call('XADD', key.ready, '*', 'j', envelope)
+  end
+  return redis.call('XADD', key.ready, '*', 'j', envelope, 't', ties)
+end
+
+local known, index, seen, taken = {}, {}, {}, count
+for i = 1, count do
+  local event, envelope, when, ties = event_at(i)
+  if places[i] or (check and seen[event]) then
+    known[#known + 1] = i
+  else
+    local place = when ~= '' and schedule(event, when, envelope, ties)
+    if not place then
+      if room < 1 then
+        taken = i - 1
+        break
+      end
+      place = add(envelope, ties)
+      room = room - 1
+    end
+    seen[event] = check
+    index[#index + 1] = event
+    index[#index + 1] = place
+  end
+end
+if #index > 0 then
+  redis.call('HSET', key.jobs, unpack(index))
+end
+if drops and most > 0 then
+  dropped = drop_events(key.ready, redis.call('XLEN', key.ready) - most)
+end
+if now and redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2] ~= earliest then
+  redis.call('PUBLISH', key.due_channel, '')
+end
+record(tonumber(ARGV[1]), 0, '', {}, '', {
+  ['sent ' .. ARGV[2]] = #index > 0 and #index / 2 or nil,
+  ['dropped ' .. ARGV[2]] = dropped > 0 and dropped or nil,
+})
+return {taken, dropped, unpack(known)}

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Remove the events of a log that nobody needs any more; atomic, so that none goes that a group is just being given.
+-- KEYS: ready jobs groups trimmer
+-- ARGV: retention gone most ticket
+-- Returns {removed, more, group…}: `more` is 1 if there is more to remove, the groups are those that hold nothing back.
+
+if not redis.call('SET', key.trimmer, '1', 'NX', 'PX', ARGV[4]) then
+  return {0, 0}
+end
+local now, gone = now_ms(), {}
+local limit = string.format('%d', math.max(0, now - tonumber(ARGV[1]))) .. '-0'
+local needed = first_needed_of(key.ready, now - tonumber(ARGV[2]), gone)
+if needed and precedes_id(needed, limit) then
+  limit = needed
+end
+local removed = drop_events(key.ready, tonumber(ARGV[3]), limit)
+local more = removed >= tonumber(ARGV[3])
+if more then
+  redis.call('DEL', key.trimmer)
+end
+return {removed, more and 1 or 0, unpack(gone)}

@@ -1,0 +1,220 @@
+"""The part of the Redis store that is about topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from headrace.core.call import Parcel
+from headrace.core.ids import to_text
+from headrace.core.job import peek_key
+from headrace.core.sources import is_log
+from headrace.core.topic import OnFailure
+from headrace.errors import ConfigError, EventNotFound, GroupNotFound
+from headrace.store.redis import forms, scripts, topic_scripts
+from headrace.store.redis.connected import Connected
+from headrace.store.redis.link import Argument
+from headrace.store.topics import (
+    Bound,
+    Group,
+    GroupState,
+    LoggedEvent,
+    Position,
+    Published,
+    StoppedKey,
+    Trimmed,
+)
+from headrace.store.values import Counts
+
+_WEEK_MS = 7 * 86_400_000
+_DISBANDED_FOR = 3600
+_TRIM_MOST = 5000
+_TICKET_MS = 1000
+_CURSOR = re.compile(r"\d+-\d+")
+
+
+class RedisTopics(Connected):
+    """See `headrace.store.topics.Topics`."""
+
+    def member(self, queue: str) -> str:
+        """What this process wants of the group of a queue, as scripts write it; empty for an
+        ordinary queue."""
+        if "@" not in queue:
+            return ""
+        return _record(self._joined.get(queue, Group()))
+
+    def is_ordered(self, queue: str) -> bool:
+        group = self._joined.get(queue)
+        return group is not None and group.ordered
+
+    async def publish(
+        self,
+        log: str,
+        events: Sequence[Parcel],
+        *,
+        bound: Bound | None = None,
+        repeat: bool = False,
+    ) -> Published:
+        if not events:
+            return Published(0)
+        links = self.links()
+        if not self.is_announced(log):
+            await self.announce(links.send, log)
+        each, parcels = forms.of_events(events)
+        taken, dropped, *known = await topic_scripts.publish(
+            links.send,
+            self.keys(log),
+            events=self.events_most,
+            check=repeat,
+            most=bound.most if bound else 0,
+            drops=bound is not None and bound.drops_oldest,
+            gone=_WEEK_MS,
+            each=each,
+            parcels=parcels,
+        )
+        return Published(taken, tuple(at - 1 for at in known), dropped)
+
+    async def join(self, queue: str, group: Group, begin: Position) -> bool:
+        self._joined[queue] = group
+        if not self.is_announced(queue):
+            await self.announce(self.links().send, queue)
+        kind, value = _place(begin)
+        is_new = await topic_scripts.join(
+            self.links().send, self.keys(queue), member=_record(group), kind=kind, value=value
+        )
+        if is_new < 0:
+            raise EventNotFound(_log_of(queue), to_text(begin.event))
+        return bool(is_new)
+
+    async def disband(self, queue: str) -> bool:
+        self._joined.pop(queue, None)
+        there = await topic_scripts.disband(
+            self.links().send, self.keys(queue), events=self.events_most, expiry=_DISBANDED_FOR
+        )
+        return bool(there)
+
+    async def rewind(self, queue: str, to: Position) -> None:
+        kind, value = _place(to)
+        moved = await topic_scripts.rewind(
+            self.links().send, self.keys(queue), events=self.events_most, kind=kind, value=value
+        )
+        if moved < 0:
+            raise EventNotFound(_log_of(queue), to_text(to.event))
+        if not moved:
+            raise GroupNotFound(queue)
+
+    async def position(self, log: str, place: Position) -> str:
+        kind, value = _place(place)
+        id = await topic_scripts.position(self.links().ask, self.keys(log), kind=kind, value=value)
+        if not id:
+            raise EventNotFound(log, to_text(place.event))
+        return id.decode()
+
+    async def read(
+        self, log: str, after: str = "", limit: int = 100, wait: float = 0.0
+    ) -> list[LoggedEvent]:
+        if after and not _CURSOR.fullmatch(after):
+            raise ConfigError(f"{after!r} is not a cursor of a log: give that of an event")
+        stream = self.keys(log).log
+        start = f"({after}" if after else "-"
+        entries = await self.links().ask.call(
+            "XRANGE", stream, start, "+", "COUNT", limit, key=stream
+        )
+        if not entries and wait > 0:
+            entries = await self._read_later(stream, after or "0-0", limit, wait)
+        return [_logged(id, fields) for id, fields in entries]
+
+    async def _read_later(self, stream: str, after: str, limit: int, wait: float) -> list[Any]:
+        link = self.server.link_at(stream)
+        try:
+            reply = await link.call(
+                "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", limit,
+                "STREAMS", stream, after,
+                key=stream, timeout=wait + 10,
+            )  # fmt: skip
+        finally:
+            await link.drop()
+        return reply[0][1] if reply else []
+
+    async def logs(self) -> list[str]:
+        return [name for name in await self.names() if is_log(name)]
+
+    async def length(self, log: str) -> int:
+        stream = self.keys(log).log
+        length: int = await self.links().ask.call("XLEN", stream, key=stream)
+        return length
+
+    async def groups(self, log: str) -> list[GroupState]:
+        ask, key = self.links().ask, self.keys(log).groups
+        pairs = await ask.call("HGETALL", key, key=key)
+        records = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return [await self._state(log, name.decode(), records[name]) for name in sorted(records)]
+
+    async def _state(self, log: str, name: str, record: bytes) -> GroupState:
+        ask, keys = self.links().ask, self.keys(f"{name}{log}")
+        counts = Counts(*await scripts.count(ask, keys))
+        behind, oldest, stopped = await topic_scripts.member(ask, keys)
+        ordered, policy, seen = record.decode().split(" ")
+        return GroupState(
+            name=name,
+            ordered=ordered == "1",
+            on_failure=_policy(policy),
+            behind=behind,
+            counts=counts,
+            oldest_ms=oldest or None,
+            seen_ms=int(seen),
+            stopped_keys=stopped,
+        )
+
+    async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
+        removed, more, *gone = await topic_scripts.trim(
+            self.links().ask,
+            self.keys(log),
+            retention=retention_ms,
+            gone=gone_after_ms,
+            most=_TRIM_MOST,
+            ticket=_TICKET_MS,
+        )
+        return Trimmed(removed, bool(more), tuple(sorted(name.decode() for name in gone)))
+
+    async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
+        found = await topic_scripts.stopped(self.links().ask, self.keys(queue))
+        rows = zip(found[::3], found[1::3], found[2::3], strict=True)
+        keys = [_stopped(lane, record, waiting) for lane, record, waiting in rows]
+        return sorted(keys, key=lambda each: each.key)[:limit]
+
+    async def free_key(self, queue: str, key: str) -> bool:
+        was_stopped = await topic_scripts.free(
+            self.links().send, self.keys(queue), events=self.events_most, lane=key
+        )
+        return bool(was_stopped)
+
+
+def _record(group: Group) -> str:
+    return f"{int(group.ordered)} {group.on_failure}"
+
+
+def _place(position: Position) -> tuple[str, Argument]:
+    if position.kind == "event":
+        return position.kind, position.event
+    return position.kind, position.at_ms
+
+
+def _log_of(queue: str) -> str:
+    return queue[queue.index("@") :]
+
+
+def _policy(text: str) -> OnFailure:
+    return text if text in ("block", "fail_key") else "skip"  # type: ignore[return-value]
+
+
+def _logged(id: bytes, fields: list[bytes]) -> LoggedEvent:
+    envelope = forms.envelope_of(fields)
+    return LoggedEvent(peek_key(envelope), int(id.split(b"-")[0]), envelope, id.decode())
+
+
+def _stopped(lane: bytes, record: bytes, waiting: int) -> StoppedKey:
+    state, since, event = record.split(b" ", 2)
+    kind: Literal["blocked", "failed"] = "blocked" if state == b"blocked" else "failed"
+    return StoppedKey(lane.decode(), kind, event, int(since), waiting)
