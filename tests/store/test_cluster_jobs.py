@@ -14,8 +14,9 @@ from headrace import Headrace, Job, StoreUnavailable, chain, group
 from headrace.core.call import Child
 from headrace.core.delivery import Delivery
 from headrace.core.job import State
-from headrace.store.contract import Consumer, Counts, Settlement, Store
+from headrace.store.contract import Consumer, Settlement, Store
 from headrace.store.redis.store import RedisStore
+from headrace.store.values import Counts
 from headrace.testing import StoreConformance
 from headrace.testing.conformance.ground import kept, known, parcel
 from tests.servers import RedisCluster, RedisServer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,14 @@ from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock, StoreConformance
+
+
+def test_no_promise_hides_another() -> None:
+    """Of two tests with one name in the classes of the suite, only one would run."""
+    named = Counter(
+        name for part in StoreConformance.__mro__ for name in vars(part) if name.startswith("test_")
+    )
+    assert [name for name, times in named.items() if times > 1] == []
 
 
 class TestRedis(StoreConformance):
@@ -45,7 +54,7 @@ class TestRedis(StoreConformance):
 class TestSqlite(StoreConformance):
     url = "sqlite:///{folder}/jobs.db"
     # What a queue has once and for all, and what is kept of the past.
-    lasting = frozenset(["queues", "looks", "numbers", "ticks", "facts", "counters"])
+    lasting = frozenset(["queues", "looks", "numbers", "ticks", "facts", "counters", "topics"])
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:

@@ -15,6 +15,7 @@ from headrace.core.outcome import DONE
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import schema
 from headrace.store.sqlite.store import SqliteStore
+from headrace.store.sqlite.tables import UPGRADES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,7 +48,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def _write_version_1(connection: sqlite3.Connection) -> None:
-    for statement in schema._UPGRADES[0]:
+    for statement in UPGRADES[0]:
         connection.execute(statement)
     connection.execute("INSERT INTO queues VALUES (7, 'test', 'q')")
     connection.execute("UPDATE numbers SET last = 5")

@@ -4,8 +4,10 @@
 `settling`, `scheduling` and `browsing`, and reads and writes jobs many at a time; what some need
 besides is found by a flag in their row (`entries`) and goes through `tied`, `way` (into `lanes`,
 through `limits` and their `accounts`), `uniques`, `flows`, `pausing`, `returning` and `endings`.
+Topics are in `topics` (the verbs), `logbook` (a log), `publishing`, `groups`, `pumping` (out of the
+log into a group's queue), `untaken` (what is still in the log) and `stopping` (keys that failed).
 `step` and `writing` hold one change together with all that follows from it; `facts`, `reporting`
 and `noting` keep what is told; `sweeping` forgets. `database` and `thread` run it, many callers to
-one commit; `signals` tells those who wait; `schema` and `failures` know what a file must look like
-and what SQLite's errors mean.
+one commit; `signals` tells those who wait; `tables`, `schema` and `failures` know what a file must
+look like and what SQLite's errors mean.
 """

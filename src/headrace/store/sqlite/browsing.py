@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job import State, decode_verdict
-from headrace.store.contract import Counts, DeadJob, DeadPage, Sighting
-from headrace.store.sqlite import reporting
+from headrace.core.sources import group_source, is_log
+from headrace.store.contract import DeadJob, DeadPage, Sighting
+from headrace.store.sqlite import reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED
 from headrace.store.sqlite.rows import numbers_in, queue_id
-from headrace.store.values import KeyPage
+from headrace.store.values import Counts, KeyPage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -84,7 +85,15 @@ def look(
     number = queue_id(connection, namespace, queue)
     if number is None:
         return [None] * len(keys)
-    return [_sighting(connection, number, key, bodies, now_ms) for key in keys]
+    found = [_sighting(connection, number, key, bodies, now_ms) for key in keys]
+    if group_source(queue):
+        found = [
+            untaken.sighting(connection, number, key, bodies=bodies) or sighting
+            if sighting is None or sighting.state == State.CANCELLED
+            else sighting
+            for key, sighting in zip(keys, found, strict=True)
+        ]
+    return found
 
 
 def _sighting(
@@ -123,17 +132,17 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting:
 
 def queues(connection: sqlite3.Connection, *, namespace: str) -> list[str]:
     found = connection.execute("SELECT name FROM queues WHERE namespace = ?", (namespace,))
-    return sorted(name for (name,) in found)
+    return sorted(name for (name,) in found if not is_log(name) and not group_source(name))
 
 
 def count(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Counts:
     number = queue_id(connection, namespace, queue)
-    return Counts(
-        **{
-            state: connection.execute(sql, (number,)).fetchone()[0]
-            for state, sql in _COUNTS.items()
-        }
-    )
+    counts = {
+        state: connection.execute(sql, (number,)).fetchone()[0] for state, sql in _COUNTS.items()
+    }
+    if number is not None and group_source(queue):
+        counts["waiting"] += untaken.count(connection, number)
+    return Counts(**counts)
 
 
 def dead(
@@ -160,8 +169,10 @@ def browse(
     if state not in _PAGES:
         return KeyPage([], "")
     sql, start = _PAGES[state]
-    after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
     number = queue_id(connection, namespace, queue)
+    if state == State.WAITING and number is not None and group_source(queue):
+        return untaken.browse(connection, number, _PAGES[state], cursor, limit)
+    after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
     rows = connection.execute(sql, (number, *after, limit)).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
     return KeyPage([row[0] for row in rows], following)
@@ -175,5 +186,8 @@ def purge(step: Step, keys: Sequence[JobKey]) -> list[bool]:
         if gone:
             step.connection.execute(_FORGET_RESULT, (step.number, key))
         purged.append(gone > 0)
-    reporting.forget_marks(step, [key for key, gone in zip(keys, purged, strict=True) if gone])
+    forgotten = [key for key, gone in zip(keys, purged, strict=True) if gone]
+    reporting.forget_marks(step, forgotten)
+    if group_source(step.queue):
+        step.freed_lanes |= stopping.forget(step, forgotten)
     return purged

@@ -15,7 +15,7 @@ from headrace.store.sqlite.entries import LADEN, json_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from headrace.store.sqlite.step import Step
 
@@ -72,14 +72,21 @@ class Claims(msgspec.Struct, frozen=True):
         return now_ms + round(self.lease * 1000)
 
     def take(
-        self, connection: sqlite3.Connection, shares: Sequence[tuple[str, int]], limit: int
+        self,
+        connection: sqlite3.Connection,
+        shares: Sequence[tuple[str, int]],
+        limit: int,
+        pump: Callable[[str, int], None] | None = None,
     ) -> list[Delivery]:
-        """Up to `limit` waiting jobs, of each queue in turn at most its share."""
+        """Up to `limit` waiting jobs, of each queue in turn at most its share. `pump` is told first
+        how many are wanted of it."""
         until = self._leased_until(self.clock.now_ms())
         taken: list[Delivery] = []
         for queue, share in shares:
             room = min(share, limit - len(taken))
             if room > 0:
+                if pump is not None:
+                    pump(queue, room)
                 chosen = (self.owner, until, self.namespace, queue, room)
                 found = connection.execute(_TAKE, chosen).fetchall()
                 taken += _deliveries(connection, queue, found)

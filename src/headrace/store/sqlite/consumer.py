@@ -6,7 +6,15 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import claiming, returning, scheduling, settling
+from headrace.core.sources import group_source, is_log
+from headrace.store.sqlite import (
+    claiming,
+    publishing,
+    pumping,
+    returning,
+    scheduling,
+    settling,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.store.contract import Hear, Promotion, Settlement, Subscription
     from headrace.store.sqlite.claiming import Claims
-    from headrace.store.sqlite.sharing import Sharing
+    from headrace.store.sqlite.sharing import Share, Sharing
     from headrace.store.sqlite.signals import Kind, News
     from headrace.store.sqlite.writing import Writer
     from headrace.store.values import Letter
@@ -34,6 +42,8 @@ class SqliteConsumer:
         self._database = writer.database
         self._claims = claims
         self._queues = list(queues)
+        sources = {queue: group_source(queue) for queue in queues}
+        self._groups = {queue: source.log for queue, source in sources.items() if source}
         self._sharing = sharing
         self._waits: set[_Wait] = set()
 
@@ -96,7 +106,7 @@ class SqliteConsumer:
         namespace, clock = self._claims.namespace, self._claims.clock
         return await self._writer.change(
             queue,
-            scheduling.promote,
+            publishing.promote if is_log(queue) else scheduling.promote,
             unless=lambda connection: scheduling.nothing_due(
                 connection, namespace=namespace, queue=queue, now_ms=clock.now_ms()
             ),
@@ -122,14 +132,44 @@ class SqliteConsumer:
     async def _claim(self, limit: int) -> list[Delivery]:
         shares = self._sharing.shares(limit)
         taken = await self._database.write(
-            lambda connection, _: self._claims.take(connection, shares, limit),
-            unless=lambda connection: self._claims.nothing_waits(connection, self._queues),
+            lambda connection, news: self._take(connection, news, shares, limit),
+            unless=self._nothing_waits,
         )
         self._sharing.took(taken)
         return taken
 
+    def _take(
+        self,
+        connection: sqlite3.Connection,
+        news: list[News],
+        shares: Sequence[Share],
+        limit: int,
+    ) -> list[Delivery]:
+        if not self._groups:
+            return self._claims.take(connection, shares, limit)
+
+        def pump(queue: str, wanted: int) -> None:
+            if queue in self._groups:
+                self._writer.carry_out(
+                    connection, news, queue, partial(pumping.pump, wanted=wanted)
+                )
+
+        return self._claims.take(connection, shares, limit, pump)
+
+    def _nothing_waits(self, connection: sqlite3.Connection) -> list[Delivery] | None:
+        """An empty list if `_take` would find nothing, and has nothing to note either."""
+        if self._groups and not pumping.nothing_to_take(
+            connection,
+            namespace=self._claims.namespace,
+            queues=list(self._groups),
+            now_ms=self._claims.clock.now_ms(),
+        ):
+            return None
+        return self._claims.nothing_waits(connection, self._queues)
+
     async def _claim_when_told(self, limit: int, waiting: _Wait) -> list[Delivery]:
         topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
+        topics += [("ready", log) for log in self._groups.values()]
         listening = await self._database.listen(topics, waiting.tell)
         try:
             # First without waiting: a job may have come before anyone listened for it.

@@ -6,6 +6,7 @@ that is idle leaves nothing behind.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from headrace.store.sqlite.entries import COLUMNS, Entry, lane_gate
@@ -34,6 +35,7 @@ _NEXT = f"""
     FROM line JOIN jobs ON jobs.id = (
         SELECT id FROM jobs WHERE queue = line.queue AND gate = line.gate AND gate != ''
         ORDER BY position LIMIT 1)"""
+_POSITION = attrgetter("position")
 
 
 def _state(step: Step, lanes: Iterable[str]) -> dict[str, tuple[int, bool]]:
@@ -72,11 +74,13 @@ def leave(step: Step, left: Iterable[Entry]) -> None:
 
 
 def next_in_line(step: Step, lanes: Iterable[str]) -> list[Entry]:
-    """The first in the line of each lane that has room for it, given its place."""
+    """The first in the line of each lane that has room for it, given its place; in the order in
+    which they came."""
     rows = [(step.number, lane, lane_gate(lane)) for lane in lanes]
     found = select_rows(step.connection, _NEXT, rows)
     first = [(holders, Entry(*row)) for holders, *row in found]
     entering = [entry for holders, entry in first if holders < entry.ties.width]
+    entering.sort(key=_POSITION)
     for entry in entering:
         entry.lane = entry.ties.lane
     return entering

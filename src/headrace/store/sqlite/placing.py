@@ -5,7 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from headrace.store.sqlite import entries, tied, uniques, way
+from headrace.core.sources import group_source
+from headrace.store.sqlite import entries, stopping, tied, uniques, way
 from headrace.store.sqlite.entries import LADEN, MARKED, TIED
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows
@@ -123,6 +124,8 @@ def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobKey, bytes]
     run_rows(step.connection, _REPLAY, rows)
     # Else those who wait for the new run would be given the end of the old one.
     run_rows(step.connection, _FORGET_RESULTS, [(entry.key,) for entry in chosen], step.number)
+    if group_source(step.queue):
+        stopping.forget(step, [entry.key for entry in chosen])
     way.decide(step, chosen)
     entries.save(step.connection, chosen)
     step.tell("ready")

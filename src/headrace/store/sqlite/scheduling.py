@@ -66,7 +66,7 @@ def promote(step: Step) -> Promotion:
         entries.save(step.connection, opened)
         way.tell_of_ready(step, opened)
     accounts.close(step)
-    return _promotion(moved + len(opened), _next(step.connection, step.number), step.now_ms)
+    return promotion(moved + len(opened), _next(step.connection, step.number), step.now_ms)
 
 
 def _promote_due(step: Step) -> int:
@@ -94,7 +94,7 @@ def nothing_due(
     """What `promote` would say if it has nothing to do; None if it has."""
     number = queue_id(connection, namespace, queue)
     due = None if number is None else _next(connection, number)
-    return None if due is not None and due <= now_ms else _promotion(0, due, now_ms)
+    return None if due is not None and due <= now_ms else promotion(0, due, now_ms)
 
 
 def _next(connection: sqlite3.Connection, queue: int) -> int | None:
@@ -102,7 +102,8 @@ def _next(connection: sqlite3.Connection, queue: int) -> int | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _promotion(moved: int, due: int | None, now_ms: int) -> Promotion:
+def promotion(moved: int, due: int | None, now_ms: int) -> Promotion:
+    """That so many moved, and the next is due then."""
     if due is None:
         return Promotion(moved, None)
     return Promotion(moved, max(0, due - now_ms) / 1000, more=due <= now_ms)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job import CANCELLED_VERDICT, State, peek_key
 from headrace.core.outcome import RELEASED, Again, Cancelled, Dead, Done, Held, Released
+from headrace.core.sources import group_source
 from headrace.core.ties import decode_ties
-from headrace.store.sqlite import endings, entries, holding, returning, sweeping
+from headrace.store.sqlite import endings, entries, holding, returning, stopping, sweeping
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
 from headrace.store.sqlite.flows import ending_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows
@@ -137,6 +138,8 @@ def _end(step: Step, by_kind: dict[type, Settled], attached: dict[Receipt, Entry
     if dead:
         rows = [(d.receipt, step.now_ms, _storable(o.reason), o.past) for d, o in dead]
         run_rows(step.connection, _BURY, rows)
+        if attached and group_source(step.queue):
+            stopping.stop(step, [attached[d.receipt] for d, _ in dead if d.receipt in attached])
 
 
 def _kept(delivery: Delivery, outcome: Cancelled) -> Cancelled:

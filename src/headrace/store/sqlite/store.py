@@ -21,6 +21,7 @@ from headrace.store.sqlite.claiming import Claims
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.sharing import sharing
+from headrace.store.sqlite.topics import SqliteTopics
 from headrace.store.sqlite.writing import Writer
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.ids import JobKey
     from headrace.core.job import State
-    from headrace.store.contract import Counts, DeadPage, Hear, Sighting, Subscription
+    from headrace.store.contract import DeadPage, Hear, Sighting, Subscription
     from headrace.store.values import (
         Arrival,
         Control,
+        Counts,
         Ending,
         Event,
         KeyPage,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     )  # fmt: skip
 
 
-class SqliteStore:
+class SqliteStore(SqliteTopics):
     """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and is there after
     a crash of the process or of the machine; except with `memory://`. Without `events` it records
     none."""
@@ -51,11 +53,10 @@ class SqliteStore:
     def __init__(
         self, url: str, *, namespace: str, crash_limit: int, clock: Clock, events: bool = True
     ) -> None:
-        self._namespace = namespace
+        database = Database(_path(url))
+        writer = Writer(database, namespace, clock, recording=events)
+        super().__init__(database, writer, namespace=namespace, clock=clock)
         self._crash_limit = crash_limit
-        self._clock = clock
-        self._database = Database(_path(url))
-        self._writer = Writer(self._database, namespace, clock, recording=events)
 
     async def open(self) -> None:
         await self._database.open()

@@ -23,18 +23,20 @@ _TICKS_KEPT_MS = 7 * _DAY_MS
 _DROP_RESULTS = """
     DELETE FROM results WHERE id IN (
         SELECT id FROM results WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)"""
+# A dead event that has a place in a lane keeps its key from going on, which is for people to end.
 _DROP_OLD_DEAD = """
-    DELETE FROM jobs WHERE id IN (
+    DELETE FROM jobs WHERE lane = '' AND id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ?
         ORDER BY time_ms LIMIT ?)
     RETURNING key, flags"""
 _DROP_TOO_MANY_DEAD = """
-    DELETE FROM jobs WHERE id IN (
+    DELETE FROM jobs WHERE lane = '' AND id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead'
         ORDER BY time_ms DESC LIMIT ? OFFSET ?)
     RETURNING key, flags"""
 _OLD_LOGS = "SELECT id FROM logs WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?"
 _DROP_TICKS = "DELETE FROM ticks WHERE queue = ? AND last_ms < ?"
+_DROP_COUNTERS = "DELETE FROM counters WHERE queue = ? AND minute < ?"
 _DROP_EXPIRED = (
     "DELETE FROM uniques WHERE until_ms <= ?",
     "DELETE FROM notes WHERE expires_ms <= ?",
@@ -52,8 +54,12 @@ def sweep(step: Step) -> None:
         connection.execute(drop, (now_ms,))
     _drop_logs(step)
     connection.execute(_DROP_TICKS, (step.number, now_ms - _TICKS_KEPT_MS))
-    oldest = now_ms // _MINUTE_MS - _DAY_MINUTES
-    connection.execute("DELETE FROM counters WHERE queue = ? AND minute < ?", (step.number, oldest))
+    drop_counters(step)
+
+
+def drop_counters(step: Step) -> None:
+    oldest = step.now_ms // _MINUTE_MS - _DAY_MINUTES
+    step.connection.execute(_DROP_COUNTERS, (step.number, oldest))
 
 
 def drop_results(connection: sqlite3.Connection, now_ms: int, *, limit: int) -> None:

@@ -1,0 +1,144 @@
+"""Taking events out of a log into the queue of a group, no more than are wanted there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.core.call import Parcel
+from headrace.core.ties import NO_TIES, Ties
+from headrace.store.sqlite import entries, placing, stopping, tied
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from headrace.store.sqlite.step import Step
+
+_TOGETHER = 1000
+# Bounds the time that one fetch keeps others from writing.
+_MOST_TAKEN = 5000
+# What waits behind others of its key is in the way of what could be handled: only up to here.
+_MOST_BLOCKED = 100_000
+_SEEN_EVERY_MS = 60_000
+
+_GROUP = """
+    SELECT topic_groups.log, ordered, position, first, last, seen_ms
+    FROM topic_groups JOIN topics ON topics.log = topic_groups.log WHERE queue = ?"""
+_ANYTHING = """
+    SELECT 1 FROM queues
+        JOIN topic_groups ON topic_groups.queue = queues.id
+        JOIN topics ON topics.log = topic_groups.log
+    WHERE namespace = ?1 AND name IN (SELECT value FROM json_each(?2))
+        AND (abs(?3 - seen_ms) >= ?4 OR position < last AND NOT EXISTS (
+            SELECT 1 FROM pauses
+            WHERE pauses.namespace = ?1 AND pauses.queue = queues.name AND task = ''))"""
+_PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
+_COUNT = """
+    SELECT count(*) FROM (SELECT 1 FROM jobs WHERE queue = ? AND state = '{state}' LIMIT ?)"""
+_WAITING, _BLOCKED = _COUNT.format(state="waiting"), _COUNT.format(state="blocked")
+_SAW = "UPDATE topic_groups SET seen_ms = ? WHERE queue = ?"
+_MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ?"
+_INTO_LINE = """
+    INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope)
+    SELECT id + ?1, ?2, key, 'waiting', id + ?1, 0, envelope FROM topic_events
+    WHERE id > ?3 AND id <= ?4 ORDER BY id
+    ON CONFLICT DO NOTHING"""
+_DEAD_AMONG = """
+    SELECT topic_events.key FROM topic_events
+        CROSS JOIN jobs ON jobs.queue = ? AND jobs.key = topic_events.key
+    WHERE topic_events.id > ? AND topic_events.id <= ? AND jobs.state = 'dead'
+    ORDER BY topic_events.id"""
+_EVENTS = "SELECT key, lane, envelope FROM topic_events WHERE id > ? AND id <= ? ORDER BY id"
+
+
+class _Group(msgspec.Struct):
+    log: int
+    ordered: int
+    position: int
+    first: int
+    last: int
+    seen_ms: int
+
+
+def nothing_to_take(
+    connection: sqlite3.Connection, *, namespace: str, queues: Sequence[str], now_ms: int
+) -> bool:
+    """Whether `pump` would do nothing for any of these groups."""
+    names = msgspec.json.encode(queues).decode()
+    asked = (namespace, names, now_ms, _SEEN_EVERY_MS)
+    return connection.execute(_ANYTHING, asked).fetchone() is None
+
+
+def pump(step: Step, wanted: int) -> None:
+    """Have so many events of a group wait for a worker, if its log has them."""
+    row = step.connection.execute(_GROUP, (step.number,)).fetchone()
+    if row is None:
+        return
+    group = _Group(*row)
+    if abs(step.now_ms - group.seen_ms) >= _SEEN_EVERY_MS:
+        step.connection.execute(_SAW, (step.now_ms, step.number))
+    if group.position < group.last and not _is_paused(step):
+        at = _take(step, group, wanted)
+        step.connection.execute(_MOVE, (at, step.number))
+
+
+def _is_paused(step: Step) -> bool:
+    paused = step.connection.execute(_PAUSED, (step.namespace, step.queue))
+    return paused.fetchone() is not None
+
+
+def _take(step: Step, group: _Group, wanted: int) -> int:
+    """Take events until enough wait: the last one taken."""
+    # Those that are no longer in the log were dropped.
+    at = max(group.position, group.first - 1)
+    room = min(group.last - at, _MOST_TAKEN)
+    if group.ordered:
+        room = min(room, _MOST_BLOCKED - _count(step, _BLOCKED, _MOST_BLOCKED))
+    taken_at_most = at + _MOST_TAKEN
+    page = 0
+    while room > 0 and (lacking := wanted - _count(step, _WAITING, wanted)) > 0:
+        # Larger and larger: all that comes may have to wait behind others of its key.
+        page = min(max(lacking, 2 * page), room, _TOGETHER)
+        (_into_lanes if group.ordered else _into_line)(step, at, at + page)
+        at, room = at + page, room - page
+    if at == taken_at_most:
+        # There may be more that can be handled, behind what cannot.
+        step.tell("ready")
+    return at
+
+
+def _count(step: Step, sql: str, most: int) -> int:
+    [(count,)] = step.connection.execute(sql, (step.number, most)).fetchall()
+    return count  # type: ignore[no-any-return]
+
+
+def _into_line(step: Step, after: int, upto: int) -> None:
+    """What the group still holds is left as it is; what is dead there is so no more."""
+    first = step.new_numbers(upto - after)
+    rows = (first - after - 1, step.number, after, upto)
+    if step.connection.execute(_INTO_LINE, rows).rowcount < upto - after:
+        dead = step.connection.execute(_DEAD_AMONG, (step.number, after, upto)).fetchall()
+        placing.replay(step, [key for (key,) in dead])
+
+
+def _into_lanes(step: Step, after: int, upto: int) -> None:
+    """The same in the order of keys; those of keys that have failed go dead."""
+    events = step.connection.execute(_EVENTS, (after, upto)).fetchall()
+    failed = stopping.failed_among(step, {lane for _, lane, _ in events})
+    parcels = [
+        Parcel(key, envelope, ties=Ties(lane=lane) if lane else NO_TIES)
+        for key, lane, envelope in events
+        if lane not in failed
+    ]
+    # Their log has told of them.
+    facts, step.facts = step.facts, None
+    refused = tied.append(step, parcels, repeat=False)
+    step.facts = facts
+    if refused:
+        standing = entries.by_keys(step.connection, step.number, refused.values())
+        dead = [key for key in refused.values() if standing[key].state == "dead"]
+        placing.replay(step, dead)
+    if failed:
+        stopping.bury(step, [event for event in events if event[1] in failed])

@@ -1,0 +1,108 @@
+"""The verbs of the store that are about topics."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.store.sqlite import groups, logbook, publishing, stopping
+from headrace.store.topics import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.core.call import Parcel
+    from headrace.core.clock import Clock
+    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.writing import Writer
+    from headrace.store.topics import (
+        Bound,
+        Group,
+        GroupState,
+        LoggedEvent,
+        Position,
+        StoppedKey,
+        Trimmed,
+    )  # fmt: skip
+
+
+class SqliteTopics:
+    """Fulfils `headrace.store.topics.Topics`."""
+
+    def __init__(self, database: Database, writer: Writer, *, namespace: str, clock: Clock) -> None:
+        self._namespace = namespace
+        self._clock = clock
+        self._database = database
+        self._writer = writer
+
+    async def publish(
+        self,
+        log: str,
+        events: Sequence[Parcel],
+        *,
+        bound: Bound | None = None,
+        repeat: bool = False,
+    ) -> Published:
+        if not events:
+            return Published(0)
+        return await self._writer.change(
+            log, partial(publishing.publish, events=events, bound=bound, repeat=repeat)
+        )
+
+    async def join(self, queue: str, group: Group, begin: Position) -> bool:
+        return await self._writer.change(
+            queue,
+            partial(groups.join, group=group, begin=begin),
+            unless=partial(groups.unchanged, namespace=self._namespace, queue=queue, group=group),
+        )
+
+    async def disband(self, queue: str) -> bool:
+        return await self._writer.change(queue, groups.disband)
+
+    async def rewind(self, queue: str, to: Position) -> None:
+        await self._writer.change(queue, partial(groups.rewind, to=to))
+
+    async def position(self, log: str, place: Position) -> str:
+        return await self._database.read(
+            partial(logbook.position, namespace=self._namespace, log=log, place=place)
+        )
+
+    async def read(
+        self, log: str, after: str = "", limit: int = 100, wait: float = 0.0
+    ) -> list[LoggedEvent]:
+        read = partial(logbook.read, namespace=self._namespace, log=log, after=after, limit=limit)
+        return await self._database.read_when_told(("ready", log), read, wait)
+
+    async def logs(self) -> list[str]:
+        return await self._database.read(partial(logbook.names, namespace=self._namespace))
+
+    async def length(self, log: str) -> int:
+        return await self._database.read(
+            partial(logbook.length, namespace=self._namespace, log=log)
+        )
+
+    async def groups(self, log: str) -> list[GroupState]:
+        return await self._database.read(partial(groups.groups, namespace=self._namespace, log=log))
+
+    async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
+        trim = partial(logbook.trim, retention_ms=retention_ms, gone_after_ms=gone_after_ms)
+        return await self._writer.change(
+            log,
+            trim,
+            unless=lambda connection: logbook.nothing_to_trim(
+                connection,
+                namespace=self._namespace,
+                log=log,
+                now_ms=self._clock.now_ms(),
+                retention_ms=retention_ms,
+                gone_after_ms=gone_after_ms,
+            ),
+        )
+
+    async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
+        return await self._database.read(
+            partial(stopping.stopped_keys, namespace=self._namespace, queue=queue, limit=limit)
+        )
+
+    async def free_key(self, queue: str, key: str) -> bool:
+        return await self._writer.change(queue, partial(stopping.free, key=key))

@@ -1,0 +1,69 @@
+"""Events that a group has not taken out of its log yet: they wait too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.job import State
+from headrace.store.contract import Sighting
+from headrace.store.sqlite.rows import numbers_in
+from headrace.store.values import KeyPage
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from headrace.core.ids import JobKey
+
+_BEHIND = """
+    SELECT max(0, last - max(position, first - 1)) FROM topic_groups
+        JOIN topics ON topics.log = topic_groups.log
+    WHERE queue = ?"""
+_EVENT = """
+    SELECT envelope FROM topic_groups
+        JOIN topic_events ON topic_events.log = topic_groups.log AND topic_events.key = ?
+    WHERE queue = ? AND topic_events.id > position"""
+_PLACE = """
+    SELECT position, last FROM topic_groups JOIN topics ON topics.log = topic_groups.log
+    WHERE queue = ?"""
+_KEYS = "SELECT key, id FROM topic_events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+_AFTER_ALL = [2**63 - 1, 0, 0]
+
+
+def count(connection: sqlite3.Connection, queue: int) -> int:
+    found = connection.execute(_BEHIND, (queue,)).fetchone()
+    return found[0] if found else 0
+
+
+def sighting(
+    connection: sqlite3.Connection, queue: int, key: JobKey, *, bodies: bool
+) -> Sighting | None:
+    found = connection.execute(_EVENT, (key, queue)).fetchone()
+    if found is None:
+        return None
+    return Sighting(State.WAITING, envelope=found[0] if bodies else b"")
+
+
+def browse(
+    connection: sqlite3.Connection,
+    queue: int,
+    taken: tuple[str, list[int]],
+    cursor: str,
+    limit: int,
+) -> KeyPage:
+    """Keys of those that wait in the group's queue, read as `taken` says, then of those in the log.
+    The cursor says where the log is read from, so none is passed over that is taken meanwhile."""
+    sql, start = taken
+    position, last = connection.execute(_PLACE, (queue,)).fetchone() or (0, 0)
+    *after, at = (
+        numbers_in(cursor, len(start) + 1, "waiting events") if cursor else [*start, position]
+    )
+    rows = connection.execute(sql, (queue, *after, limit)).fetchall()
+    keys = [row[0] for row in rows]
+    following = rows[-1][1:] if rows else after
+    if len(rows) < limit:
+        events = connection.execute(_KEYS, (at, last, limit - len(rows))).fetchall()
+        keys += [key for key, _ in events]
+        at = events[-1][1] if events else last
+        following = _AFTER_ALL
+    is_last = len(keys) < limit
+    return KeyPage(keys, "" if is_last else "_".join(map(str, [*following, at])))
