@@ -10,7 +10,9 @@ import pytest
 
 from headrace import Headrace, StoreUnavailable
 from tests.faults.crew import LONG, Crew
+from tests.faults.flooding import Flood, flood
 from tests.faults.grinding import Grinding, grind
+from tests.faults.poisoning import survive_poison
 from tests.faults.scenarios import (
     MOMENTS,
     Massacre,
@@ -46,6 +48,18 @@ async def test_killed_workers_break_no_promise_of_any_feature(
     plan = Grinding(keys=40, per_key=40, limited=250, flows=60, workers=4, kills=60, every=0.4)
     async with Crew(tmp_path, lasting_url, namespace, crash_limit=50) as crew:
         await grind(crew, plan)
+
+
+async def test_killed_workers_lose_no_event_and_keep_each_key_in_order(
+    lasting_url: str, namespace: str, tmp_path: Path
+) -> None:
+    plan = Flood(keys=1000, per_key=50, workers=4, kills=40, batch=500)
+    async with Crew(tmp_path, lasting_url, namespace, crash_limit=50) as crew:
+        await flood(crew, plan)
+
+
+async def test_poison_is_dead_with_its_bytes_while_the_rest_flows(crew: Crew) -> None:
+    await survive_poison(crew, others=5000)
 
 
 async def test_a_late_outcome_changes_nothing(crew: Crew) -> None:

@@ -24,7 +24,7 @@ from tests.faults.crew import LONG, Crew, eventually
 KEPT_KEYS = ("ready", "levels", "epoch", "look", "events", "facts", "ticks", "queues", "values")
 KEPT_TABLES = {
     "queues", "looks", "numbers", "results", "facts", "counters", "notes", "ticks", "starts",
-    "accounts", "sqlite_sequence", "sqlite_stat1",
+    "accounts", "topics", "sqlite_sequence", "sqlite_stat1",
 }  # fmt: skip
 QUEUES = ("default", "left", "right", "clock")
 

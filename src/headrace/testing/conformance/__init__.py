@@ -14,6 +14,7 @@ in auto mode.
 """
 
 from headrace.testing.conformance.asking import AskingConformance
+from headrace.testing.conformance.bounds import BoundsConformance
 from headrace.testing.conformance.browsing import BrowsingConformance
 from headrace.testing.conformance.cancelling import CancellingConformance
 from headrace.testing.conformance.debouncing import DebouncingConformance
@@ -22,19 +23,30 @@ from headrace.testing.conformance.failing_flows import FailingFlowsConformance
 from headrace.testing.conformance.far_flows import FarFlowsConformance, LargeFlowsConformance
 from headrace.testing.conformance.flows import FlowsConformance
 from headrace.testing.conformance.following import FollowingConformance
+from headrace.testing.conformance.foreign_events import ForeignEventsConformance
+from headrace.testing.conformance.group_faults import GroupFaultsConformance
+from headrace.testing.conformance.group_settling import GroupSettlingConformance
+from headrace.testing.conformance.groups import GroupsConformance
 from headrace.testing.conformance.history import HistoryConformance
+from headrace.testing.conformance.joining import JoiningConformance
+from headrace.testing.conformance.key_failures import KeyFailuresConformance
 from headrace.testing.conformance.lanes import LanesConformance
 from headrace.testing.conformance.limits import LimitsConformance
+from headrace.testing.conformance.logs import LogsConformance
 from headrace.testing.conformance.mixing import MixingConformance
 from headrace.testing.conformance.notes import NotesConformance
+from headrace.testing.conformance.ordered import OrderedConformance
 from headrace.testing.conformance.pacing import PacingConformance
 from headrace.testing.conformance.pausing import PausingConformance
 from headrace.testing.conformance.priorities import PrioritiesConformance
 from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
+from headrace.testing.conformance.rewinding import RewindingConformance
 from headrace.testing.conformance.sending import SendingConformance
 from headrace.testing.conformance.settling import SettlingConformance
 from headrace.testing.conformance.stats import StatsConformance
 from headrace.testing.conformance.stopping import StoppingConformance
+from headrace.testing.conformance.topic_mixing import TopicMixingConformance
+from headrace.testing.conformance.trimming import TrimmingConformance
 from headrace.testing.conformance.unique import TicksConformance, UniqueConformance
 from headrace.testing.conformance.upkeep import UpkeepConformance
 
@@ -67,6 +79,18 @@ class StoreConformance(
     AskingConformance,
     BrowsingConformance,
     MixingConformance,
+    LogsConformance,
+    GroupsConformance,
+    JoiningConformance,
+    GroupSettlingConformance,
+    GroupFaultsConformance,
+    ForeignEventsConformance,
+    OrderedConformance,
+    KeyFailuresConformance,
+    RewindingConformance,
+    BoundsConformance,
+    TrimmingConformance,
+    TopicMixingConformance,
 ):
     """All of them."""
 

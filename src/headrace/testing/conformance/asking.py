@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from headrace.core.ids import JobKey
 from headrace.core.job import State
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
 

@@ -7,7 +7,8 @@ import pytest
 from headrace.core.job import State, decode_envelope
 from headrace.core.outcome import DONE, Again
 from headrace.core.ties import Ties, decode_ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD
 

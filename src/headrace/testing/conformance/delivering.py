@@ -6,7 +6,8 @@ import asyncio
 
 from headrace.core.job import State
 from headrace.core.outcome import DONE
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, known
 
 

@@ -11,7 +11,8 @@ from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
 from headrace.core.outcome import Outcome
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.flows import FlowGround, chain, inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, kept, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD

@@ -7,7 +7,8 @@ import asyncio
 from headrace.core.call import Child
 from headrace.core.outcome import DONE
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.flows import FlowGround, chain, inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD

@@ -12,7 +12,8 @@ from headrace.core.delivery import Delivery
 from headrace.core.job import State, Verdict, done_verdict, encode_verdict
 from headrace.core.outcome import DONE, RELEASED, Again, Done, Outcome
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
 

@@ -9,8 +9,8 @@ from headrace.core.call import Child, Parcel
 from headrace.core.job import State
 from headrace.core.outcome import DONE, Outcome
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Store
-from headrace.store.values import Arrival, Ending
+from headrace.store.contract import Store
+from headrace.store.values import Arrival, Counts, Ending
 from headrace.testing.conformance.flows import inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD

@@ -188,13 +188,18 @@ class Ground:
         raise AssertionError(f"{len(taken)} jobs were taken over instead of {count}")
 
     async def look_regularly(
-        self, consumer: Consumer, seconds: float, *, last_chance: bool = True
+        self,
+        consumer: Consumer,
+        seconds: float,
+        *,
+        last_chance: bool = True,
+        queue: str = QUEUE,
     ) -> list[Delivery]:
         """What is taken over while so much time passes."""
         taken: list[Delivery] = []
         every = reclaim_every(LEASE) * 1.1
         for _ in range(round(seconds / every) + 1):
-            taken += known(await consumer.reclaim(QUEUE, 100, last_chance=last_chance))
+            taken += known(await consumer.reclaim(queue, 100, last_chance=last_chance))
             await self.pass_time(every)
         return taken
 

@@ -10,7 +10,8 @@ from headrace.core.call import Parcel
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Settlement, Store
+from headrace.store.contract import Settlement, Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
 

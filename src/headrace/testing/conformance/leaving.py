@@ -9,8 +9,8 @@ from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held, task_gate
 from headrace.core.ties import Limit, Ties
-from headrace.store.contract import Consumer, Counts, Store
-from headrace.store.values import Control, Report
+from headrace.store.contract import Consumer, Store
+from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (
     LEASE,
     PAST,

@@ -8,7 +8,8 @@ from headrace.core.call import Parcel
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held
 from headrace.core.ties import Limit, Ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known, parcel
 from headrace.testing.conformance.settling import DEAD
 

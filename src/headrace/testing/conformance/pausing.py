@@ -7,8 +7,8 @@ import asyncio
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Held, task_gate
 from headrace.core.ties import Limit, Ties
-from headrace.store.contract import Counts, Store
-from headrace.store.values import Control
+from headrace.store.contract import Store
+from headrace.store.values import Control, Counts
 from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, Ground, keys_of, known, parcel
 
 GATE = task_gate("task")

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again
 from headrace.core.ties import MAX_PRIORITY, Ties, decode_ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
     PAST,
     QUEUE,

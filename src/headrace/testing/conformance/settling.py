@@ -17,7 +17,8 @@ from headrace.core.job import (
     encode_verdict,
 )
 from headrace.core.outcome import DONE, RELEASED, Again, Cancelled, Dead, Outcome
-from headrace.store.contract import Counts, Settlement, Store
+from headrace.store.contract import Settlement, Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known
 
 DEAD = Dead(Reason.REJECTED, PAST, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000)

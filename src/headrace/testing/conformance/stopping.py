@@ -7,7 +7,8 @@ import pytest
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
     LEASE,
     PAST,

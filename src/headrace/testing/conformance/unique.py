@@ -9,7 +9,8 @@ import pytest
 from headrace.core.call import Parcel, Tick
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
 from headrace.core.ties import Ties
-from headrace.store.contract import Counts, Store
+from headrace.store.contract import Store
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, Again
-from headrace.store.contract import Counts, Store, reclaim_every
+from headrace.store.contract import Store, reclaim_every
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
     LEASE,
     PAST,
