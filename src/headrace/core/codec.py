@@ -1,4 +1,4 @@
-"""Python values as MessagePack and back, by type annotation.
+"""Python values as MessagePack or JSON and back, by type annotation.
 
 msgspec carries dataclasses, structs, datetimes, UUIDs, Decimals, enums, sets and bytes by itself.
 The hooks add pydantic models (recognised by their methods, so that pydantic is not imported) and
@@ -60,21 +60,47 @@ def encode_alike(value: Any) -> bytes:
 
 def decoder(kind: Any) -> Callable[[bytes], Any]:
     """A function that reads values of type `kind`; raises TypeError if no bytes could be one."""
-    _check_customs(msgspec.inspect.type_info(kind))
+    _check_customs(msgspec.inspect.type_info(kind), set())
     return msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
 
 
-def _check_customs(info: Any) -> None:
+def _check_customs(info: Any, seen: set[int]) -> None:
     """Refuse classes that neither msgspec nor the hooks know, wherever in a type they stand."""
     if isinstance(info, msgspec.inspect.CustomType):
         known = hasattr(info.cls, "model_validate") or issubclass(info.cls, PurePath)
         if not known:
             raise TypeError(f"{info.cls!r} is not a type that Headrace can receive")
-    elif isinstance(info, msgspec.inspect.Type):
+    elif isinstance(info, msgspec.inspect.Type) and id(info) not in seen:
+        # A tree's node holds nodes: each type is looked at once.
+        seen.add(id(info))
         for name in info.__struct_fields__:
             parts = getattr(info, name)
             for part in parts if isinstance(parts, tuple) else (parts,):
-                _check_customs(part.type if isinstance(part, msgspec.inspect.Field) else part)
+                found = part.type if isinstance(part, msgspec.inspect.Field) else part
+                _check_customs(found, seen)
+
+
+def _to_json(value: Any) -> Any:
+    if hasattr(type(value), "model_validate") and hasattr(value, "model_dump"):
+        # As the model itself says: it alone knows how it reads bytes and times from JSON.
+        return value.model_dump(mode="json", round_trip=True, by_alias=False)
+    return _to_plain(value)
+
+
+def _from_json(kind: type, plain: Any) -> Any:
+    if hasattr(kind, "model_validate_json"):
+        return kind.model_validate_json(encode_json(plain), by_name=True)
+    return _from_plain(kind, plain)
+
+
+encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_json).encode
+"""JSON has no word for bytes, which become base64, nor for NaN and infinity, which become null."""
+
+
+def json_decoder(kind: Any) -> Callable[[bytes], Any]:
+    """As `decoder`, for JSON."""
+    _check_customs(msgspec.inspect.type_info(kind), set())
+    return msgspec.json.Decoder(kind, dec_hook=_from_json).decode
 
 
 def convert(plain: Any, kind: Any) -> Any:
