@@ -1,24 +1,36 @@
 """Background jobs and event topics for Python functions."""
 
 from headrace.app import Headrace
+from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, current
+from headrace.client.dead import DeadEvent
+from headrace.client.delivery import Delivery
 from headrace.client.flow import FlowJob
 from headrace.client.job import AttemptInfo, Job, JobInfo
 from headrace.client.once import Once
+from headrace.client.publishing import PublishOutcome, PublishResult, Unpublished
 from headrace.client.schedule import Schedule
+from headrace.client.subscription import Subscription
 from headrace.client.task import Task
+from headrace.client.topic import Topic
 from headrace.client.watch import JobUpdate
 from headrace.core.call import Call
+from headrace.core.event import Event
 from headrace.core.flow import Flow, chain, group
 from headrace.core.job import Reason, State
 from headrace.core.progress import Progress
 from headrace.core.retry import Retry
 from headrace.errors import (
     ArgumentError,
+    AuditError,
     BatchError,
     ConfigError,
     Defer,
+    DeliveryUsed,
     EnqueueUnknown,
+    EventError,
+    EventNotFound,
+    GroupNotFound,
     HeadraceError,
     JobCancelled,
     JobError,
@@ -38,6 +50,8 @@ from headrace.errors import (
     StoreMismatch,
     StoreUnavailable,
     TaskCancelled,
+    TopicFull,
+    TopicNotFound,
 )
 from headrace.middleware.wrapping import Middleware
 from headrace.worker.ending import WorkerOutcome
@@ -45,14 +59,23 @@ from headrace.worker.ending import WorkerOutcome
 __all__ = [
     "ArgumentError",
     "AttemptInfo",
+    "AuditError",
+    "AuditRecord",
     "BatchError",
     "Call",
     "ConfigError",
     "Context",
+    "DeadEvent",
     "Defer",
+    "Delivery",
+    "DeliveryUsed",
     "EnqueueUnknown",
+    "Event",
+    "EventError",
+    "EventNotFound",
     "Flow",
     "FlowJob",
+    "GroupNotFound",
     "Headrace",
     "HeadraceError",
     "Job",
@@ -67,6 +90,8 @@ __all__ = [
     "Once",
     "PayloadTooLarge",
     "Progress",
+    "PublishOutcome",
+    "PublishResult",
     "Reason",
     "Reject",
     "ResultExpired",
@@ -82,8 +107,13 @@ __all__ = [
     "StoreFull",
     "StoreMismatch",
     "StoreUnavailable",
+    "Subscription",
     "Task",
     "TaskCancelled",
+    "Topic",
+    "TopicFull",
+    "TopicNotFound",
+    "Unpublished",
     "WorkerOutcome",
     "chain",
     "current",

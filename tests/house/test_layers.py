@@ -10,29 +10,32 @@ import headrace
 
 ROOT = Path(headrace.__file__).parent
 BASE = {"errors", "core"}
-CONTRACT = BASE | {"store.contract", "store.loops", "store.values"}
+CONTRACT = BASE | {"store.contract", "store.loops", "store.topics", "store.values"}
 
 # A room: what it may import. The longest name that fits a module is its room; "" is `headrace`.
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "store": set(),
-    "store.contract": BASE | {"store.values"},
+    "store.contract": BASE | {"store.topics", "store.values"},
     "store.loops": set(),
+    "store.topics": BASE | {"store.values"},
     "store.values": BASE,
     "store.sqlite": CONTRACT,
     "store.redis": CONTRACT,
     "store.url": CONTRACT | {"store.sqlite", "store.redis"},
     "client": CONTRACT,
+    "audit": BASE | {"client"},
     "middleware": BASE | {"client"},
     "outgoing": CONTRACT | {"client", "middleware"},
-    "app": CONTRACT | {"client", "middleware", "outgoing", "store.url"},
-    "worker": CONTRACT | {"client", "middleware"},
+    "app": CONTRACT | {"audit", "client", "middleware", "outgoing", "store.url"},
+    "worker": CONTRACT | {"audit", "client", "middleware"},
     "admin": CONTRACT | {"client"},
-    "": CONTRACT | {"app", "client", "middleware", "worker", "admin"},
+    "": CONTRACT | {"app", "audit", "client", "middleware", "worker", "admin"},
+    "outbox": CONTRACT | {"app", "client", "middleware", "store.topics", "worker"},
     "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
     "benchmark": BASE | {"", "client", "worker"},
-    "cli": BASE | {"", "client", "worker", "admin", "benchmark", "store.url"},
+    "cli": BASE | {"", "client", "worker", "admin", "benchmark", "outbox", "store.url"},
     "__main__": {"cli"},
 }
 
@@ -44,6 +47,10 @@ EXCEPTIONS = {
     ("client.job", "app"): "typing only: a job asks the store through the app that sent it",
     ("client.schedules", "app"): "typing only: schedules are kept in the store of their app",
     ("client.task", "app"): "typing only: a task sends through the app that declares it",
+    (
+        "client.topic",
+        "app",
+    ): "typing only: a topic is published to through the app that declares it",
     ("outgoing", "app"): "typing only: it sends what one app is given",
     ("app", "worker"): "inside app.worker(), so that a program that only sends loads no worker",
     ("app", "admin"): "inside app.admin, for the same reason",
@@ -137,7 +144,7 @@ def test_nothing_in_core_does_io_or_knows_of_asyncio() -> None:
 
 def test_drivers_are_known_only_to_their_store() -> None:
     # The benchmark measures the bare server beside Headrace.
-    homes = {"sqlite3": {"store.sqlite"}, "redis": {"store.redis", "benchmark"}}
+    homes = {"sqlite3": {"store.sqlite", "outbox"}, "redis": {"store.redis", "benchmark"}}
     homes["hiredis"] = homes["redis"]
     for module, tree in modules().items():
         for driver in outside(tree) & homes.keys():

@@ -52,6 +52,78 @@ async def generic(*names: str, limit: int = 5, **more: bytes) -> dict[str, int]:
     return dict.fromkeys([*names, *more], limit)
 """
 
+TOPICS = """
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace import Context, DeadEvent, Delivery, Headrace, Retry
+
+app = Headrace("memory://")
+
+
+@dataclass
+class OrderPaid:
+    order_id: str
+    amount: int
+
+
+@dataclass
+class Refund:
+    order_id: str
+
+
+orders = app.topic(
+    "orders", OrderPaid, key=lambda e: e.order_id, retention=timedelta(days=7), shards=1
+)
+raw = app.topic("raw", bytes, codec="raw", max_length=100, overflow="drop_oldest")
+
+
+@orders.subscribe("billing", retry=Retry(5), max_in_flight=64)
+async def bill(event: OrderPaid) -> None: ...
+
+
+@orders.subscribe("audit", ack="manual")
+async def audit(event: OrderPaid, delivery: Delivery) -> None:
+    await delivery.ack()
+
+
+@orders.subscribe("ledger", ordered=True, on_failure="block")
+def ledger(event: OrderPaid, ctx: Context) -> int:
+    return event.amount
+
+
+@orders.subscribe("warehouse", batch=500, max_wait=0.25)
+async def load(events: list[OrderPaid]) -> None: ...
+
+
+@orders.broadcast
+async def drop_cache(event: OrderPaid) -> None: ...
+
+
+@orders.broadcast(timeout=5)
+def drop_more(event: OrderPaid) -> None: ...
+
+
+@orders.on_dead("billing")
+async def mourn(event: OrderPaid, dead: DeadEvent) -> None:
+    print(dead.reason, dead.raw)
+
+
+async def refund(event: Refund) -> None: ...
+
+
+async def main() -> None:
+    id: str = await orders.publish(
+        OrderPaid("o-1", 995), headers={"tenant": "eu"}, id=None, delay=None, expires=None
+    )
+    outcome = await orders.publish_many([OrderPaid(f"o-{n}", n) for n in range(10)])
+    if not outcome.ok:
+        outcome = await orders.publish_many(outcome.to_republish)
+    await orders.rewind("billing", to=id)
+    print([event.data.amount for event in await orders.read(after=id, limit=5)])
+    await audit(OrderPaid("o-2", 1))
+"""
+
 RIGHT = """
 from datetime import UTC, datetime, timedelta
 
@@ -137,6 +209,18 @@ REVEALED = [
     ("await generic.enqueue('a', limit=2, b=b'')", "headrace.client.job.Job[dict[str, int]]"),
     ("await (await add.enqueue(1, 2)).status()", "headrace.core.job.State"),
     ("app.job('x')", "headrace.client.job.Job[Any]"),
+    ("orders", "headrace.client.topic.Topic[topics.OrderPaid]"),
+    ("await orders.publish(OrderPaid('o', 1))", "str"),
+    ("(await orders.publish_many([]))[0].ok", "bool"),
+    ("(await orders.read())[0].data", "topics.OrderPaid"),
+    ("(await raw.read())[0].data", "bytes"),
+    ("await audit(OrderPaid('o', 1))", "None"),
+    ("ledger(OrderPaid('o', 1))", "int"),
+    (
+        "load",
+        "headrace.client.subscription.Subscription[[list[topics.OrderPaid]], "
+        "Coroutine[Any, Any, None]]",
+    ),
 ]
 
 # What a type checker refuses, and with which of its words.
@@ -167,9 +251,27 @@ WRONG = [
     ("app.task(run_in='fork')", "call-overload"),
     ("app.task(colour='red')", "call-overload"),
     ("app.worker(concurrency='many')", "arg-type"),
+    ("await orders.publish(Refund('o'))", "arg-type"),
+    ("await orders.publish(OrderPaid('o', 1), colour='red')", "call-arg"),
+    ("await orders.publish(OrderPaid('o', 1), delay='soon')", "arg-type"),
+    ("await orders.publish_many([Refund('o')])", "list-item"),
+    ("await raw.publish('text')", "arg-type"),
+    ("await bill(Refund('o'))", "arg-type"),
+    ("await load(OrderPaid('o', 1))", "arg-type"),
+    ("orders.subscribe('refunds')(refund)", "arg-type"),
+    ("orders.subscribe('refunds', batch=5)(refund)", "arg-type"),
+    ("orders.subscribe('refunds', ack='later')(bill)", "call-overload"),
+    ("orders.broadcast(refund)", "arg-type"),
+    ("orders.on_dead('billing')(refund)", "arg-type"),
+    ("app.topic('other', OrderPaid, key=lambda e: e.colour)", "attr-defined"),
+    ("app.topic('other', OrderPaid, overflow='drop_newest')", "arg-type"),
+    ("app.topic('other', OrderPaid, colour='red')", "call-arg"),
 ]
 
-IMPORTS = "from tasks import add, app, crunch, generic, loose, send_mail, told, told_sync\n"
+IMPORTS = (
+    "from tasks import add, app, crunch, generic, loose, send_mail, told, told_sync; "
+    "from topics import OrderPaid, Refund, audit, bill, ledger, load, orders, raw, refund\n"
+)
 
 
 def each_in_a_function(lines: list[str]) -> str:
@@ -185,6 +287,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
     folder = tmp_path_factory.mktemp("user")
     programs = {
         "tasks.py": TASKS,
+        "topics.py": TOPICS,
         "right.py": RIGHT,
         "revealed.py": each_in_a_function([f"it = reveal_type({what})" for what, _ in REVEALED]),
         "wrong.py": each_in_a_function([what for what, _ in WRONG]),
@@ -212,11 +315,10 @@ Verdicts = dict[tuple[str, int], str]
 
 
 def test_a_right_program_passes_without_a_cast(verdicts: Verdicts) -> None:
-    found = {
-        place: text for place, text in verdicts.items() if place[0] in ("tasks.py", "right.py")
-    }
+    right = ("tasks.py", "topics.py", "right.py")
+    found = {place: text for place, text in verdicts.items() if place[0] in right}
     assert not found
-    assert not re.search(r"\bcast\b|type: ignore", TASKS + RIGHT)
+    assert not re.search(r"\bcast\b|type: ignore", TASKS + TOPICS + RIGHT)
 
 
 @pytest.mark.parametrize(("expression", "kind"), REVEALED)

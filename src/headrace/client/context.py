@@ -15,6 +15,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.client.delivery import Delivery
     from headrace.client.job import Job
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Context:
 
     __slots__ = (
         "_cancelled", "_ends_at", "_voice",
-        "attempt", "fence", "headers", "job", "state", "worker",
+        "attempt", "delivery", "fence", "headers", "job", "state", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -72,8 +73,12 @@ class Context:
         ends_at: float | None = None,
         headers: Mapping[str, str] | None = None,
         voice: Voice = SILENCE,
+        delivery: Delivery | None = None,
     ) -> None:
         self.job = job
+        self.delivery = delivery
+        """The event that a subscription handles, with all that is known of it; None if the run is
+        that of a job, or of a batch."""
         self.attempt = attempt
         self.worker = worker
         self.fence = fence

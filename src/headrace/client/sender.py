@@ -1,90 +1,76 @@
-"""Puts jobs into the store. Sends made at the same moment share one round trip."""
+"""Puts jobs and events into the store. Sends made at the same moment share one round trip."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from headrace.core import ids
+from headrace.client.gathering import BATCH, BATCH_BYTES, Gathering, bounded, texts
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
-from headrace.errors import EnqueueUnknown, HeadraceError, SendError, StoreUnavailable
+from headrace.errors import EnqueueUnknown, HeadraceError, StoreUnavailable, TopicFull
 from headrace.store.contract import Store
+from headrace.store.topics import Bound
+
+__all__ = ["BATCH", "BATCH_BYTES", "Sender", "bounded", "insist"]
 
 T = TypeVar("T")
 
-BATCH = 500
-BATCH_BYTES = 8 * 1024 * 1024
 # A store that restarts is back within seconds; who sends should not have to know.
 _TRIES = 6
 _FIRST_PAUSE = 0.05
 
 Instead = Mapping[int, JobKey]
 """Positions of parcels that were not added, each with the job that is there instead."""
-_ALL_ADDED: Instead = {}
+Missing = Mapping[int, HeadraceError]
+"""Positions of events that were not published, or may not have been, each with what is why."""
+_NONE_MISSING: Missing = {}
 
 
 class Sender:
-    """One event loop's way to append. A lone send goes out at once; those that come while one is
-    under way go together in the next."""
+    """One event loop's way to append and publish. A lone send goes out at once; those that come
+    while one is under way go together in the next."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, Gathering[JobKey]] = {}
+        self._logs: dict[str, Gathering[HeadraceError]] = {}
 
     async def send(self, queue: str, parcels: Sequence[Parcel], *, named: bool = False) -> Instead:
         """Return when the jobs are stored, with what is there instead of those that were not
         added. `named` says that a caller chose some of the ids, so that jobs which already ended
         under them are looked for."""
-        lane = self._lanes.get(queue)
-        if lane is None:
-            lane = self._lanes[queue] = _Lane(self._store, queue)
-        return await lane.send(parcels, named)
+        gathering = self._queues.get(queue)
+        if gathering is None:
+            gathering = self._queues[queue] = Gathering(_Queue(self._store, queue).append)
+        return await gathering.send(parcels, named)
+
+    async def publish(
+        self,
+        log: str,
+        events: Sequence[Parcel],
+        *,
+        bound: Bound | None = None,
+        named: bool = False,
+    ) -> Missing:
+        """Return when the events are in the log, in their order, with what is wrong with those that
+        are not: if one is missing, so are all after it. `bound` is always the same for a log;
+        `named` says that an id may be there already."""
+        gathering = self._logs.get(log)
+        if gathering is None:
+            gathering = self._logs[log] = Gathering(_Log(self._store, log, bound).publish)
+        return await gathering.send(events, named)
 
 
-class _Lane:
-    """The sends to one queue, in order."""
+class _Queue:
+    """Where the jobs of one queue are appended."""
 
     def __init__(self, store: Store, queue: str) -> None:
         self._store = store
         self._queue = queue
-        self._busy = False
-        self._gathered = _Gathered()
-        self._flushing: asyncio.Task[None] | None = None
 
-    async def send(self, parcels: Sequence[Parcel], named: bool) -> Instead:
-        if self._busy:
-            return await self._gathered.join(parcels, named)
-        self._busy = True
-        try:
-            return await self._append_all(parcels, named)
-        finally:
-            if self._gathered.parcels:
-                self._flushing = asyncio.create_task(self._flush())
-            else:
-                self._busy = False
-
-    async def _flush(self) -> None:
-        try:
-            while self._gathered.parcels:
-                gathered, self._gathered = self._gathered, _Gathered()
-                await self._send_gathered(gathered)
-        finally:
-            self._busy = False
-
-    async def _send_gathered(self, gathered: _Gathered) -> None:
-        try:
-            instead = await self._append_all(gathered.parcels, gathered.named)
-        except HeadraceError as error:
-            gathered.failed(error)
-        except BaseException:
-            gathered.failed(SendError("the event loop ended before the job was sent"))
-            raise
-        else:
-            gathered.sent(instead)
-
-    async def _append_all(self, parcels: Sequence[Parcel], named: bool) -> Instead:
+    async def append(self, parcels: Sequence[Parcel], named: bool) -> Instead:
         """In batches that are bounded both ways: many small jobs, or a few large ones."""
         if len(parcels) == 1:
             return await self._append(parcels, named)
@@ -97,21 +83,66 @@ class _Lane:
         return instead
 
     async def _append(self, parcels: Sequence[Parcel], named: bool) -> Instead:
-        """Append, and again after a lost answer: the store tells what it has already."""
-        unsure, pause = False, _FIRST_PAUSE
-        left = _TRIES
-        while True:
+        async def append(repeat: bool) -> Instead:
+            return await self._store.append(self._queue, parcels, repeat=repeat)
+
+        return await _surely(append, parcels, named)
+
+
+class _Log:
+    """Where the events of one log are published."""
+
+    def __init__(self, store: Store, log: str, bound: Bound | None) -> None:
+        self._store = store
+        self._log = log
+        self._bound = bound
+
+    async def publish(self, events: Sequence[Parcel], named: bool) -> Missing:
+        """Batch after batch until one fails: what comes later must not be before it in the log."""
+        done = 0
+        for batch in bounded(events):
             try:
-                return await self._store.append(self._queue, parcels, repeat=named or unsure)
-            except StoreUnavailable as error:
-                left -= 1
-                unsure |= error.sent
-                if not left:
-                    if unsure:
-                        raise EnqueueUnknown(_texts(parcels), str(error)) from error
-                    raise
-            await asyncio.sleep(pause)
-            pause *= 2
+                taken = await self._publish(batch, named)
+            except EnqueueUnknown as error:
+                end = done + len(batch)
+                missing: dict[int, HeadraceError] = dict.fromkeys(range(done, end), error)
+                why = StoreUnavailable(f"not published, after others failed: {error}")
+                return missing | dict.fromkeys(range(end, len(events)), why)
+            except HeadraceError as error:
+                return dict.fromkeys(range(done, len(events)), error)
+            done += taken
+            if taken < len(batch):
+                return dict.fromkeys(range(done, len(events)), self._full())
+        return _NONE_MISSING
+
+    async def _publish(self, events: Sequence[Parcel], named: bool) -> int:
+        async def publish(repeat: bool) -> int:
+            answer = await self._store.publish(self._log, events, bound=self._bound, repeat=repeat)
+            return answer.taken
+
+        return await _surely(publish, events, named)
+
+    def _full(self) -> TopicFull:
+        topic = self._log.removeprefix("@").partition("#")[0]
+        return TopicFull(topic, self._bound.most if self._bound else 0)
+
+
+async def _surely(put: Callable[[bool], Awaitable[T]], parcels: Sequence[Parcel], named: bool) -> T:
+    """Put parcels into the store, and again after a lost answer: it tells what it has already."""
+    unsure, pause = False, _FIRST_PAUSE
+    left = _TRIES
+    while True:
+        try:
+            return await put(named or unsure)
+        except StoreUnavailable as error:
+            left -= 1
+            unsure |= error.sent
+            if not left:
+                if unsure:
+                    raise EnqueueUnknown(texts(parcels), str(error)) from error
+                raise
+        await asyncio.sleep(pause)
+        pause *= 2
 
 
 async def insist(work: Callable[[], Awaitable[T]]) -> T:
@@ -124,60 +155,3 @@ async def insist(work: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(pause)
             pause *= 2
     return await work()
-
-
-def bounded(parcels: Iterable[Parcel]) -> Iterator[list[Parcel]]:
-    """The parcels in batches that are not too much for one step of a store."""
-    batch: list[Parcel] = []
-    size = 0
-    for parcel in parcels:
-        if batch and (len(batch) >= BATCH or size + len(parcel.envelope) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(parcel)
-        size += len(parcel.envelope)
-    if batch:
-        yield batch
-
-
-class _Gathered:
-    """Sends that wait for the one under way."""
-
-    def __init__(self) -> None:
-        self.parcels: list[Parcel] = []
-        self.named = False
-        self._waiters: list[tuple[asyncio.Future[Instead], Sequence[Parcel]]] = []
-
-    async def join(self, parcels: Sequence[Parcel], named: bool) -> Instead:
-        self.parcels += parcels
-        self.named |= named
-        waiter: asyncio.Future[Instead] = asyncio.get_running_loop().create_future()
-        self._waiters.append((waiter, parcels))
-        return await waiter
-
-    def sent(self, instead: Instead) -> None:
-        """Each sender is told of its own positions."""
-        start = 0
-        for waiter, parcels in self._waiters:
-            if not waiter.done():
-                waiter.set_result(_within(instead, start, len(parcels)) if instead else _ALL_ADDED)
-            start += len(parcels)
-
-    def failed(self, error: HeadraceError) -> None:
-        """Each sender is told of its own jobs."""
-        for waiter, parcels in self._waiters:
-            if waiter.done():
-                continue
-            if isinstance(error, EnqueueUnknown):
-                waiter.set_exception(EnqueueUnknown(_texts(parcels), str(error.__cause__)))
-            else:
-                waiter.set_exception(error)
-
-
-def _within(instead: Instead, start: int, count: int) -> Instead:
-    positions = range(start, start + count)
-    return {at - start: instead[at] for at in positions if at in instead}
-
-
-def _texts(parcels: Sequence[Parcel]) -> list[str]:
-    return [ids.to_text(parcel.key) for parcel in parcels]

@@ -11,8 +11,10 @@ from headrace.client.context import Context, current
 from headrace.client.job import Job
 from headrace.core.call import Call
 from headrace.core.declared import TaskOptions
+from headrace.core.job import Envelope, Reason
+from headrace.core.judgement import Unfit
 from headrace.core.options import PLAIN, Sending
-from headrace.core.signature import Signature
+from headrace.core.signature import Misfit, Signature
 from headrace.core.tying import Tying
 from headrace.errors import ConfigError, PayloadTooLarge
 
@@ -38,9 +40,9 @@ class Task(Generic[P, R_co]):
         self.function = function
         self.declared = declared
         self.name = declared.name
-        self.signature = Signature(
-            function, declared.name, Context, batched=declared.batch is not None
-        )
+        self.signature = self._signature(function)
+        self.injects = self.signature.injected_as is not None
+        """Whether the function wants something beside its arguments: see `with_context`."""
         self.is_async = inspect.iscoroutinefunction(function)
         self.tying = Tying(declared, self.signature, app.queue_settings)
         self._sending = PLAIN
@@ -142,6 +144,18 @@ class Task(Generic[P, R_co]):
         self.tying.check(other._sending)
         return other
 
+    def unpack(
+        self, envelope: Envelope, fed: bytes = b""
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments in an envelope, after the first one in `fed` if other jobs gave it; or
+        `Unfit`."""
+        try:
+            if fed:
+                return self.signature.decode_fed(envelope.payload, fed)
+            return self.signature.decode(envelope.payload)
+        except Misfit as error:
+            raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
+
     def with_context(
         self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -152,6 +166,10 @@ class Task(Generic[P, R_co]):
         if position <= len(args) and name not in kwargs and self._is_positional(name):
             return (*args[:position], context, *args[position:]), kwargs
         return args, {**kwargs, name: context}
+
+    def _signature(self, function: Callable[..., Any]) -> Signature:
+        batched = self.declared.batch is not None
+        return Signature(function, self.declared.name, Context, batched=batched)
 
     def _run_one(self, item: Any) -> Any:
         here, named = self._local_arguments(([item],), {})

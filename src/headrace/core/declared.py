@@ -18,6 +18,7 @@ from headrace.core.limits import (
 from headrace.core.options import Duration, check_priority, to_ms
 from headrace.core.rate import Rate
 from headrace.core.retry import Retry
+from headrace.core.sources import check_queue
 from headrace.errors import ConfigError
 
 RunIn = Literal["loop", "thread", "process"]
@@ -77,6 +78,9 @@ class TaskOptions:
         known = [known.name for known in fields(cls)]
         if unknown := sorted(options.keys() - set(known)):
             raise ConfigError(f"app.task() has no {unknown[0]!r}; it takes {', '.join(known)}")
+        if "queue" in options:
+            # Here, because what is declared of a topic's group has a queue with an '@'.
+            check_queue(f"task {getattr(function, '__name__', '')!r}: queue", options["queue"])
         by_default = {
             "name": str(getattr(function, "__name__", "")),
             "run_in": "loop" if inspect.iscoroutinefunction(function) else "thread",

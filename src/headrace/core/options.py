@@ -16,10 +16,10 @@ from headrace.core.labels import check_label
 from headrace.core.limits import (
     MAX_OVERRIDES,
     check_count,
-    check_name,
     check_seconds,
 )
 from headrace.core.retry import Retry
+from headrace.core.sources import check_queue
 from headrace.core.ties import MAX_PRIORITY
 from headrace.errors import ConfigError
 
@@ -84,7 +84,7 @@ class SendOptions:
             ids.to_key(changes["id"])
             new["id"] = changes["id"]
         if "queue" in changes:
-            new["queue"] = check_name("options(queue=)", changes["queue"])
+            new["queue"] = check_queue("options(queue=)", changes["queue"])
         new |= _ties(changes)
         return replace(self, **new, overrides=_overridden(self.overrides, changes))
 
@@ -127,7 +127,7 @@ def _when(changes: Sending) -> dict[str, int | None]:
     if "delay" in changes:
         return {"delay_ms": to_ms("options(delay=)", changes["delay"]), "at_ms": None}
     if "at" in changes:
-        return {"at_ms": _epoch_ms("at", changes["at"]), "delay_ms": None}
+        return {"at_ms": epoch_ms("options(at=)", changes["at"]), "delay_ms": None}
     return {}
 
 
@@ -136,7 +136,7 @@ def _expiry(changes: Sending) -> dict[str, int | None]:
         return {}
     expires = changes["expires"]
     if isinstance(expires, datetime):
-        return {"expires_at_ms": _epoch_ms("expires", expires), "expires_in_ms": None}
+        return {"expires_at_ms": epoch_ms("options(expires=)", expires), "expires_in_ms": None}
     return {"expires_in_ms": to_ms("options(expires=)", expires), "expires_at_ms": None}
 
 
@@ -167,9 +167,10 @@ def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
     return math.ceil(check_seconds(what, duration, least=least) * 1000)
 
 
-def _epoch_ms(what: str, moment: object) -> int:
+def epoch_ms(what: str, moment: object) -> int:
+    """An aware datetime as whole milliseconds since 1970, rounded up, so nothing happens early."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise ConfigError(f"options({what}=) must be a datetime with a time zone, not {moment!r}")
+        raise ConfigError(f"{what} must be a datetime with a time zone, not {moment!r}")
     return -int(-moment.timestamp() * 1000 // 1)
 
 

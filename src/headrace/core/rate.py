@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from headrace.core.limits import check_count, check_name
+from headrace.core.limits import check_count
+from headrace.core.sources import check_queue
 from headrace.core.ties import Limit
 from headrace.errors import ConfigError
 
@@ -64,7 +65,7 @@ class QueueSettings:
 
     @classmethod
     def of(cls, name: str, rate: object, burst: object) -> QueueSettings:
-        check_name("queue name", name)
+        check_queue("queue name", name)
         where = f"queue {name!r}: "
         if rate is None:
             what = "burst= needs rate=" if burst is not None else "nothing is set; give rate="

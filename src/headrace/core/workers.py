@@ -6,8 +6,42 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from headrace.core.breaker import Breaker
+from headrace.core.scaling import Scaler
+
 WORKERS = "workers"
 """The space of notes in which each running worker has one, under its name."""
+
+
+SUPERVISORS = "supervisors"
+"""The space of notes in which each parent that scales worker processes has one."""
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """Consumers of one kind, and what was decided about their number: of a subscription those in
+    one worker, of a supervisor its worker processes."""
+
+    count: int
+    """Those that live."""
+    least: int
+    most: int
+    places: int
+    """Jobs or events that they can hold at once, all together."""
+    ups: dict[str, int] = {}
+    """How often more were called for, by reason."""
+    downs: dict[str, int] = {}
+    replaced: int = 0
+    """How many had died."""
+    last: str = ""
+    """The latest decision, as a sentence."""
+
+    @classmethod
+    def of(cls, scaler: Scaler, breaker: Breaker, count: int, places: int) -> Scaled:
+        scaling = scaler.scaling
+        ups, downs = dict(scaler.ups), dict(scaler.downs)
+        return cls(
+            count, scaling.least, scaling.most, places, ups, downs, breaker.deaths, scaler.last
+        )
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):
@@ -28,6 +62,8 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     """Jobs that it holds."""
     beat_ms: int
     strict: bool = False
+    consumers: dict[str, Scaled] = {}
+    """Those of each subscription, by its name."""
 
     @property
     def started(self) -> datetime:
@@ -40,11 +76,21 @@ class WorkerRecord(msgspec.Struct, frozen=True):
         return datetime.fromtimestamp(self.beat_ms / 1000, UTC)
 
 
+class SupervisorRecord(msgspec.Struct, frozen=True):
+    """A parent that scales worker processes, as of its last look at the backlog."""
+
+    host: str
+    pid: int
+    processes: Scaled
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WorkerRecord).decode
+_decode_supervisor = msgspec.msgpack.Decoder(SupervisorRecord).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def encode_record(record: WorkerRecord) -> bytes:
+def encode_record(record: WorkerRecord | SupervisorRecord) -> bytes:
     return _encode(record)
 
 
@@ -52,5 +98,13 @@ def decode_record(data: bytes) -> WorkerRecord | None:
     """None for what another version may have written and this one cannot read."""
     try:
         return _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
+        return None
+
+
+def decode_supervisor(data: bytes) -> SupervisorRecord | None:
+    """As `decode_record`."""
+    try:
+        return _decode_supervisor(data)
+    except _UNREADABLE:
         return None

@@ -1,0 +1,58 @@
+"""What is called with the events of a group that went dead."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, get_args
+
+from headrace.client.parameters import Parameters
+from headrace.core.event import Event
+from headrace.errors import EventError
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEvent:
+    """An event that its group gave up. `reason` is one of `Reason`; `raw` is the whole entry, as it
+    was in the log, whether it could be read or not."""
+
+    id: str
+    group: str
+    reason: str
+    error: str
+    """The text of the last error."""
+    attempts: int
+    died_at: datetime
+    raw: bytes = field(repr=False)
+    event: Event[Any] = field(repr=False)
+    """Its metadata; its `data` raises `EventError` if it could not be read."""
+
+
+class DeadHandler:
+    """A function for dead events, as `@topic.on_dead(...)` declares it."""
+
+    def __init__(self, function: Callable[..., Any], where: str, event_type: Any) -> None:
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._parameters = Parameters(function, where, (DeadEvent,), needs_event=False)
+        if self._parameters.event is not None:
+            self._parameters.check_event(event_type, batched=False)
+
+    def arguments(self, dead: DeadEvent) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What to call the function with; None if it wants the event and that cannot be read. A
+        function that takes None in its place, or only the `DeadEvent`, is called for those too."""
+        event: Any = None
+        if self._parameters.event is not None:
+            try:
+                event = dead.event.data
+            except EventError:
+                if not self._takes_none:
+                    return None
+        return self._parameters.arguments(event, {DeadEvent: dead})
+
+    @property
+    def _takes_none(self) -> bool:
+        return types.NoneType in get_args(self._parameters.event_type)

@@ -1,0 +1,82 @@
+"""Places in the logs of a topic: where groups begin, and what `read` gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from headrace.core import ids
+from headrace.core.options import epoch_ms
+from headrace.core.topic import Place
+from headrace.errors import EventNotFound
+from headrace.store.topics import LoggedEvent, Position, Topics
+
+T = TypeVar("T")
+
+
+def position_of(place: Place) -> Position:
+    """The place in a single log."""
+    if isinstance(place, datetime):
+        return Position("time", at_ms=epoch_ms("a place in a topic", place))
+    if place == "new":
+        return Position("new")
+    if place == "start":
+        return Position("start")
+    return Position("event", event=ids.to_key(place))
+
+
+async def positions_of(store: Topics, logs: Sequence[str], place: Place) -> list[Position]:
+    """The place in each log of a topic. An event is in one of them: its place in the others is
+    where the order of time, and of the logs for what is of the same millisecond, has it."""
+    position = position_of(place)
+    if position.kind != "event" or len(logs) == 1:
+        return [position] * len(logs)
+    found = await _find(store, logs, position)
+    if found is None:
+        # Each log says by itself that it does not have it, if it needs to know.
+        return [position] * len(logs)
+    here, at_ms = found
+    return [
+        position if shard == here else Position("time", at_ms=at_ms + (shard < here))
+        for shard in range(len(logs))
+    ]
+
+
+async def _find(store: Topics, logs: Sequence[str], position: Position) -> tuple[int, int] | None:
+    """The log that holds an event, and when it was added."""
+    for shard, log in enumerate(logs):
+        try:
+            cursor = await store.position(log, position)
+        except EventNotFound:
+            continue
+        for logged in await store.read(log, cursor, 1):
+            return shard, logged.at_ms
+    return None
+
+
+async def read_logs(
+    store: Topics, logs: Sequence[str], after: Place | None, limit: int
+) -> list[LoggedEvent]:
+    """Events after a place, from all logs in the order of time; those at it if it is a time."""
+    if after is None:
+        cursors = [""] * len(logs)
+    else:
+        places = await positions_of(store, logs, after)
+        cursors = await asyncio.gather(*map(store.position, logs, places))
+    known = ids.to_key(after) if isinstance(after, str) else None
+    # One more, for the event that it begins after is among those that come behind its place.
+    pages = await asyncio.gather(
+        *(
+            store.read(log, cursor, limit + (known is not None))
+            for log, cursor in zip(logs, cursors, strict=True)
+        )
+    )
+    found = [
+        (logged.at_ms, shard, at, logged)
+        for shard, page in enumerate(pages)
+        for at, logged in enumerate(page)
+        if logged.key != known
+    ]
+    return [logged for *_, logged in sorted(found, key=lambda each: each[:3])][:limit]

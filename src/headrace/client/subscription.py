@@ -1,0 +1,233 @@
+"""A function that handles the events of a topic, in a group of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+from headrace.client.context import Context, current
+from headrace.client.dead import DeadHandler
+from headrace.client.delivery import Delivery, Fate
+from headrace.client.parameters import Parameters
+from headrace.client.places import positions_of
+from headrace.client.task import Task
+from headrace.core.declared import BATCH_WAIT, TaskOptions
+from headrace.core.job import Envelope, decode_envelope
+from headrace.core.limits import TIMEOUT
+from headrace.core.retry import Retry
+from headrace.core.signature import Signature
+from headrace.core.sources import check_topic, group_queue
+from headrace.core.subscribing import check_subscription
+from headrace.core.topic import (
+    Broadcasting,
+    Subscribing,
+    SubscribingAny,
+    SubscriptionOptions,
+    check_known,
+)
+from headrace.errors import ConfigError
+from headrace.store.topics import Group, Topics
+
+if TYPE_CHECKING:
+    from headrace.client.topic import Topic
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Subscription(Task[P, R_co]):
+    """What `@topic.subscribe(...)` and `@topic.broadcast` make of a function. Workers of its app
+    call it with the events of the topic; calling it runs the function here and now."""
+
+    def __init__(
+        self,
+        topic: Topic[Any],
+        function: Callable[..., Any],
+        declared: TaskOptions,
+        wants: SubscriptionOptions,
+    ) -> None:
+        self.topic = topic
+        self.wants = wants
+        self.dead_handler: DeadHandler | None = None
+        """What `@topic.on_dead` gave for this group."""
+        where = f"topic {topic.name!r}, {wants.group!r}: "
+        self._parameters = Parameters(function, where, (Delivery, Context))
+        super().__init__(topic.app, function, declared)
+        self.injects = bool(self._parameters.fills)
+        self._parameters.check_event(topic.event_type, declared.batch is not None)
+        self._check_delivery(where)
+
+    @property
+    def group(self) -> Group:
+        """What the store is told when the group joins."""
+        return Group(self.wants.ordered, self.wants.failing)
+
+    @property
+    def queues(self) -> list[str]:
+        """The group's queues, one for each shard; of a broadcast, the topic's logs."""
+        if self.wants.broadcast:
+            return self.topic.logs
+        shards = range(self.topic.options.shards)
+        return [group_queue(self.topic.name, self.wants.group, shard) for shard in shards]
+
+    async def join(self, store: Topics) -> None:
+        """See to it that the group exists in each shard. `EventNotFound` if it is new, and should
+        begin at an event that is not there."""
+        topic = self.topic
+        places = await positions_of(store, topic.logs, self.wants.begin)
+        for queue, place in zip(self.queues, places, strict=True):
+            await store.join(queue, self.group, place)
+
+    def unpack(
+        self, envelope: Envelope, fed: bytes = b""
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The event in an envelope, as the function's only argument; or `Unfit`."""
+        return (self.topic.decode(envelope),), {}
+
+    def delivery(
+        self,
+        envelope: Envelope,
+        *,
+        attempt: int = 1,
+        fence: int = 1,
+        redelivered: bool = False,
+        fate: Fate | None = None,
+    ) -> Delivery:
+        """The handle of an event in this group. Without a `fate`, what is said by it is noted and
+        has no effect."""
+        return Delivery(
+            self.topic.event_of(envelope),
+            self.wants.group,
+            attempt=attempt,
+            fence=fence,
+            redelivered=redelivered,
+            ack=self.wants.ack,
+            fate=fate,
+        )
+
+    @property
+    def wants_delivery(self) -> bool:
+        """Whether the function has a parameter for the `Delivery`."""
+        return Delivery in self._parameters.fills
+
+    def with_context(
+        self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The event with the delivery and the context where the function wants them."""
+        if not self.injects:
+            return args, kwargs
+        return self._parameters.arguments(args[0], {Context: context, Delivery: context.delivery})
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run the function here and now, with an event or, if it takes batches, a list of them. A
+        delivery that it wants is made up if none is given."""
+        given = [*args, *kwargs.values()]
+        events = [one for one in given if not isinstance(one, (Context, Delivery))]
+        if len(events) != 1:
+            raise ConfigError(f"{self!r} is called with one event, not with {len(events)}")
+        here, named = self._parameters.arguments(events[0], self._fillings(given, events[0]))
+        value: R_co = self.function(*here, **named)
+        return value
+
+    def _fillings(self, given: list[Any], event: Any) -> Mapping[type, Any]:
+        found: dict[type, Any] = {type(one): one for one in given}
+        if Context in self._parameters.fills and Context not in found:
+            found[Context] = current()
+        if self.wants_delivery and Delivery not in found:
+            # As if it had been published, and had come here.
+            envelope = decode_envelope(self.topic.prepare(event).parcel.envelope)
+            found[Delivery] = self.delivery(envelope)
+        return found
+
+    def _signature(self, function: Callable[..., Any]) -> Signature:
+        return Signature(_takes_an_event, self.declared.name, Context)
+
+    def _check_delivery(self, where: str) -> None:
+        if self.wants.ack == "manual" and not self.wants_delivery:
+            raise ConfigError(
+                f"{where}ack='manual' needs a parameter annotated Delivery, by which the function "
+                "says what became of the event"
+            )
+        if self.declared.batch is not None and self.wants_delivery:
+            raise ConfigError(
+                f"{where}a batch has no Delivery: leave the parameter out; raise BatchError for "
+                "the events that failed"
+            )
+
+    def _refuse(self) -> NoReturn:
+        raise ConfigError(
+            f"{self!r} is given the events of its topic: publish one with "
+            f"app.topics[{self.topic.name!r}].publish(…)"
+        )
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+        self._refuse()
+
+    def call(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: events are published."""
+        self._refuse()
+
+    def options(self, **changes: Any) -> NoReturn:
+        """Refused: what differs for one event is said when it is published."""
+        self._refuse()
+
+    def __repr__(self) -> str:
+        kind = "Broadcast" if self.wants.broadcast else "Subscription"
+        return f"<{kind} {self.wants.group!r} of {self.topic.name!r}>"
+
+
+def _takes_an_event(event: Any) -> None: ...
+
+
+_NO_PROCESS = (
+    "an async function handles events in the loop, a plain one in a thread; enqueue a task with "
+    "run_in='process' from it"
+)
+_NOT_FOR_ALL = "a broadcast is not durable: each process is given what is published while it runs"
+
+
+def declare(
+    topic: Topic[Any],
+    group: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    *,
+    broadcast: bool = False,
+) -> Subscription[..., Any]:
+    """A subscription as its options say; `ConfigError` for what cannot be."""
+    where = f"topic {topic.name!r}, {group!r}: "
+    known, hints = Subscribing.__annotations__, {"run_in": _NO_PROCESS}
+    if broadcast:
+        hints |= dict.fromkeys([*known, "batch", "max_wait"], _NOT_FOR_ALL)
+    check_known(f"{where}it", options, Broadcasting if broadcast else SubscribingAny, hints)
+    own = {f.name for f in fields(SubscriptionOptions)} & options.keys()
+    wants = SubscriptionOptions(
+        group=check_topic("group name", group),
+        broadcast=broadcast,
+        **{name: options[name] for name in own},
+    )
+    batch, retry = options.get("batch"), options.get("retry")
+    keyed = topic.make_key is not None
+    check_subscription(where, wants, keyed=keyed, batch=batch, retry=retry)
+    return Subscription(topic, function, _task_options(topic, function, wants, options), wants)
+
+
+def _task_options(
+    topic: Topic[Any],
+    function: Callable[..., Any],
+    wants: SubscriptionOptions,
+    options: Mapping[str, Any],
+) -> TaskOptions:
+    once = wants.broadcast or wants.ack == "receive"
+    return TaskOptions(
+        name=options.get("name") or f"{topic.name}/{wants.group}",
+        run_in="loop" if inspect.iscoroutinefunction(function) else "thread",
+        queue=topic.task if wants.broadcast else group_queue(topic.name, wants.group),
+        retry=options.get("retry") or (Retry(1) if once else Retry()),
+        timeout=options.get("timeout", TIMEOUT),
+        result_ttl=0,
+        batch=options.get("batch"),
+        max_wait=options.get("max_wait", BATCH_WAIT),
+    )

@@ -1,0 +1,256 @@
+"""A log of events, which any number of groups read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, Unpack, get_origin, overload
+
+from headrace.client.context import Context
+from headrace.client.dead import DeadHandler
+from headrace.client.delivery import Delivery
+from headrace.client.joining import join_all
+from headrace.client.places import positions_of, read_logs
+from headrace.client.publisher import Publisher
+from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
+from headrace.client.session import Session
+from headrace.client.subscribing import OnDead, Subscribe, SubscribeBatch
+from headrace.client.subscription import Subscription, declare
+from headrace.core.declared import BATCH_WAIT
+from headrace.core.event import Event, read_event
+from headrace.core.job import Envelope, Reason
+from headrace.core.judgement import Unfit
+from headrace.core.kinds import named
+from headrace.core.limits import check_count
+from headrace.core.options import Duration
+from headrace.core.schema import Schema
+from headrace.core.sources import check_topic, group_queue, log_name
+from headrace.core.stamp import Publishing, PublishingMany
+from headrace.core.topic import (
+    Broadcasting,
+    Place,
+    Subscribing,
+    TopicDeclaring,
+    TopicOptions,
+    check_known,
+    check_place,
+    checked_key,
+)
+from headrace.errors import ConfigError
+from headrace.store.topics import Bound, LoggedEvent
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+E = TypeVar("E")
+R = TypeVar("R")
+_OF_THE_SCHEMA = ("codec", "version", "upcast")
+
+
+class Topic(Generic[E]):
+    """What `app.topic(...)` declares: events of type `E` are published to it, and each group of
+    subscribers handles each of them once, whatever other groups do."""
+
+    def __init__(
+        self,
+        app: Headrace,
+        name: str,
+        event_type: Any,
+        make_key: Callable[[E], str | None] | None,
+        declared: TopicDeclaring,
+    ) -> None:
+        self.app = app
+        check_known(f"topic {name!r}: it", declared, TopicDeclaring, {})
+        given: dict[str, Any] = {**declared}
+        schema = {part: given.pop(part) for part in _OF_THE_SCHEMA if part in given}
+        self.options = TopicOptions(name, **given)
+        self.name = name
+        self.event_type = event_type
+        self.schema = Schema.of(name, event_type, **schema)
+        self.make_key = checked_key(f"topic {name!r}: ", make_key)
+        self.task = log_name(name)
+        """What the envelopes of its events have in a task's place."""
+        self.logs = [log_name(name, shard) for shard in range(self.options.shards)]
+        self.bound = _bound(self.options)
+        self.max_payload = self.options.max_payload or app.max_payload
+        self.names_classes = get_origin(event_type) in (Union, UnionType)
+        """Whether each event says of which class it is, for there are several."""
+        self.subscriptions: dict[str, Subscription[..., Any]] = {}
+        """By group."""
+        self.broadcasts: dict[str, Subscription[..., Any]] = {}
+        self._publisher = Publisher(self)
+
+    # Publishing
+
+    async def publish(self, event: E, **options: Unpack[Publishing]) -> str:
+        """Put an event into the topic, and return its id when the store has it. `key` stands in for
+        the topic's own, `id` makes that a second publish under it adds nothing; `delay` or `at` say
+        when groups get it, `expires` when it is not worth handling any more; `headers`, `type`,
+        `source` and `correlation_id` travel with it. In a running handler the trace headers and
+        the correlation id of its event are passed on."""
+        return await self._publisher.one(event, options)
+
+    def publish_sync(self, event: E, **options: Unpack[Publishing]) -> str:
+        """`publish` for code without an event loop."""
+        return self.app.portal.run(self.publish(event, **options))
+
+    async def publish_many(
+        self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishingMany]
+    ) -> PublishOutcome[E]:
+        """Publish events in batches, in their order, with the same options. Never fails over one of
+        them: the outcome has a result for each, and what to publish again."""
+        return await self._publisher.many(events, options)
+
+    def publish_many_sync(
+        self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishingMany]
+    ) -> PublishOutcome[E]:
+        """`publish_many` for code without an event loop."""
+        return self.app.portal.run(self.publish_many(events, **options))
+
+    def prepare(self, event: E, **options: Unpack[Publishing]) -> Prepared:
+        """All of `publish` but the sending; times are by this machine's clock."""
+        return self._publisher.prepared(event, options)
+
+    # Subscribing
+
+    @overload
+    def subscribe(
+        self, group: str, *, batch: None = None, **options: Unpack[Subscribing]
+    ) -> Subscribe[E]: ...
+    @overload
+    def subscribe(
+        self,
+        group: str,
+        *,
+        batch: int,
+        max_wait: Duration = BATCH_WAIT,
+        **options: Unpack[Subscribing],
+    ) -> SubscribeBatch[E]: ...
+    def subscribe(self, group: str, **options: Any) -> Any:
+        """Have workers of this app call a function with each event, once for the whole group. A new
+        group begins with what is published from now on, or at `begin`. With `ordered`, events of
+        one key are handled one after the other. With `batch`, the function takes a list of up to so
+        many, of which the first waits up to `max_wait` for others."""
+        if callable(group):
+            raise ConfigError(
+                f"topic {self.name!r}: subscribe() needs the name of a group: "
+                '@topic.subscribe("billing")'
+            )
+
+        def make(function: Callable[..., Any]) -> Subscription[..., Any]:
+            subscription = declare(self, group, function, options)
+            return _registered(self.subscriptions, subscription)
+
+        return Subscribe(make) if options.get("batch") is None else SubscribeBatch(make)
+
+    @overload
+    def broadcast(self, function: Callable[[E], R], /) -> Subscription[[E], R]: ...
+    @overload
+    def broadcast(self, function: Callable[[E, Delivery], R], /) -> Subscription[[E], R]: ...
+    @overload
+    def broadcast(self, function: Callable[[E, Context], R], /) -> Subscription[[E], R]: ...
+    @overload
+    def broadcast(
+        self, function: None = None, /, **options: Unpack[Broadcasting]
+    ) -> Subscribe[E]: ...
+    def broadcast(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Have each worker process call a function with each event that is published while it runs.
+        Nothing is kept for a process that is not there, and nothing is tried again."""
+
+        def make(function: Callable[..., Any]) -> Subscription[..., Any]:
+            name = str(options.get("name") or getattr(function, "__name__", ""))
+            return _registered(
+                self.broadcasts, declare(self, name, function, options, broadcast=True)
+            )
+
+        return Subscribe[E](make) if function is None else make(function)
+
+    def on_dead(self, group: str) -> OnDead[E]:
+        """Have a function called with each event that this group gives up: see `OnDead`. The event
+        stays in the group's dead ones."""
+        subscription = self.subscriptions.get(group)
+        if subscription is None:
+            raise ConfigError(
+                f"topic {self.name!r} has no group {group!r} (yet): declare it with subscribe() "
+                "before on_dead()"
+            )
+
+        def add(function: Callable[..., Any]) -> None:
+            where = f"topic {self.name!r}, on_dead({group!r}): "
+            if subscription.dead_handler is not None:
+                raise ConfigError(f"{where}there is one already")
+            subscription.dead_handler = DeadHandler(function, where, self.event_type)
+
+        return OnDead(add)
+
+    # Reading
+
+    async def read(self, after: Place | None = None, limit: int = 100) -> list[Event[E]]:
+        """Up to `limit` events of the log, from the oldest kept, after the one with this id, or
+        from this time on. Changes nothing for any group."""
+        check_count("read(limit=)", limit)
+        if after is not None:
+            check_place("read(after=)", after)
+        store = (await self.app.session()).store
+        return [self._logged(each) for each in await read_logs(store, self.logs, after, limit)]
+
+    async def rewind(self, group: str, to: Place) -> None:
+        """Have a group handle what comes from this place on, back or forth: "start", "new", an
+        event's id or a time. What it holds already, it still handles. `GroupNotFound` or
+        `EventNotFound` if there is no such thing."""
+        check_topic("group name", group)
+        session = await self.app.session()
+        await self.gather_groups(session)
+        places = await positions_of(session.store, self.logs, check_place("rewind(to=)", to))
+        for shard, place in enumerate(places):
+            await session.store.rewind(group_queue(self.name, group, shard), place)
+
+    def decode(self, envelope: Envelope) -> E:
+        """The event in an envelope, as one of the present version; or `Unfit`."""
+        if len(envelope.payload) > self.max_payload:
+            raise Unfit(
+                Reason.OVERSIZE,
+                f"the event takes {len(envelope.payload):,} bytes, the limit is "
+                f"{self.max_payload:,}",
+            )
+        event: E = self.schema.decode(envelope)
+        return event
+
+    def event_of(self, envelope: Envelope) -> Event[E]:
+        """The event in an envelope with what else is there."""
+        return Event(envelope, self.decode, self._kind)
+
+    async def gather_groups(self, session: Session) -> None:
+        """See to it that all groups that the app declares exist, so that none misses what is
+        published now. Once per event loop, unless more are declared."""
+        while session.joined.get(self.name) != len(self.subscriptions):
+            await join_all(session, self)
+
+    def _logged(self, logged: LoggedEvent) -> Event[E]:
+        return read_event(logged.envelope, logged.key, self.name, self.decode, self._kind)
+
+    @property
+    def _kind(self) -> str:
+        return named(self.event_type)
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name!r} of {self._kind}>"
+
+
+def _bound(options: TopicOptions) -> Bound | None:
+    most = options.most_per_shard
+    return None if most is None else Bound(most, options.overflow == "drop_oldest")
+
+
+def _registered(
+    found: dict[str, Subscription[..., Any]], subscription: Subscription[..., Any]
+) -> Subscription[..., Any]:
+    group = subscription.wants.group
+    if group in found:
+        raise ConfigError(
+            f"topic {subscription.topic.name!r} has {group!r} already: "
+            f"{found[group].__module__}.{found[group].__qualname__}; choose another name, or "
+            "handle the event in one function"
+        )
+    found[group] = subscription
+    return subscription
