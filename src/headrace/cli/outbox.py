@@ -1,0 +1,115 @@
+"""`headrace outbox`: send what transactions wrote, and look at what could not be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from headrace import Headrace
+from headrace.cli.asking import counted, json_option
+from headrace.cli.loading import load_app
+from headrace.cli.output import json_document, moment, show_table
+from headrace.outbox import FailedRow, Inbox, Outbox, Relay
+from headrace.outbox.databases import database_of
+from headrace.outbox.links import Connection
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., None])
+
+_HEADINGS = ("id", "destination", "failed", "attempts", "error")
+_LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def table_option(command: Command) -> Command:
+    return click.option(
+        "--table", default="headrace_outbox", show_default=True, help="The outbox's table."
+    )(command)
+
+
+def in_database(command: Command) -> Command:
+    """A command about the outbox in a database."""
+    return click.option(
+        "--database",
+        required=True,
+        envvar="HEADRACE_DATABASE",
+        show_envvar=True,
+        metavar="URL",
+        help="Where the outbox is: sqlite:///shop.db, postgresql://…, or a URL of SQLAlchemy.",
+    )(table_option(command))
+
+
+@click.group()
+def outbox() -> None:
+    """Send jobs and events that transactions of your database wrote."""
+
+
+@outbox.command()
+@click.argument("app")
+@in_database
+def relay(app: str, database: str, table: str) -> None:
+    """Send what the outbox of APP holds, until SIGTERM or Ctrl-C. Run as many as you like."""
+    sender = Outbox(load_app(app), table=table).relay(database)
+    logging.basicConfig(format=_LOG_LINE, level=logging.INFO)
+    asyncio.run(_until_told(sender))
+
+
+@outbox.command()
+@in_database
+@json_option
+def failed(database: str, table: str, as_json: bool) -> None:
+    """Show rows that the store refused until the relay gave them up."""
+    found = _asked(database, _nobodys(table).failed)
+    show_table(found, _HEADINGS, _row, nothing="nothing failed", as_json=as_json)
+
+
+@outbox.command()
+@click.argument("id", required=False)
+@in_database
+@json_option
+def retry(id: str | None, database: str, table: str, as_json: bool) -> None:
+    """Have rows that were given up sent again: that of the job or event ID, or all."""
+    count = _asked(database, lambda connection: _nobodys(table).retry_failed(connection, id))
+    if as_json:
+        json_document({"retried": count})
+    else:
+        click.echo(f"{counted(count, 'row')} will be tried again")
+
+
+@outbox.command()
+@click.argument("dialect", type=click.Choice(["sqlite", "postgresql"]))
+@table_option
+def ddl(dialect: str, table: str) -> None:
+    """Print the SQL that makes the tables of an outbox and an inbox, for a migration."""
+    click.echo(_nobodys(table).ddl(dialect) + Inbox().ddl(dialect), nl=False)
+
+
+async def _until_told(sender: Relay) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, sender.stop)
+    await sender.run()
+
+
+def _nobodys(table: str) -> Outbox:
+    """An outbox to look at: which app it is of makes no difference to its table."""
+    return Outbox(Headrace("memory://"), table=table)
+
+
+def _asked(url: str, question: Callable[[Connection], T]) -> T:
+    async def answer() -> T:
+        database = database_of(url)
+        try:
+            return await database.run(question)
+        finally:
+            await database.close()
+
+    return asyncio.run(answer())
+
+
+def _row(row: FailedRow) -> tuple[str | int, ...]:
+    return (row.id, row.destination, moment(row.failed), row.attempts, row.error)

@@ -1,0 +1,12 @@
+"""Jobs and events as part of a transaction of your own database.
+
+`Outbox` writes them beside your rows, so they are sent exactly if the transaction commits; a
+`Relay` sends them. `Inbox` notes in your transaction what was handled, so that a redelivery changes
+nothing.
+"""
+
+from headrace.outbox.inbox import Inbox
+from headrace.outbox.outbox import FailedRow, Outbox
+from headrace.outbox.relay import Relay
+
+__all__ = ["FailedRow", "Inbox", "Outbox", "Relay"]

@@ -1,0 +1,104 @@
+"""Notes in the user's own transaction what was handled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.client.context import Context
+from headrace.client.delivery import Delivery
+from headrace.core.options import Duration, to_ms
+from headrace.core.sources import group_queue, group_source
+from headrace.errors import ConfigError
+from headrace.outbox import schema
+from headrace.outbox.dialects import Dialect, Make, Statement, check_table, dialect_named
+from headrace.outbox.links import AsyncConnection, Connection, execute, execute_async
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData, Table
+
+
+class Inbox:
+    """The table that says what each group, or task, has handled.
+
+    What `first` writes commits or rolls back with the effects of the handler. So a delivery that
+    comes again finds it exactly if its effects are there.
+    """
+
+    def __init__(self, *, table: str = "headrace_inbox") -> None:
+        self.table_name = check_table(table)
+
+    def ddl(self, dialect: str) -> str:
+        """SQL that makes the table in "sqlite" or "postgresql", for a migration."""
+        dialect_named(dialect)
+        return ";\n".join(schema.inbox_ddl(self.table_name)) + ";\n"
+
+    def create(self, connection: Connection) -> None:
+        """Make the table, if it is not there. The transaction is yours to commit."""
+        for sql in schema.inbox_ddl(self.table_name):
+            execute(connection, lambda _, sql=sql: Statement(sql))  # type: ignore[misc]
+
+    def table(self, metadata: MetaData) -> Table:
+        """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it."""
+        from headrace.outbox import alchemy
+
+        return alchemy.inbox_table(self.table_name, metadata)
+
+    def first(
+        self, connection: Connection, who: Context | Delivery | str, id: str | None = None
+    ) -> bool:
+        """Whether this is handled for the first time: the event or job at hand, or the one of this
+        `id` by whoever is called so. If another transaction is just handling it, waits until
+        that one has ended."""
+        return bool(execute(connection, self._insert(who, id)).rows)
+
+    async def first_async(
+        self, connection: AsyncConnection, who: Context | Delivery | str, id: str | None = None
+    ) -> bool:
+        """`first` for an async session or connection."""
+        return bool((await execute_async(connection, self._insert(who, id))).rows)
+
+    def forget(self, connection: Connection, older_than: Duration) -> int:
+        """Remove what was noted longer ago than this; how many. Keep more than the time for which
+        an event can come again: the retention of its topic, and how long dead ones are kept."""
+        return execute(connection, self._delete(older_than)).changed
+
+    async def forget_async(self, connection: AsyncConnection, older_than: Duration) -> int:
+        """`forget` for an async session or connection."""
+        return (await execute_async(connection, self._delete(older_than))).changed
+
+    def _insert(self, who: Context | Delivery | str, id: str | None) -> Make:
+        consumer, id = _named(who, id)
+
+        def make(dialect: Dialect) -> Statement:
+            return Statement(
+                f"INSERT INTO {self.table_name} (consumer, id, seen_ms) "
+                f"VALUES (:consumer, :id, {dialect.now}) ON CONFLICT DO NOTHING RETURNING id",
+                {"consumer": consumer, "id": id},
+            )
+
+        return make
+
+    def _delete(self, older_than: Duration) -> Make:
+        age_ms = to_ms("forget(older_than)", older_than)
+        sql = f"DELETE FROM {self.table_name} WHERE seen_ms <"
+        return lambda dialect: Statement(f"{sql} {dialect.now} - {age_ms}")
+
+
+def _named(who: object, id: object) -> tuple[str, str]:
+    if isinstance(who, Context | Delivery) and id is None:
+        return _consumer(who), who.id if isinstance(who, Delivery) else who.job.id
+    if isinstance(who, str) and who and isinstance(id, str) and id:
+        return who, id
+    raise ConfigError(
+        "inbox.first() takes the context or delivery at hand, or the name of a group and an id, "
+        f"not {who!r} and {id!r}"
+    )
+
+
+def _consumer(who: Context | Delivery) -> str:
+    """The group of a topic, or the queue of a task; the same from whichever shard it comes."""
+    if isinstance(who, Delivery):
+        return group_queue(who.topic, who.group)
+    queue = who.job._queue or ""
+    source = group_source(queue)
+    return queue if source is None else group_queue(source.topic, source.group)

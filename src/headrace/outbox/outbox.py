@@ -1,0 +1,217 @@
+"""Writes jobs and events into the user's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from headrace.client.job import Job
+from headrace.client.topic import Topic
+from headrace.core import ids
+from headrace.core.call import Call, Parcel
+from headrace.core.retry import Retry
+from headrace.core.stamp import Publishing
+from headrace.errors import ConfigError
+from headrace.middleware import wrapping
+from headrace.middleware.wrapping import Send
+from headrace.outbox import schema
+from headrace.outbox.dialects import (
+    POSTGRESQL,
+    Dialect,
+    Make,
+    Statement,
+    check_table,
+    dialect_named,
+)
+from headrace.outbox.links import AsyncConnection, Connection, execute, execute_async
+from headrace.outbox.relay import RETRY, Relay
+from headrace.outbox.sealing import seal
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData, Table
+
+    from headrace.app import Headrace
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRow:
+    """A row that was refused so often that the relay leaves it alone."""
+
+    id: str
+    """Of the job or event."""
+    destination: str
+    """The queue, or the log of a topic."""
+    created: datetime
+    failed: datetime
+    attempts: int
+    error: str
+
+
+class Outbox:
+    """The table through which an app sends what belongs to a transaction. Each app needs a table of
+    its own: rows do not say for which app they are.
+
+    With `notify`, a transaction on PostgreSQL that wrote to it wakes the relays when it commits;
+    without, they look by themselves.
+    """
+
+    def __init__(
+        self, app: Headrace, *, table: str = "headrace_outbox", notify: bool = True
+    ) -> None:
+        self.app = app
+        self.table_name = check_table(table)
+        self.notify = notify
+
+    # The table
+
+    def ddl(self, dialect: str) -> str:
+        """SQL that makes the table in "sqlite" or "postgresql", for a migration."""
+        return ";\n".join(schema.outbox_ddl(self.table_name, dialect_named(dialect))) + ";\n"
+
+    def create(self, connection: Connection) -> None:
+        """Make the table, if it is not there. The transaction is yours to commit."""
+        for number in range(2):
+            execute(connection, lambda d: Statement(schema.outbox_ddl(self.table_name, d)[number]))  # noqa: B023
+
+    def table(self, metadata: MetaData) -> Table:
+        """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it."""
+        from headrace.outbox import alchemy
+
+        return alchemy.outbox_table(self.table_name, metadata)
+
+    # Writing
+
+    def enqueue(self, connection: Connection, call: Call[R]) -> Job[R]:
+        """Have a job sent if the transaction of the connection commits. The store does not know the
+        job before a relay has sent it."""
+
+        async def write(call: Call[Any]) -> Job[Any]:
+            parcel = self._parcel(call)
+            execute(connection, self._insert(call.queue, parcel))
+            return Job(self.app, parcel.key, call.queue, call.returns)
+
+        return _without_waiting(self._through(write)(_checked(call)))
+
+    async def enqueue_async(self, connection: AsyncConnection, call: Call[R]) -> Job[R]:
+        """`enqueue` for an async session or connection."""
+
+        async def write(call: Call[Any]) -> Job[Any]:
+            parcel = self._parcel(call)
+            await execute_async(connection, self._insert(call.queue, parcel))
+            return Job(self.app, parcel.key, call.queue, call.returns)
+
+        return await self._through(write)(_checked(call))
+
+    def publish(
+        self, connection: Connection, topic: Topic[E], event: E, **options: Unpack[Publishing]
+    ) -> str:
+        """Have an event published if the transaction of the connection commits; its id. Takes what
+        `topic.publish` takes."""
+        log, parcel, _ = self._own(topic).prepare(event, **options)
+        execute(connection, self._insert(log, parcel))
+        return ids.to_text(parcel.key)
+
+    async def publish_async(
+        self, connection: AsyncConnection, topic: Topic[E], event: E, **options: Unpack[Publishing]
+    ) -> str:
+        """`publish` for an async session or connection."""
+        log, parcel, _ = self._own(topic).prepare(event, **options)
+        await execute_async(connection, self._insert(log, parcel))
+        return ids.to_text(parcel.key)
+
+    # Sending
+
+    def relay(
+        self, database: object, *, lease: float = 10.0, poll: float = 2.0, retry: Retry = RETRY
+    ) -> Relay:
+        """What sends the rows. `database` is an Engine or AsyncEngine of SQLAlchemy, a URL such as
+        `sqlite:///shop.db` or `postgresql://…`, or a function that gives a new connection.
+
+        `lease` is how long the rows that a dead relay had are left alone, `poll` how many seconds
+        pass at most between two looks, and `retry` how often and when a row is tried again that the
+        store refuses for good. A store that is away or full is waited for, however long.
+        """
+        return Relay(self, database, lease=lease, poll=poll, retry=retry)
+
+    def failed(self, connection: Connection) -> list[FailedRow]:
+        """The rows that the relay has given up, oldest first."""
+        columns = "id, destination, created_ms, failed_ms, attempts, last_error"
+        sql = f"SELECT {columns} FROM {self.table_name} WHERE failed_ms IS NOT NULL "
+        rows = execute(connection, lambda _: Statement(f"{sql} ORDER BY position")).rows
+        return [
+            FailedRow(row_id, destination, _moment(created), _moment(failed), attempts, error)
+            for row_id, destination, created, failed, attempts, error in rows
+        ]
+
+    def retry_failed(self, connection: Connection, id: str | None = None) -> int:
+        """Have rows that were given up tried anew, or the one of this job or event; how many."""
+        sql = (
+            f"UPDATE {self.table_name} SET failed_ms = NULL, attempts = 0, due_ms = 0 "
+            "WHERE failed_ms IS NOT NULL"
+        )
+        one = "" if id is None else " AND id = :id"
+        values = {} if id is None else {"id": id}
+        return execute(connection, lambda _: Statement(sql + one, values)).changed
+
+    def _through(self, write: Send) -> Send:
+        """`write` inside of the app's middleware, as if it were sending."""
+        return wrapping.sending_through(wrapping.that_send(self.app.middlewares), write)
+
+    def _own(self, topic: Topic[E]) -> Topic[E]:
+        if getattr(topic, "app", None) is not self.app:
+            raise ConfigError(f"an outbox publishes to topics of its own app, not to {topic!r}")
+        return topic
+
+    def _parcel(self, call: Call[Any]) -> Parcel:
+        return call.parcel(self.app.clock.now_ms())
+
+    def _insert(self, destination: str, parcel: Parcel) -> Make:
+        values = {
+            "id": ids.to_text(parcel.key),
+            "destination": destination,
+            "parcel": seal(parcel),
+        }
+
+        def make(dialect: Dialect) -> Statement:
+            sql = (
+                f"INSERT INTO {self.table_name} (id, destination, parcel, created_ms) "
+                f"VALUES (:id, :destination, :parcel, {dialect.now})"
+            )
+            if self.notify and dialect is POSTGRESQL:
+                sql += f" RETURNING pg_notify('{self.table_name}', '')"
+            return Statement(sql, values)
+
+        return make
+
+
+def _checked(call: Call[R]) -> Call[R]:
+    if not isinstance(call, Call):
+        raise ConfigError(
+            f"an outbox takes single calls, like task.call(…), not {call!r}; to start a flow, "
+            "enqueue a task that sends it"
+        )
+    return call
+
+
+def _without_waiting(awaitable: Awaitable[R]) -> R:
+    """The result of what never has to wait, without an event loop."""
+    steps = awaitable.__await__()
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    steps.close()
+    raise ConfigError(
+        "a middleware of the app waits for something in `send`, which only the methods of an "
+        "outbox that end in _async can do"
+    )
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,49 @@
+"""From the relay into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.core.call import Parcel
+from headrace.core.sources import is_log
+from headrace.errors import TopicFull
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+
+Taken = tuple[int, TopicFull | None]
+
+
+class Outlet:
+    """The store of an app. Every send is taken for a repetition: what is there already, by its id,
+    is left as it is."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+
+    async def open(self) -> None:
+        """Connect, if need be."""
+        await self._app.session()
+
+    async def send(self, destination: str, parcels: Sequence[Parcel]) -> Taken:
+        """How many of them, from the first on, the store has now, and why not all: a queue has room
+        for any number, a topic may be full."""
+        if is_log(destination):
+            return await self._publish(destination, parcels)
+        store = (await self._app.session()).store
+        await store.append(destination, parcels, repeat=True)
+        return len(parcels), None
+
+    async def _publish(self, log: str, events: Sequence[Parcel]) -> Taken:
+        session = await self._app.session()
+        name = log.removeprefix("@").partition("#")[0]
+        topic = self._app.topics.get(name)
+        if topic is not None:
+            await topic.gather_groups(session)
+        bound = None if topic is None else topic.bound
+        published = await session.store.publish(log, events, bound=bound, repeat=True)
+        if bound is None or published.taken == len(events):
+            return published.taken, None
+        return published.taken, TopicFull(name, bound.most)

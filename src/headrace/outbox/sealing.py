@@ -1,0 +1,62 @@
+"""A parcel as the bytes of one row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.core.call import Parcel
+from headrace.core.ids import JobKey
+from headrace.core.ties import decode_ties, encode_ties
+from headrace.errors import HeadraceError
+
+_FORMAT = 1
+
+
+class Unreadable(HeadraceError):
+    """The row holds no parcel, or one of a newer Headrace."""
+
+
+class Sealed(msgspec.Struct, array_like=True, frozen=True):
+    """On the wire. New fields go to the end, with a default."""
+
+    format: int
+    key: JobKey
+    envelope: bytes
+    delay_ms: int | None
+    at_ms: int | None
+    ties: bytes
+
+    def parcel(self, waited_ms: int) -> Parcel:
+        """What is to be sent. A delay counts from when the row was written, `waited_ms` ago."""
+        delay = None if self.delay_ms is None else max(0, self.delay_ms - max(0, waited_ms))
+        return Parcel(self.key, self.envelope, delay, self.at_ms, decode_ties(self.ties))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Sealed).decode
+
+
+def seal(parcel: Parcel) -> bytes:
+    return _encode(
+        Sealed(
+            _FORMAT,
+            parcel.key,
+            parcel.envelope,
+            parcel.delay_ms,
+            parcel.at_ms,
+            encode_ties(parcel.ties),
+        )
+    )
+
+
+def unseal(data: Any) -> Sealed:
+    """What `seal` wrote; drivers give bytes in several forms."""
+    try:
+        sealed = _decode(bytes(data))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise Unreadable(f"the row's parcel cannot be read: {error}") from error
+    if sealed.format != _FORMAT:
+        raise Unreadable(f"the row's parcel is of format {sealed.format}: run a newer relay")
+    return sealed
