@@ -6,9 +6,11 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
+from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.audit.audit import Audit, OnSinkError, Target
+from headrace.audit.record import AuditRecord
 from headrace.client.context import Context
 from headrace.client.decorator import BatchDecorator, Decorator
 from headrace.client.flow import FlowJob
@@ -18,6 +20,7 @@ from headrace.client.schedules import Schedules
 from headrace.client.scheduling import Scheduling
 from headrace.client.session import Session
 from headrace.client.task import Task
+from headrace.client.topic import Topic
 from headrace.core import ids, limits
 from headrace.core.call import Call
 from headrace.core.clock import Clock, SystemClock
@@ -27,6 +30,7 @@ from headrace.core.flow import Flow
 from headrace.core.ids import JobKey
 from headrace.core.options import Duration
 from headrace.core.rate import QueueSettings
+from headrace.core.topic import TopicDeclaring
 from headrace.errors import ConfigError
 from headrace.middleware import wrapping
 from headrace.middleware.wrapping import Middleware
@@ -41,6 +45,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+E = TypeVar("E")
+ErrorHook = Callable[[str, BaseException, dict[str, Any]], object]
+_HookT = TypeVar("_HookT", bound=ErrorHook)
+_SinkT = TypeVar("_SinkT", bound=Target)
 _LifespanT = TypeVar("_LifespanT", bound=Callable[..., AsyncIterator[Any]])
 
 
@@ -82,12 +90,15 @@ class Headrace:
         self.events = _setting("EVENTS", events, _truth, True)
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.topics: dict[str, Topic[Any]] = {}
         self.queue_settings: dict[str, QueueSettings] = {}
         self.schedules = Schedules(self)
         """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
         self.middlewares: list[Middleware] = []
         """Outermost first; see `middleware`."""
+        self.error_hooks: list[ErrorHook] = []
+        self.audits: list[Audit] = []
         self._outgoing = Outgoing(self)
         self._store: Store | None = None
         self._sessions: LoopLocal[Session] = LoopLocal()
@@ -125,6 +136,42 @@ class Headrace:
         if function is not None:
             return make(function)
         return Decorator(make) if options.get("batch") is None else BatchDecorator(make)
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        event: type[E],
+        *,
+        key: Callable[[E], str | None] | None = None,
+        **options: Unpack[TopicDeclaring],
+    ) -> Topic[E]: ...
+    @overload
+    def topic(
+        self,
+        name: str,
+        event: UnionType,
+        *,
+        key: Callable[[Any], str | None] | None = None,
+        **options: Unpack[TopicDeclaring],
+    ) -> Topic[Any]: ...
+    def topic(
+        self,
+        name: str,
+        event: Any,
+        *,
+        key: Callable[[Any], str | None] | None = None,
+        **options: Unpack[TopicDeclaring],
+    ) -> Topic[Any]:
+        """Declare a topic of events of one type. Those with the same `key` go to the same of its
+        `shards`, and can be handled in order. An event stays for `retention`, and until each group
+        has settled it that was seen within `group_gone_after`. A log of `max_length` refuses more,
+        or what `overflow` says."""
+        if name in self.topics:
+            raise ConfigError(f"topic {name!r} is declared twice: say all of it at one place")
+        topic = Topic[Any](self, name, event, key, options)
+        self.topics[name] = topic
+        return topic
 
     def queue(self, name: str, *, rate: str | None = None, burst: int | None = None) -> None:
         """Set something for a whole queue: a `rate` for all jobs that are sent to it from then on,
@@ -185,6 +232,38 @@ class Headrace:
         """Wrap what is sent and what is run; the first one outermost, inside of earlier ones."""
         self.middlewares += [wrapping.check(one) for one in middleware]
         self._outgoing.wrap()
+
+    def on_error(self, hook: _HookT) -> _HookT:
+        """Have workers call `hook(scope, error, details)` for each error of a handler ("handler",
+        "broadcast", "on_dead"), of a sink ("audit") and of the store ("read", "reclaim", "settle",
+        "promote", "trim" and so on). Sync, in a thread of its own, or async; nobody waits for it,
+        and nothing comes of it if it fails."""
+        if not callable(hook):
+            raise ConfigError(f"on_error() takes a function, not {hook!r}")
+        self.error_hooks.append(hook)
+        return hook
+
+    def audit(
+        self,
+        sink: _SinkT,
+        *,
+        on_error: OnSinkError = "keep",
+        timeout: float | None = None,
+        payloads: bool = False,
+        only: Callable[[AuditRecord], bool] | None = None,
+    ) -> _SinkT:
+        """Have workers record each delivery, before its outcome is settled: to a topic of
+        `AuditRecord`, whose own deliveries are not recorded; as a line of a logger; or by a
+        function, sync, in a thread of its own, or async. If that fails, or takes longer than
+        `timeout` (5 s), the outcome stands, or with `on_error="fail"` the delivery fails."""
+        audit = Audit(sink, on_error, timeout, payloads, only)
+        if isinstance(sink, Topic) and sink.app is not self:
+            raise ConfigError(
+                f"audit(): topic {sink.name!r} is another app's: give a function that publishes to "
+                "it, and see that the other app is open"
+            )
+        self.audits.append(audit)
+        return sink
 
     # Sending
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.worker.supervisor import SUPERVISOR, Supervisor
+from headrace.core.scaling import Scaling
+from headrace.worker.parent import SUPERVISOR
+from headrace.worker.supervisor import Supervisor
 from tests.cli.conftest import Start
 from tests.cli.programs import LONG, eventually, is_alive
 
@@ -38,7 +40,7 @@ class Scene:
         self.now = 1000.0
         self.started: list[Pretended] = []
         self.fails = False
-        self.supervisor = Supervisor(count, self._start, monotonic=lambda: self.now)
+        self.supervisor = Supervisor(Scaling(count, count), self._start, monotonic=lambda: self.now)
 
     def _start(self) -> Pretended:
         if self.fails:
@@ -68,7 +70,7 @@ def test_a_process_that_died_is_replaced_after_a_pause_that_doubles() -> None:
     scene = Scene(1)
     scene.step()
     pauses = []
-    for _ in range(8):
+    for _ in range(4):
         pause = scene.end(-signal.SIGKILL, after=1.0)
         assert pause is not None
         pauses.append(pause)
@@ -76,15 +78,31 @@ def test_a_process_that_died_is_replaced_after_a_pause_that_doubles() -> None:
         scene.step(pause - 0.001)
         assert len(scene.started) == count
         assert scene.step(0.002) is None
-    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert pauses == [1, 2, 4, 8]
+
+
+def test_after_five_quick_deaths_only_a_probe_is_started_and_if_it_lives_all_are() -> None:
+    scene = Scene(2)
+    scene.step()
+    for _ in range(4):
+        scene.step(scene.end(-signal.SIGKILL, after=1.0) or 0.0)
+    scene.started[0].code = -signal.SIGKILL
+    assert scene.end(-signal.SIGKILL, after=1.0) == 300
+    assert scene.supervisor.active == 0
+    count = len(scene.started)
+    scene.step(300)
+    assert len(scene.started) == count + 1
+    assert scene.step(30) == 30
+    assert scene.step(30) is None
+    assert (len(scene.started), scene.supervisor.active) == (count + 2, 2)
 
 
 def test_the_pause_is_short_again_after_a_minute_of_life() -> None:
     scene = Scene(1)
     scene.step()
-    for _ in range(4):
+    for _ in range(3):
         scene.step(scene.end(1, after=1.0) or 0.0)
-    assert scene.end(1, after=60.0) == 0.5
+    assert scene.end(1, after=60.0) == 1.0
 
 
 def test_wrong_use_at_the_start_stops_all() -> None:
@@ -105,7 +123,7 @@ def test_code_2_is_a_trouble_like_others_once_the_command_has_worked() -> None:
     scene.step()
     scene.step(scene.end(-signal.SIGKILL, after=60.0) or 0.0)
     # For example: the store is away just when the new process starts.
-    assert scene.end(2, after=1.0) == 0.5 * 2
+    assert scene.end(2, after=1.0) == 1.0
     assert not scene.supervisor.stopping
 
 
@@ -165,10 +183,10 @@ def test_ends_before_the_stop_do_not_count() -> None:
 def test_a_system_that_refuses_processes_is_asked_again() -> None:
     scene = Scene(1)
     scene.fails = True
-    assert scene.step() == 0.5
-    assert scene.step(0.5) == 1.0
+    assert scene.step() == 1.0
+    assert scene.step(1.0) == 2.0
     scene.fails = False
-    assert scene.step(1.0) is None
+    assert scene.step(2.0) is None
     assert len(scene.started) == 1
 
 

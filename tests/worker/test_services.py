@@ -13,9 +13,10 @@ from headrace.core.delivery import Delivery
 from headrace.core.job import decode_envelope, encode_envelope
 from headrace.core.outcome import DONE
 from headrace.errors import StoreUnavailable
-from headrace.store.contract import Counts, Settlement, Store, reclaim_every
+from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
+from headrace.store.values import Counts
 from headrace.testing import ManualClock
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.promoter import Promoter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,12 @@ import click
 from headrace.cli.loading import load_app, one_app
 from headrace.cli.running import leave, leave_quietly_if_told, work
 from headrace.core import limits
+from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
-from headrace.worker.supervisor import Supervisor, follow_supervisor, start_process
+from headrace.worker.gauge import Gauge
+from headrace.worker.load import sources_of
+from headrace.worker.parent import follow_supervisor, start_process
+from headrace.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -25,6 +30,18 @@ if TYPE_CHECKING:
 _LEVELS = ("debug", "info", "warning", "error")
 _LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _COUNT = click.IntRange(min=1)
+
+
+def _numbers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int]:
+    """The least and the most, of `4` or `1..8`."""
+    texts = text.split("..")
+    try:
+        least, most = int(texts[0]), int(texts[-1])
+    except ValueError:
+        least, most = 0, 0
+    if len(texts) > 2 or not 1 <= least <= most:
+        raise click.BadParameter(f"{text!r} is neither a number from 1 on nor two, such as 1..8")
+    return least, most
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +108,11 @@ class Settings:
 @click.option(
     "-p",
     "workers",
-    type=_COUNT,
-    default=1,
+    callback=_numbers,
+    default="1",
     show_default=True,
-    metavar="N",
-    help="Worker processes to keep running.",
+    metavar="N[..M]",
+    help="Worker processes to keep running; with 1..8, as many as the backlog calls for.",
 )
 @click.option(
     "--drain",
@@ -118,7 +135,7 @@ def worker(
     concurrency: int,
     threads: int | None,
     processes: int | None,
-    workers: int,
+    workers: tuple[int, int],
     drain: float,
     log_level: str | None,
 ) -> None:
@@ -141,10 +158,10 @@ def worker(
     settings = Settings(
         name, _queues(queues), strict, concurrency, threads, processes, drain, log_level
     )
-    if workers == 1:
+    if workers == (1, 1):
         _work(settings)
     else:
-        _supervise(settings, workers)
+        _supervise(settings, *workers)
 
 
 def _work(settings: Settings) -> NoReturn:
@@ -153,15 +170,17 @@ def _work(settings: Settings) -> NoReturn:
     work(settings.worker(app))
 
 
-def _supervise(settings: Settings, count: int) -> NoReturn:
+def _supervise(settings: Settings, least: int, most: int) -> NoReturn:
     app = load_app(settings.app)
     _log_to_stderr(settings.log_level)
     if app.url.startswith("memory:"):
         raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
     # What is wrong is told once, here, and not by every process.
-    settings.worker(app)
+    sources = sources_of(settings.worker(app))
+    scaling = Scaling.of(least, most, os.environ)
     asyncio.run(_reach(app))
-    leave(Supervisor(count, partial(start_process, settings.command())).run())
+    gauge = None if scaling.fixed else Gauge(app, sources, scaling.poll)
+    leave(Supervisor(scaling, partial(start_process, settings.command()), gauge=gauge).run())
 
 
 async def _reach(app: Headrace) -> None:

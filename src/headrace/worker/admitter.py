@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from headrace.core.delivery import Delivery
 from headrace.core.judgement import NotNow
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
+from headrace.worker.run import BatchRun, Run
 
 log = logging.getLogger("headrace.worker")
 
@@ -25,6 +27,21 @@ class Admitter:
         self._loop = asyncio.get_running_loop()
         self._asking: dict[str, _Questions] = {}
         self._askers: set[asyncio.Task[None]] = set()
+
+    async def admit(self, run: Run, refuse: Callable[[Run, NotNow], None]) -> None:
+        """Have the start of a run counted; `NotNow` if it may not start. Of a batch, those go on
+        that may, and the others are refused."""
+        if not isinstance(run, BatchRun):
+            await self.begin(run.delivery)
+            return
+        limited = [member for member in run.members if member.limited]
+        gates = await asyncio.gather(*(self.ask(member.delivery) for member in limited))
+        for member, gate in zip(limited, gates, strict=True):
+            if gate and not member.abandoned:
+                run.leave_out(member)
+                refuse(member, NotNow(gate))
+        if not run.members:
+            raise NotNow(gates[0])
 
     async def begin(self, delivery: Delivery) -> None:
         """Return when the start is counted; `NotNow` if the job may not start."""

@@ -62,6 +62,12 @@ class Batcher:
             filling.stop_timer()
         return True
 
+    def flush(self) -> None:
+        """Launch all batches, full or not."""
+        for filling in self._filling.values():
+            if filling.runs:
+                self._time_is_up(filling)
+
     def _time_is_up(self, filling: _Filling) -> None:
         self._slots.take(1)
         self._launch(filling.closed())

@@ -9,13 +9,26 @@ from dataclasses import dataclass
 class WorkerOutcome:
     """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
     errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
-    second signal; `lost_leases` counts outcomes that came too late. Failed jobs are none of them.
-    """
+    second signal; `lost_leases` counts outcomes that came too late. Failed jobs are none of them;
+    `failed` counts handlers of events that are not retried: acknowledged on receipt, broadcast, or
+    given to a handler of dead events."""
 
     errors: int = 0
     crashes: int = 0
     timed_out: bool = False
     lost_leases: int = 0
+    failed: int = 0
+
+    def __add__(self, other: object) -> WorkerOutcome:
+        if not isinstance(other, WorkerOutcome):
+            return NotImplemented
+        return WorkerOutcome(
+            errors=self.errors + other.errors,
+            crashes=self.crashes + other.crashes,
+            timed_out=self.timed_out or other.timed_out,
+            lost_leases=self.lost_leases + other.lost_leases,
+            failed=self.failed + other.failed,
+        )
 
     @property
     def exit_code(self) -> int:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from time import monotonic
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.delivery import Dropped
 from headrace.core.delivery import Delivery
-from headrace.core.job import NO_PAST
 from headrace.core.judgement import NotNow
-from headrace.core.outcome import Outcome
+from headrace.core.outcome import LEFT, Outcome
+from headrace.errors import AuditError
 from headrace.store.values import Control
 from headrace.worker.admitter import Admitter
 from headrace.worker.batcher import errors_of, values_of
+from headrace.worker.by_hand import HandRun
+from headrace.worker.facts import Facts
 from headrace.worker.floor import Floor
 from headrace.worker.intake import Intake
+from headrace.worker.manner import PLAIN, Manner
 from headrace.worker.outcomes import Outcomes
+from headrace.worker.recording import Recording
 from headrace.worker.run import BatchRun, Host, Run
 from headrace.worker.runners import Runners, forks
 from headrace.worker.slots import Slots
@@ -51,13 +56,12 @@ class Executor:
         now_ms: Callable[[], int],
         events: bool = True,
         voices: Voices | None = None,
+        manner: Manner = PLAIN,
     ) -> None:
         self._runners = runners
-        self._admitter = admitter
         self._settle = settle
         self._slots = slots
-        self._host = Host(worker, state, self._admitted, voices)
-        self._now_ms = now_ms
+        self._host = Host(worker, state, partial(admitter.admit, refuse=self._refuse), voices)
         self._events = events
         self._intake = Intake(
             tasks,
@@ -66,11 +70,23 @@ class Executor:
             now_ms=now_ms,
             unpack_all=runners.wrapped,
         )
-        self._outcomes = Outcomes(worker, max_payload=max_payload, now_ms=now_ms)
-        self._floor = Floor(slots, self._begin)
+        self._outcomes = Outcomes(
+            worker,
+            max_payload=max_payload,
+            now_ms=now_ms,
+            observe=manner.observe,
+            dying=manner.dying,
+        )
+        self._floor = Floor(slots, self._begin, manner.in_flight)
+        self._receive = manner.receive
+        self._by_hand = manner.by_hand
+        self._auditing = manner.auditing
+        if self._auditing is not None:
+            self._auditing.attach(self._outcomes.of_error)
+        self._late: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._sweeping = False
-        self._ahead_ms = 0.0
+        self._facts = Facts(now_ms)
         self._forks = forks()
         self.stopper = Stopper(self._floor, self._outcomes, self._conclude)
 
@@ -84,6 +100,12 @@ class Executor:
         in_hand = self.stopper.heed(queue, control)
         self._intake.heed(queue, control, in_hand)
 
+    @property
+    def busy(self) -> list[asyncio.Future[None]]:
+        """What must end before all outcomes are known. What is abandoned has its outcome: nobody
+        waits for the thread that cannot be stopped."""
+        return [*(run.future for run in self.runs if not run.abandoned), *self._late]
+
     def start(self, delivery: Delivery) -> None:
         """The first steps of every job, in order; then it runs, alone or in a batch."""
         run = Run(delivery, self._host)
@@ -92,14 +114,27 @@ class Executor:
             self._intake.resolve(run)
             self._intake.admit(run)
         except BaseException as error:
-            self._conclude(run, self._outcomes.of_error(run, error))
-            self._floor.give_slot()
+            recording = self._conclude(run, self._outcomes.of_error(run, error))
+            if recording is None:
+                self._floor.give_slot()
+            else:
+                recording.add_done_callback(lambda _: self._floor.give_slot())
             return
         if run.task.declared.batch:
             self._floor.gather(run)
+        elif self._receive is not None:
+            self._receive(run)
         else:
             self._slots.beyond = 0
             self._floor.enter(run)
+
+    def place(self, run: Run) -> None:
+        """Let a run begin that was given to `receive`."""
+        self._floor.enter(run)
+
+    def flush(self) -> None:
+        """Run the batches that are not full yet."""
+        self._floor.flush()
 
     async def execute(self, run: Run) -> Outcome:
         """The other steps, in order."""
@@ -117,8 +152,24 @@ class Executor:
             answers = errors_of(batch, error)
         return self._outcomes.of_answers(batch.members, answers)
 
+    async def execute_by_hand(self, run: Run, hand: HandRun) -> Outcome:
+        """The same for an event of which its function says what becomes of it."""
+        try:
+            decision = await hand.decision()
+            if decision is not None:
+                raise decision
+            return self._outcomes.of_value(run, None)
+        except Dropped:
+            return LEFT
+        except BaseException as error:
+            hand.fate.close()
+            return self._outcomes.of_error(run, error)
+
     def _begin(self, run: Run) -> None:
-        work = self._work_batch(run) if isinstance(run, BatchRun) else self._work(run)
+        if isinstance(run, BatchRun):
+            work = self._work_batch(run)
+        else:
+            work = self._work(run) if self._by_hand is None else self._work_by_hand(run)
         # Not loop.create_task, which makes up a name for each; this is called once per job.
         run.future = asyncio.Task(work, loop=self._loop, name="headrace-job")
 
@@ -129,19 +180,48 @@ class Executor:
             os._exit(0)
         if not run.abandoned:
             if self._events:
-                self._record(run)
+                self._facts.note(run)
+            if self._auditing is not None:
+                (outcome,) = await self._recorded(self._auditing, run, [run], [outcome])
             self._settle(run.delivery, outcome)
         self._floor.leave(run)
+
+    async def _work_by_hand(self, run: Run) -> None:
+        """The same for an event that its function settles: before it returns, or after."""
+        hand = HandRun(run, self._enter)
+        outcome = await self.execute_by_hand(run, hand)
+        if self._auditing is not None and not run.abandoned:
+            (known,) = await self._recorded(self._auditing, run, [run], [outcome])
+            # The function may go on, and be told to end.
+            self._floor.running.add(run)
+            if known is not outcome:
+                outcome = known
+                hand.fate.written(AuditError("the event fails: this could not be recorded"))
+        if not run.abandoned:
+            if self._by_hand is not None:
+                self._by_hand(run.delivery, hand.fate)
+            self._conclude(run, outcome, audited=True)
+        try:
+            if hand.goes_on:
+                await self._to_its_end(run, hand)
+        finally:
+            self._floor.leave(run)
 
     async def _work_batch(self, batch: BatchRun) -> None:
         outcomes = await self.execute_batch(batch)
         if forks() != self._forks:
             os._exit(0)
         if self._events:
-            self._record_all(batch)
-        for run, outcome in zip(batch.members, outcomes, strict=True):
-            if not run.abandoned:
-                self._settle(run.delivery, outcome)
+            self._facts.note_all(batch)
+        pairs = zip(batch.members, outcomes, strict=True)
+        known = [(run, outcome) for run, outcome in pairs if not run.abandoned]
+        if self._auditing is not None and known:
+            runs = [run for run, _ in known]
+            outcomes = [outcome for _, outcome in known]
+            outcomes = await self._recorded(self._auditing, batch, runs, outcomes)
+            known = list(zip(runs, outcomes, strict=True))
+        for run, outcome in known:
+            self._settle(run.delivery, outcome)
         self._floor.leave(batch)
 
     def _enter(self, run: Run) -> Awaitable[Any]:
@@ -149,54 +229,56 @@ class Executor:
             self._watch_deadlines()
         return self._runners.start(run)
 
-    async def _admitted(self, run: Run) -> None:
-        """Have the start of a run counted. Of a batch those may go on that may start."""
-        if not isinstance(run, BatchRun):
-            await self._admitter.begin(run.delivery)
-            return
-        limited = [member for member in run.members if member.limited]
-        gates = await asyncio.gather(*(self._admitter.ask(m.delivery) for m in limited))
-        for member, gate in zip(limited, gates, strict=True):
-            if gate and not member.abandoned:
-                run.leave_out(member)
-                self._conclude(member, self._outcomes.of_error(member, NotNow(gate)))
-        if not run.members:
-            raise NotNow(gates[0])
+    def _refuse(self, run: Run, why: NotNow) -> None:
+        self._conclude(run, self._outcomes.of_error(run, why))
 
-    def _conclude(self, run: Run, outcome: Outcome) -> None:
-        """Settle a job; what its function may still do is of no interest."""
+    async def _to_its_end(self, run: Run, hand: HandRun) -> None:
+        """Wait for a function that goes on although its event is settled, and be waited for."""
+        self._floor.outlast(run)
+        self._late.add(run.future)
+        try:
+            error = await hand.rest()
+            if error is not None:
+                self._outcomes.note(run, error)
+        finally:
+            self._late.discard(run.future)
+
+    async def _recorded(
+        self, auditing: Recording, whole: Run, runs: Sequence[Run], outcomes: Sequence[Outcome]
+    ) -> list[Outcome]:
+        """What is to be settled, once the runs are recorded. They have ended, each in its time:
+        nobody is to end them meanwhile."""
+        self._floor.running.discard(whole)
+        self._late.add(whole.future)
+        try:
+            return await auditing.outcomes(runs, outcomes)
+        finally:
+            self._late.discard(whole.future)
+
+    def _conclude(
+        self, run: Run, outcome: Outcome, *, audited: bool = False
+    ) -> asyncio.Task[None] | None:
+        """Settle a job, if need be when it is recorded; what its function may still do is of no
+        interest."""
         run.abandoned = True
         if self._events and hasattr(run, "envelope"):
-            self._record(run)
+            self._facts.note(run)
+        if self._auditing is None or audited:
+            self._settle(run.delivery, outcome)
+            return None
+        late = self._loop.create_task(self._settle_recorded(self._auditing, run, outcome))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
+        return late
+
+    async def _settle_recorded(self, auditing: Recording, run: Run, outcome: Outcome) -> None:
+        (outcome,) = await auditing.outcomes([run], [outcome])
         self._settle(run.delivery, outcome)
-
-    def _record(self, run: Run) -> None:
-        """Note what the store tells of this run in its events."""
-        delivery, started = run.delivery, run.started
-        delivery.task = run.envelope.task
-        if started:
-            delivery.attempt = 1 if run.past is NO_PAST else run.attempt
-            delivery.started_ms = int(started * 1000 + self._ahead_ms)
-            delivery.took_us = int((monotonic() - started) * 1_000_000)
-
-    def _record_all(self, batch: BatchRun) -> None:
-        """The same for each job of a batch: they began and ended together."""
-        started_ms = took_us = 0
-        if batch.started:
-            started_ms = int(batch.started * 1000 + self._ahead_ms)
-            took_us = int((monotonic() - batch.started) * 1_000_000)
-        task = batch.task.name
-        for run in batch.members:
-            if not run.abandoned:
-                delivery = run.delivery
-                delivery.task, delivery.attempt = task, 1 if run.past is NO_PAST else run.attempt
-                delivery.started_ms, delivery.took_us = started_ms, took_us
 
     def _watch_deadlines(self) -> None:
         """One timer for all runs, there only while there are any."""
         self._sweeping = True
-        # How far the store's clock is ahead of the monotonic one: asked now and then, not per job.
-        self._ahead_ms = self._now_ms() - monotonic() * 1000
+        self._facts.look_at_clock()
         self._loop.call_later(_SWEEP, self._sweep_again)
 
     def _sweep_again(self) -> None:

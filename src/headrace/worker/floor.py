@@ -11,11 +11,18 @@ from headrace.worker.slots import Slots
 
 
 class Floor:
-    """Gives runs their slots. Each run that comes has one, which the reader took for it."""
+    """Gives runs their slots. Each run that comes has one, which the reader took for it.
 
-    def __init__(self, slots: Slots, begin: Callable[[Run], None]) -> None:
+    Where deliveries keep the reader's slots until they are settled (`in_flight`), the floor has
+    slots of its own without number, and looks only after runs that outlast their outcome."""
+
+    def __init__(
+        self, slots: Slots, begin: Callable[[Run], None], in_flight: Slots | None = None
+    ) -> None:
         self._slots = slots
         self._begin = begin
+        self._in_flight = in_flight
+        self._outlasting: dict[Run, int] = {}
         self._in_line: deque[Run] = deque()
         self._batcher = Batcher(slots, self.enter)
         self.running: set[Run] = set()
@@ -37,8 +44,20 @@ class Floor:
             self.running.add(run)
             self._begin(run)
 
+    def flush(self) -> None:
+        """Have the batches that fill begin."""
+        self._batcher.flush()
+
+    def outlast(self, run: Run) -> None:
+        """The run has its outcome, but its function goes on: it needs its place until it ends."""
+        if self._in_flight is not None and run in self.running and run not in self._outlasting:
+            self._outlasting[run] = len(run.members)
+            self._in_flight.take(len(run.members))
+
     def leave(self, run: Run) -> None:
         self.running.discard(run)
+        if self._outlasting and self._in_flight is not None:
+            self._in_flight.give_back(self._outlasting.pop(run, 0))
         self._slots.give()
         if self._in_line:
             self._let_in()

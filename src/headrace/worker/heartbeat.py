@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
@@ -40,8 +40,7 @@ class Heartbeat:
         self._store = store
         self._clock = clock
         self._next_at = 0.0
-        self._consumer = consumer
-        self._held = held
+        self._leases: dict[Consumer, Collection[Delivery]] = {consumer: held}
         self._lost = lost
         self._registry = registry
         self._renew_after = renew_every(lease)
@@ -53,6 +52,13 @@ class Heartbeat:
         self._answered_at = time.monotonic()
         self._warned = False
         self._troubles: dict[str, str] = {}
+
+    def keep(self, consumer: Consumer, held: Collection[Delivery]) -> None:
+        """Renew what another consumer of the worker holds, too."""
+        self._leases = {**self._leases, consumer: held}
+
+    def let_go(self, consumer: Consumer) -> None:
+        self._leases = {one: held for one, held in self._leases.items() if one is not consumer}
 
     def start(self) -> None:
         self._next_at = time.monotonic() + self._renew_after
@@ -67,12 +73,20 @@ class Heartbeat:
     async def step(self) -> None:
         """Renew the leases that are older than a third of their length."""
         oldest = time.monotonic() - self._renew_after
-        # Copied in one go: the worker's thread changes the set meanwhile.
-        due = [delivery for delivery in tuple(self._held) if delivery.leased_at <= oldest]
-        if not due:
-            return
+        renewals = []
+        for consumer, held in self._leases.items():
+            # Copied in one go: the worker's thread changes the set meanwhile.
+            due = [delivery for delivery in tuple(held) if delivery.leased_at <= oldest]
+            if due:
+                renewals.append(self._renew(consumer, due))
+        troubles = await asyncio.gather(*renewals, return_exceptions=True)
+        for trouble in troubles:
+            if trouble is not None:
+                raise trouble
+
+    async def _renew(self, consumer: Consumer, due: Sequence[Delivery]) -> None:
         now = time.monotonic()
-        lost = await self._consumer.renew(due)
+        lost = await consumer.renew(due)
         for delivery in due:
             delivery.leased_at = now
         for delivery in lost:

@@ -19,7 +19,6 @@ from headrace.core.job import (
 from headrace.core.judgement import NotNow, Unfit
 from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.outcome import task_gate
-from headrace.core.signature import Misfit
 from headrace.core.ties import decode_ties
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
@@ -90,13 +89,7 @@ class Intake:
             run.fed = _fed(run)
         if task.declared.run_in == "process" and not self._unpack_all:
             return
-        try:
-            if run.fed:
-                run.args, run.kwargs = task.signature.decode_fed(envelope.payload, run.fed)
-            else:
-                run.args, run.kwargs = task.signature.decode(envelope.payload)
-        except Misfit as error:
-            raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
+        run.args, run.kwargs = task.unpack(envelope, run.fed)
 
     def admit(self, run: Run) -> None:
         delivery = run.delivery

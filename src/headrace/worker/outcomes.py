@@ -8,18 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
+from headrace.core.delivery import Delivery
 from headrace.core.job import CANCELLED_VERDICT, Reason, done_verdict
 from headrace.core.judgement import FailedRun, NotNow, Unfit, judge
 from headrace.core.limits import RESULT_TTL
-from headrace.core.outcome import DONE, RELEASED, Cancelled, Done, Outcome
+from headrace.core.outcome import DONE, RELEASED, Cancelled, Dead, Done, Outcome
 from headrace.core.retry import Retry
-from headrace.errors import LeaseLost
+from headrace.errors import AuditError, LeaseLost, TaskControl
+from headrace.worker.observer import Observe
 from headrace.worker.run import Run
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
 
 log = logging.getLogger("headrace.worker")
+
+
+# Asked for by the task, or observed already.
+_NOT_OBSERVED = (TaskControl, NotNow, AuditError)
 
 
 class Encoded:
@@ -35,8 +41,18 @@ class Outcomes:
     """Decides for the runs of one worker, by `core.judgement` and by what the worker did to them
     meanwhile."""
 
-    def __init__(self, worker: str, *, max_payload: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        worker: str,
+        *,
+        max_payload: int,
+        now_ms: Callable[[], int],
+        observe: Observe | None = None,
+        dying: Callable[[Delivery], None] | None = None,
+    ) -> None:
         self._worker = worker
+        self._dying = dying
+        self._observe = observe
         self._max_payload = max_payload
         self._now_ms = now_ms
 
@@ -72,11 +88,20 @@ class Outcomes:
     def of_error(self, run: Run, error: BaseException) -> Outcome:
         """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
         try:
-            return self._judged(run, error)
+            outcome = self._judged(run, error)
         except Exception as trouble:
             log.exception("the error of job %s cannot be judged", run.delivery.key_text)
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
-            return self._judged(run, RuntimeError(f"the task raised {named}"))
+            outcome = self._judged(run, RuntimeError(f"the task raised {named}"))
+        if self._dying is not None and isinstance(outcome, Dead):
+            self._dying(run.delivery)
+        return outcome
+
+    def note(self, run: Run, error: BaseException) -> None:
+        """An error that changes nothing: the function had settled its event before."""
+        log.error("event %s failed after it was settled", run.delivery.key_text, exc_info=error)
+        if self._observe is not None:
+            self._observe("handler", error, {**details(run), "settled": True})
 
     def _judged(self, run: Run, error: BaseException) -> Outcome:
         if not isinstance(error, Unfit):
@@ -91,6 +116,8 @@ class Outcomes:
             error = LeaseLost(f"another worker has job {run.delivery.key_text} now")
         elif run.timed_out:
             error = TimeoutError(_too_long(run)).with_traceback(error.__traceback__)
+        if self._observe is not None and not isinstance(error, _NOT_OBSERVED):
+            self._observe(_scope(run), error, details(run))
         ended = time.monotonic()
         ended_ms = self._now_ms()
         spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
@@ -107,6 +134,23 @@ class Outcomes:
                 result_ttl_ms=int(ttl * 1000),
             )
         )
+
+
+def details(run: Run) -> dict[str, Any]:
+    """What an observer is told of a run beside its error."""
+    told = {
+        "queue": run.delivery.queue,
+        "id": run.delivery.key_text,
+        "attempt": run.attempt,
+        "worker": run.host.worker,
+    }
+    return {**told, "task": run.task.name} if hasattr(run, "task") else told
+
+
+def _scope(run: Run) -> str:
+    if run.lease_lost:
+        return "lease"
+    return "handler" if run.has_begun else "intake"
 
 
 def _cancelled(run: Run) -> Cancelled:

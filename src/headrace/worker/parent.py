@@ -1,15 +1,51 @@
-"""A process that does not outlive the one that started it."""
+"""Processes that do not outlive the one that started them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from typing import Protocol
+
+# Tells a worker process which process supervises it.
+SUPERVISOR = "HEADRACE_SUPERVISOR"
 
 _PR_SET_PDEATHSIG = 1
+
+
+class Process(Protocol):
+    """What the supervisor needs of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def send_signal(self, sig: int, /) -> None: ...
+
+
+def start_process(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a worker process that this one supervises."""
+    return subprocess.Popen(
+        command,
+        env={**os.environ, SUPERVISOR: str(os.getpid())},
+        stdin=subprocess.DEVNULL,
+        # A Ctrl-C in the terminal is for the supervisor: its processes hear of it once, from it.
+        start_new_session=True,
+    )
+
+
+def follow_supervisor() -> None:
+    """Have this process sent SIGTERM when its supervisor, if it has one, is gone, even by SIGKILL;
+    at once if it is gone already."""
+    # Taken out: processes that this one starts are not the supervisor's.
+    supervisor = os.environ.pop(SUPERVISOR, None)
+    if supervisor is None:
+        return
+    die_with(int(supervisor), signal.SIGTERM)
 
 
 def die_with(parent: int, how: signal.Signals) -> None:
@@ -28,3 +64,21 @@ def _watch(parent: int, how: signal.Signals) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), how)
+
+
+def severity(code: int) -> int:
+    """The exit code that a process ended with, as one of ours: the larger, the worse."""
+    if code in (-signal.SIGTERM, -signal.SIGINT):
+        # Killed by the stop itself, before it could listen: it had not taken a job.
+        return 0
+    return code if code in (0, 1, 2, 3) else 2
+
+
+def how_it_ended(code: int) -> str:
+    """What became of a process, for the log."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -6,219 +6,235 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Consumer
-from headrace.worker.admitter import Admitter
-from headrace.worker.controller import Controller
+from headrace.worker.autoscaler import autoscaler_of
 from headrace.worker.courier import Courier
 from headrace.worker.ending import WorkerOutcome
-from headrace.worker.executor import Executor
 from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.line import Line
+from headrace.worker.lines import Lines
+from headrace.worker.mourner import Mourner
 from headrace.worker.promoter import Promoter
-from headrace.worker.reader import Reader
-from headrace.worker.reclaimer import Reclaimer
 from headrace.worker.registry import Registry
-from headrace.worker.reporter import Reporter
-from headrace.worker.runners import Runners
+from headrace.worker.rounds import Rounds
 from headrace.worker.scheduler import Scheduler
-from headrace.worker.service import Service
-from headrace.worker.settler import Settler
-from headrace.worker.slots import Slots
-from headrace.worker.store_clock import StoreClock
-from headrace.worker.voice import Voices
+from headrace.worker.service import Service, ended
+from headrace.worker.together import all_of, in_time
+from headrace.worker.trimmer import Trimmer
+from headrace.worker.workshop import Workshop
 
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker
 
 log = logging.getLogger("headrace.worker")
 
-_CANCEL_GRACE = 2.0
-_FLUSH_GRACE = 5.0
-_LEAVE_GRACE = 2.0
+_END_GRACE = 5.0
 
 
 class Parts:
-    """What one worker consists of while it runs."""
+    """What one worker consists of while it runs: lines, which do the work, and services that look
+    after all of their queues. Lines of subscriptions may come and go meanwhile."""
 
-    def __init__(self, worker: Worker, consumer: Consumer, state: Any) -> None:
-        app = worker.app
-        self._consumer = consumer
-        self._held: set[Delivery] = set()
-        self._clock = StoreClock(app.store, app.clock)
-        self._slots = Slots(worker.concurrency)
-        self._reporter = Reporter(app.store, self._clock.now_ms)
-        self._settler = Settler(consumer, self._held, self._reporter.before_settling)
-        self._runners = Runners(
-            threads=worker.threads, processes=worker.processes, middleware=app.middlewares
+    def __init__(self, worker: Worker, state: Any) -> None:
+        self._worker = worker
+        self._shop = Workshop(worker, state)
+        self._mourners = self._made_mourners()
+        self._makes = Lines(worker, self._shop, self._died)
+        self.lines: list[Line] = []
+        self._groups: dict[Line, Subscription[..., Any]] = {}
+        self.upkeep = self._made_lines()
+        self._registry = self._made_registry()
+        self._heartbeat = self._made_heartbeat()
+        store, queues = worker.app.store, worker.queues
+        self._courier = Courier(store, self.upkeep, queues)
+        self._rounds: tuple[Rounds, ...] = (
+            Promoter(self.upkeep, [*queues, *worker.group_queues, *worker.logs]),
+            self._courier,
+            Trimmer(store, worker.app.topics.values()),
+            *self._mourners.values(),
         )
-        self._executor = self._made_executor(worker, state)
-        self._reader = self._made_reader(worker)
-        self._registry = self._made_registry(worker)
-        self._heartbeat = self._made_heartbeat(worker)
-        self._promoter = Promoter(consumer, worker.queues)
-        self._courier = Courier(app.store, consumer, worker.queues)
-        self._controller = Controller(app.store, consumer, worker.queues, self._executor.heed)
-        self._rounds = (self._promoter, self._courier, self._controller)
-        self._scheduler = Scheduler(app.store, app.schedules.declared, worker.name)
+        self._scheduler = Scheduler(store, worker.app.schedules.declared, worker.name)
+        self._autoscaler = autoscaler_of(worker, self, self._registry.tell_consumers)
         self._services: tuple[Service, ...] = (
-            self._settler,
-            self._reporter,
+            self._shop.reporter,
             *self._rounds,
             self._scheduler,
-            self._reader,
+            self._autoscaler,
         )
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[Service, asyncio.Task[None]] = {}
+        self._former = WorkerOutcome()
+        self._hurrying = worker.hurrying
 
-    def _made_executor(self, worker: Worker, state: Any) -> Executor:
-        app = worker.app
-        return Executor(
-            app.tasks,
-            self._runners,
-            Admitter(self._consumer),
-            self._settler.put,
-            self._slots,
-            worker=worker.name,
-            state=state,
-            crash_limit=app.crash_limit,
-            max_payload=app.max_payload,
-            now_ms=self._clock.now_ms,
-            events=app.events,
-            voices=Voices(app.store, self._reporter, patience=app.lease),
-        )
+    def _made_mourners(self) -> dict[str, Mourner]:
+        worker, app = self._worker, self._worker.app
+        return {
+            one.name: Mourner(app.store, one, one.dead_handler, worker.name, app.lease)
+            for one in worker.subscriptions
+            if one.dead_handler is not None
+        }
 
-    def _made_reader(self, worker: Worker) -> Reader:
-        reclaimer = Reclaimer(
-            self._consumer, worker.queues, self._held, worker.app.lease, worker.app.crash_limit
-        )
-        return Reader(
-            self._consumer,
-            reclaimer,
-            self._settler,
-            self._slots,
-            self._held,
-            self._executor.start,
-        )
+    def _made_lines(self) -> Consumer:
+        """The first lines; and a consumer through which all queues are looked after."""
+        worker = self._worker
+        if worker.queues:
+            self.lines.append(self._makes.of_jobs())
+            upkeep = self.lines[0].consumer
+        else:
+            upkeep = self._makes.consumer(worker.name, ())
+        for subscription in worker.subscriptions:
+            least, _ = subscription.wants.scale or (1, 1)
+            for _ in range(least):
+                self._new_line(subscription)
+        self.lines += map(self._makes.of_broadcast, worker.broadcasts)
+        return upkeep
 
-    def _made_registry(self, worker: Worker) -> Registry:
+    def _new_line(self, subscription: Subscription[..., Any]) -> Line:
+        line = self._makes.of_group(subscription)
+        self.lines.append(line)
+        self._groups[line] = subscription
+        return line
+
+    def _made_registry(self) -> Registry:
+        worker = self._worker
         return Registry(
             worker.app.store,
             worker.name,
-            worker.weights,
+            {**worker.weights, **dict.fromkeys(worker.group_queues, 1)},
             strict=worker.strict,
             concurrency=worker.concurrency,
             lease=worker.app.lease,
-            held=self._held,
-            now_ms=self._clock.now_ms,
+            held=self._shop.held,
+            now_ms=self._shop.clock.now_ms,
         )
 
-    def _made_heartbeat(self, worker: Worker) -> Heartbeat:
-        return Heartbeat(
-            worker.app.store,
-            self._clock,
-            self._consumer,
-            self._held,
-            worker.app.lease,
-            self._executor.stopper.lose,
+    def _made_heartbeat(self) -> Heartbeat:
+        heartbeat = Heartbeat(
+            self._worker.app.store,
+            self._shop.clock,
+            self.upkeep,
+            (),
+            self._worker.app.lease,
+            self._lose,
             self._registry,
         )
+        for line in self.lines:
+            heartbeat.keep(line.consumer, line.held)
+        return heartbeat
+
+    def _lose(self, deliveries: Sequence[Delivery]) -> None:
+        for line in self.lines:
+            line.lose(deliveries)
+
+    def _died(self, subscription: Subscription[..., Any], queue: str) -> None:
+        self._mourners[subscription.name].call(queue)
+
+    # Lines that come and go
+
+    def lines_of(self, subscription: Subscription[..., Any]) -> list[Line]:
+        """The lines that a subscription has here now."""
+        return [line for line, one in self._groups.items() if one is subscription]
+
+    async def add_line(self, subscription: Subscription[..., Any]) -> Line:
+        """Start one more consumer of a subscription; if that fails, nothing is left behind."""
+        line = self._new_line(subscription)
+        self._heartbeat.keep(line.consumer, line.held)
+        try:
+            await line.prepare()
+        except BaseException:
+            await self.remove_line(line)
+            raise
+        line.start()
+        return line
+
+    async def remove_line(self, line: Line, drain: float | None = None) -> None:
+        """End a line: it takes nothing more, what it runs has so many seconds to end (the worker's
+        drain by default), and what it counted is part of the worker's outcome. If this is cut
+        short, the line ends with the worker."""
+        seconds = self._worker.drain if drain is None else drain
+        await line.drain(time.monotonic() + seconds, self._hurrying)
+        await line.close()
+        await in_time(line.leave())
+        if line in self.lines:
+            self.lines.remove(line)
+            self._groups.pop(line, None)
+            self._heartbeat.let_go(line.consumer)
+            self._former += line.tally
+
+    # Its life
 
     async def start(self) -> None:
         """Begin to work; if that fails, nothing is left behind."""
         try:
             await self._start()
         except BaseException:
-            await self._runners.close()
-            await self._sign_off()
+            await self.stop(0.0, asyncio.Event())
             raise
 
     async def _start(self) -> None:
-        await self._clock.compare()
+        await self._shop.clock.compare()
         # A server that has just come back may still be loading its data; the heartbeat goes on.
         with contextlib.suppress(StoreUnavailable):
             await self._registry.beat()
         for rounds in self._rounds:
             await rounds.listen()
+        for line in self.lines:
+            await line.prepare()
         await self._scheduler.listen()
-        # Before the first job is taken: its task may be paused.
-        await self._controller.step()
         self._heartbeat.start()
+        for line in self.lines:
+            line.start()
         for service in self._services:
-            task = asyncio.create_task(service.run(), name=f"headrace-{service.name}")
-            self._tasks[service.name] = task
+            if self._shop.observe is not None:
+                service.observe = self._shop.observe
+            self._tasks[service] = asyncio.create_task(
+                service.run(), name=f"headrace-{service.name}"
+            )
 
     async def stop(self, drain: float, hurrying: asyncio.Event) -> WorkerOutcome:
-        """Take nothing new, let run what runs, hand back the rest, write all outcomes, leave."""
-        began = time.monotonic()
-        await self._reader.interrupt(self._tasks["reader"], within=max(drain, 1.0))
-        drain -= time.monotonic() - began
-        self._executor.stopper.send_away(only_waiting=True)
-        in_time = await self._runs_end(drain, hurrying)
-        if not in_time:
-            await self._cut_short()
-        errors = await self._flush()
-        # The settler last: what runs until then may still end jobs.
-        for service in reversed(self._services[:-1]):
-            await self._end(service)
-        await self._leave()
-        return WorkerOutcome(
-            errors=errors,
+        """Take nothing new, let run what runs, hand back the rest, write all outcomes, leave; all
+        lines at once. Whatever goes wrong meanwhile is counted, and keeps nothing from ending."""
+        self._hurrying = hurrying
+        ends_at = time.monotonic() + drain
+        self._autoscaler.stop()
+        crashes = await all_of(line.drain(ends_at, hurrying) for line in self.lines)
+        for service, task in reversed(self._tasks.items()):
+            crashes += await all_of([ended(service, task, _END_GRACE)])
+        # Again, for a line that was just being added; those that were being removed end first.
+        crashes += await all_of(line.drain(ends_at, hurrying) for line in self.lines)
+        await self._autoscaler.drained()
+        crashes += await all_of(line.close() for line in self.lines)
+        crashes += await all_of([self._leave()])
+        return self._tally() + WorkerOutcome(crashes=crashes)
+
+    def _tally(self) -> WorkerOutcome:
+        outcome = self._former + WorkerOutcome(
             crashes=sum(service.crashes for service in self._services),
-            timed_out=not in_time,
-            lost_leases=self._settler.lost_leases,
+            failed=sum(mourner.failed for mourner in self._mourners.values()),
         )
-
-    async def _runs_end(self, within: float, hurrying: asyncio.Event) -> bool:
-        ends_at = time.monotonic() + within
-        # What is abandoned has its outcome: nobody waits for the thread that cannot be stopped.
-        while futures := [run.future for run in self._executor.runs if not run.abandoned]:
-            if hurrying.is_set() or time.monotonic() >= ends_at:
-                return False
-            await asyncio.wait(futures, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
-        return True
-
-    async def _cut_short(self) -> None:
-        self._executor.stopper.send_away(only_waiting=False)
-        await self._runs_end(_CANCEL_GRACE, asyncio.Event())
-        self._executor.stopper.abandon_all()
-
-    async def _flush(self) -> int:
-        """Wait until all outcomes are written; the number of those that could not be."""
-        ends_at = time.monotonic() + _FLUSH_GRACE
-        while self._settler.backlog and time.monotonic() < ends_at:
-            self._settler.wake()
-            await asyncio.sleep(0.01)
-        if self._settler.backlog:
-            log.error("%d outcomes could not be written", self._settler.backlog)
-        return self._settler.backlog
-
-    async def _end(self, service: Service) -> None:
-        service.stop()
-        task = self._tasks[service.name]
-        try:
-            async with asyncio.timeout(_FLUSH_GRACE):
-                await asyncio.shield(task)
-        except TimeoutError:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        for line in self.lines:
+            outcome += line.tally
+        return outcome
 
     async def _leave(self) -> None:
-        await self._runners.close()
+        await self._shop.runners.close()
         await self._heartbeat.stop()
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(_LEAVE_GRACE):
-                await self._reporter.flush()
-                # What the last outcomes set free elsewhere: nobody else may work on these queues.
-                await self._courier.last_round()
-        await self._sign_off()
-
-    async def _sign_off(self) -> None:
-        """Leave no trace, as far as the store can be told; else the lease will tell the others."""
-        leaving = [rounds.close() for rounds in self._rounds]
-        leaving += [self._scheduler.close(), self._registry.leave(), self._consumer.close()]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_GRACE):
-                await asyncio.gather(*leaving, return_exceptions=True)
+        # What the last outcomes set free elsewhere: nobody else may work on these queues.
+        await in_time(self._shop.reporter.flush(), self._courier.last_round())
+        # No trace is left, as far as the store can be told; else the lease will tell the others.
+        await in_time(
+            *(rounds.close() for rounds in self._rounds),
+            *(line.leave() for line in self.lines),
+            self._scheduler.close(),
+            self._registry.leave(),
+        )
+        if not self._worker.queues:
+            await in_time(self.upkeep.close())
+        for trail in self._shop.trails:
+            trail.close()
+        await self._shop.observer.close()

@@ -14,6 +14,7 @@ class Promoter(Rounds):
     there is more to promote than one call moves, the calls follow each other without a rest."""
 
     name = "promoter"
+    scope = "promote"
 
     def __init__(
         self,

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
 from headrace.core.delivery import Delivery
 from headrace.core.job import peek_key
-from headrace.core.outcome import RELEASED
+from headrace.core.outcome import RELEASED, Outcome
 from headrace.store.contract import Consumer
 from headrace.worker.reclaimer import Reclaimer
 from headrace.worker.service import Service
-from headrace.worker.settler import Settler
 from headrace.worker.slots import Slots
 
 _WAIT = 5.0
 _UNBLOCK_EVERY = 0.05
+
+Ready = Callable[[], Awaitable[None]]
+"""Sees to it that there is something to read from."""
+
+
+class Handing(Protocol):
+    """Where what cannot be run now is handed back: a settler."""
+
+    def put(self, delivery: Delivery, outcome: Outcome) -> None: ...
+
+    @property
+    def backlog(self) -> int: ...
+
+    @property
+    def left(self) -> Collection[Delivery]: ...
 
 
 class Reader(Service):
@@ -25,17 +40,20 @@ class Reader(Service):
     brings after the worker was told to stop is handed back, not dropped."""
 
     name = "reader"
+    scope = "read"
 
     def __init__(
         self,
         consumer: Consumer,
         reclaimer: Reclaimer,
-        settler: Settler,
+        settler: Handing,
         slots: Slots,
         held: set[Delivery],
         start: Callable[[Delivery], None],
+        ready: Ready | None = None,
     ) -> None:
         super().__init__()
+        self._ready = ready
         self._consumer = consumer
         self._reclaimer = reclaimer
         self._settler = settler
@@ -49,7 +67,9 @@ class Reader(Service):
             # Outcomes cannot be written: more jobs would only be run to be run again.
             return 0.1
         if self._slots.free > 0 and not self.stopping:
+            self.scope = "reclaim"
             self._hand_over(await self._reclaimer.step(self._slots.free))
+            self.scope = "read"
         if self._slots.free > 0 and not self.stopping:
             wait = min(_WAIT, self._reclaimer.due_in)
             self._hand_over(await self._consumer.fetch(self._share(), wait))
@@ -61,7 +81,11 @@ class Reader(Service):
         return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.beyond
 
     async def recover(self) -> None:
-        self._hand_over(await self._consumer.recover(self._held))
+        self.scope = "read"
+        if self._ready is not None:
+            await self._ready()
+        known = {*self._held, *self._settler.left} if self._settler.left else self._held
+        self._hand_over(await self._consumer.recover(known))
 
     async def interrupt(self, running: asyncio.Task[None], within: float) -> None:
         """Stop, ending a read that waits. The read itself is not cancelled, for what the store has

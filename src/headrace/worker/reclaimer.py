@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Collection, Sequence
@@ -14,7 +15,9 @@ log = logging.getLogger("headrace.worker")
 
 
 class Reclaimer:
-    """The reader lets it look, now and then, before it asks for new jobs."""
+    """The reader lets it look, now and then, before it asks for new jobs. Those of one worker look
+    in turn: two jobs on their last chance in one process, and the one that kills it takes the other
+    along."""
 
     def __init__(
         self,
@@ -23,12 +26,14 @@ class Reclaimer:
         held: Collection[Delivery],
         lease: float,
         crash_limit: int,
+        turn: asyncio.Lock | None = None,
     ) -> None:
         self._consumer = consumer
         self._queues = queues
         self._held = held
         self._every = reclaim_every(lease)
         self._crash_limit = crash_limit
+        self._turn = turn or asyncio.Lock()
         self._next_at = 0.0
         self._trouble = ""
 
@@ -42,9 +47,10 @@ class Reclaimer:
         if time.monotonic() < self._next_at:
             return []
         found: list[Delivery] = []
-        for queue in self._queues:
-            if len(found) < room:
-                found += await self._reclaimed(queue, room - len(found), found)
+        async with self._turn:
+            for queue in self._queues:
+                if len(found) < room:
+                    found += await self._reclaimed(queue, room - len(found), found)
         self._next_at = time.monotonic() + self._rest(found, room)
         again = sum(delivery.count > 1 for delivery in found)
         if again:

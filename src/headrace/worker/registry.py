@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import msgspec
 
-from headrace.core.workers import WORKERS, WorkerRecord, encode_record
+from headrace.core.workers import WORKERS, Scaled, WorkerRecord, encode_record
 from headrace.store.contract import Store
 
 
@@ -34,6 +34,7 @@ class Registry:
         self._lease = lease
         self._held = held
         self._now_ms = now_ms
+        self._consumers: dict[str, Scaled] = {}
         self._record = WorkerRecord(
             name=name,
             host=socket.gethostname(),
@@ -48,6 +49,11 @@ class Registry:
             strict=strict,
         )
 
+    def tell_consumers(self, subscription: str, consumers: Scaled) -> None:
+        """Have the next beat say how many consumers a subscription has here."""
+        # A new dict: another thread may just be writing the old one.
+        self._consumers = {**self._consumers, subscription: consumers}
+
     async def beat(self) -> None:
         """Say that the worker lives, and what it holds; awaited from any event loop."""
         now_ms = self._now_ms()
@@ -56,6 +62,7 @@ class Registry:
             started_ms=self._record.started_ms or now_ms,
             running=len(self._held),
             beat_ms=now_ms,
+            consumers=self._consumers,
         )
         data = encode_record(self._record)
         await self._store.note(WORKERS, self._record.name, data, ttl=self._lease)

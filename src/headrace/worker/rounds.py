@@ -40,13 +40,15 @@ class Rounds(Service):
     async def look(self, queue: str) -> float:
         """Do what there is to do for a queue; the most seconds until the next look."""
 
-    @abstractmethod
-    async def hear(self, queue: str, hear: Hear) -> Subscription:
-        """Have `hear` called when a look should not wait."""
+    async def hear(self, queue: str, hear: Hear) -> Subscription | None:
+        """Have `hear` called when a look should not wait, if the store can tell of that."""
+        return None
 
     async def listen(self) -> None:
         for queue in self._next_at:
-            self._subscriptions.append(await self.hear(queue, partial(self._called, queue)))
+            subscription = await self.hear(queue, partial(self._called, queue))
+            if subscription is not None:
+                self._subscriptions.append(subscription)
 
     async def close(self) -> None:
         subscriptions, self._subscriptions = self._subscriptions, []
@@ -57,7 +59,12 @@ class Rounds(Service):
         now = self._monotonic()
         due = [queue for queue, next_at in self._next_at.items() if next_at <= now]
         await asyncio.gather(*map(self._visit, due))
-        return max(min(self._next_at.values()) - self._monotonic(), 0.0)
+        next_at = min(self._next_at.values(), default=now + POLL)
+        return max(next_at - self._monotonic(), 0.0)
+
+    def call(self, queue: str) -> None:
+        """Have it look at a queue now."""
+        self._called(queue, None)
 
     def hold(self, queue: str, seconds: float) -> None:
         """Let calls wait for so long: some stores call for every change that others make."""
@@ -74,9 +81,11 @@ class Rounds(Service):
             rest = await self.look(queue)
         except StoreError as error:
             rest = self._in_trouble_at(queue, str(error))
-        except Exception:
+            self.observe(self.scope or self.name, error, {"queue": queue})
+        except Exception as error:
             self.crashes += 1
             log.exception("the %s crashed at queue %r; it goes on", self.name, queue)
+            self.observe(self.scope or self.name, error, {"queue": queue, "crashed": True})
             rest = self._in_trouble_at(queue, "")
         else:
             self._all_well_at(queue)

@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import SILENCE, Context, Voice
+from headrace.client.delivery import Delivery as Handle
+from headrace.client.delivery import Fate
 from headrace.client.job import Job
+from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
 from headrace.core.job import NO_OVERRIDES, NO_PAST, Envelope, Past
 
@@ -72,6 +75,8 @@ class Run:
     """Of a function in a thread: raises `TaskCancelled` in it."""
     changed: bytes | None = None
     """Other arguments than were sent, encoded."""
+    fate: Fate | None = None
+    """Of an event that is settled by hand: where that is heard."""
     _context: Context | None = None
 
     def __init__(self, delivery: Delivery, host: Host) -> None:
@@ -104,8 +109,27 @@ class Run:
                 None if self.ends_at == _FOREVER else self.ends_at,
                 self.envelope.overrides.headers,
                 self.voice(),
+                self.handle(),
             )
         return self._context
+
+    def handle(self) -> Handle | None:
+        """The event at hand, as its handler sees it; None for a job."""
+        if not isinstance(self.task, Subscription):
+            return None
+        fence = self.fence
+        return self.task.delivery(
+            self.envelope,
+            attempt=self.attempt,
+            fence=fence,
+            redelivered=fence > 1,
+            fate=self.fate,
+        )
+
+    def let_go(self) -> None:
+        """Leave the event's handle to whoever else has it: when nobody has, nobody can say any more
+        what became of the event."""
+        self._context = None
 
     def voice(self) -> Voice:
         voices = self.host.voices
@@ -174,6 +198,9 @@ class BatchRun(Run):
     @property
     def members(self) -> Sequence[Run]:
         return self._members
+
+    def handle(self) -> None:
+        """None: there are several events."""
 
     def leave_out(self, member: Run) -> None:
         """Only while it has not begun."""

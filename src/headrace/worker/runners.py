@@ -126,7 +126,7 @@ class Runners:
 def _called(run: Run) -> Awaitable[Any]:
     task = run.task
     args, kwargs = run.args, run.kwargs
-    if task.signature.injected_as is not None:
+    if task.injects:
         args, kwargs = task.with_context(run.context(), args, kwargs)
     work: Awaitable[Any] = task.function(*args, **kwargs)
     return work

@@ -8,6 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 
 from headrace.errors import StoreError
+from headrace.worker.observer import Observe, unobserved
 
 log = logging.getLogger("headrace.worker")
 
@@ -21,9 +22,12 @@ class Service(ABC):
     and the service goes on."""
 
     name = "service"
+    scope = ""
+    """What an error of it is observed as; its name if empty."""
 
     def __init__(self) -> None:
         self.crashes = 0
+        self.observe: Observe = unobserved
         self.stopping = False
         self._wake = asyncio.Event()
         self._pause = 0.0
@@ -53,9 +57,10 @@ class Service(ABC):
                 self._all_well()
             except StoreError as error:
                 rest = self._in_trouble(error)
-            except Exception:
+            except Exception as error:
                 self.crashes += 1
                 log.exception("the %s crashed; it goes on", self.name)
+                self.observe(self.scope or self.name, error, {"crashed": True})
                 rest = self._next_pause()
             await self._rest(rest)
 
@@ -71,6 +76,7 @@ class Service(ABC):
         if str(error) != self._trouble:
             self._trouble = str(error)
             log.warning("the %s waits: %s", self.name, error)
+        self.observe(self.scope or self.name, error, {})
         return self._next_pause()
 
     def _all_well(self) -> None:
@@ -81,3 +87,15 @@ class Service(ABC):
     def _next_pause(self) -> float:
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
         return self._pause
+
+
+async def ended(service: Service, running: asyncio.Task[None], grace: float) -> None:
+    """Have a service stop, and wait until it has; what does not end by itself is cancelled."""
+    service.stop()
+    try:
+        async with asyncio.timeout(grace):
+            await asyncio.shield(running)
+    except TimeoutError:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.delivery import Delivery
@@ -14,9 +15,12 @@ from headrace.worker.service import Service
 log = logging.getLogger("headrace.worker")
 
 _IDLE = 3600.0
+_LEFT_KNOWN = 10_000
 
 Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
 """What has to be written before jobs end; must not fail."""
+Settled = Callable[[Sequence[Settlement], Sequence[Delivery]], None]
+"""Told of outcomes that were written, and of the deliveries among them that were lost."""
 
 
 class Settler(Service):
@@ -24,22 +28,39 @@ class Settler(Service):
     next. What could not be written is kept and written again."""
 
     name = "settler"
+    scope = "settle"
 
     def __init__(
-        self, consumer: Consumer, held: set[Delivery], before: Before | None = None
+        self,
+        consumer: Consumer,
+        held: set[Delivery],
+        before: Before | None = None,
+        settled: Settled | None = None,
     ) -> None:
         super().__init__()
         self._before = before
+        self._settled = settled
         self._consumer = consumer
         self._held = held
         self._pending: list[Settlement] = []
         self._batches: list[_Batch] = []
         self.lost_leases = 0
+        self.left: deque[Delivery] = deque(maxlen=_LEFT_KNOWN)
+        """The latest deliveries that were left: still leased to this worker, for a while."""
 
     def put(self, delivery: Delivery, outcome: Outcome) -> None:
         if not self._pending:
             self.wake()
         self._pending.append(Settlement(delivery, outcome))
+
+    def leave(self, delivery: Delivery) -> None:
+        """Write nothing, and renew the lease no more: when it is over, someone takes it over."""
+        self.forget(delivery)
+        self.left.append(delivery)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Hold it no more; nobody waits for its outcome."""
+        self._held.discard(delivery)
 
     @property
     def backlog(self) -> int:
@@ -71,6 +92,8 @@ class Settler(Service):
         self._held.difference_update([item.delivery for item in batch.settlements])
         if lost:
             self._report(lost, batch)
+        if self._settled is not None:
+            self._settled(batch.settlements, () if batch.unconfirmed else lost)
         return None
 
     def _report(self, lost: list[Delivery], batch: _Batch) -> None:

@@ -33,5 +33,10 @@ class Slots:
         if self._awaited and self.free > 0:
             self._freed.set()
 
+    def give_back(self, count: int) -> None:
+        self.free += count
+        if self._awaited and self.free > 0:
+            self._freed.set()
+
     def poke(self) -> None:
         self._freed.set()

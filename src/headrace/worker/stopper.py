@@ -26,7 +26,7 @@ class Stopper:
     begun is told to end and has its outcome when it has; what has not begun has it at once."""
 
     def __init__(
-        self, floor: Floor, outcomes: Outcomes, conclude: Callable[[Run, Outcome], None]
+        self, floor: Floor, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
     ) -> None:
         self._floor = floor
         self._outcomes = outcomes
@@ -75,8 +75,9 @@ class Stopper:
 
     def _hold(self, queue: str, tasks: Collection[str]) -> None:
         for run, whole in self._all():
-            if run.task.name in tasks and run.delivery.queue == queue and not run.has_begun:
-                run.gate = task_gate(run.task.name)
+            task = run.envelope.task
+            if task in tasks and run.delivery.queue == queue and not run.has_begun:
+                run.gate = task_gate(task)
                 self._end(run, whole)
 
     def abandon_all(self) -> None:
@@ -166,6 +167,7 @@ class Stopper:
         self._abandon(run, lambda one: self._outcomes.of_error(one, TimeoutError()))
 
     def _abandon(self, run: Run, outcome_of: Callable[[Run], Outcome]) -> None:
+        self._floor.outlast(run)
         for one in run.members:
             if not one.abandoned:
                 self._conclude(one, outcome_of(one))

@@ -17,6 +17,7 @@ from headrace.core import ids, limits
 from headrace.errors import ConfigError
 from headrace.worker.ending import WorkerOutcome
 from headrace.worker.parts import Parts
+from headrace.worker.selection import choose
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -42,23 +43,34 @@ class Worker:
         cpus = os.cpu_count() or 1
         self.app = app
         self.name = f"{socket.gethostname()}-{os.getpid()}-{ids.new_key()[-4:].hex()}"
-        self.weights = _checked_queues(app, queues, strict)
+        chosen = choose(app, queues, strict)
+        self.weights = chosen.weights
         self.queues = list(self.weights)
+        """Ordinary ones; groups of topics are read by `subscriptions`."""
+        self.subscriptions = chosen.subscriptions
+        self.broadcasts = [
+            one for topic in app.topics.values() for one in topic.broadcasts.values()
+        ]
         self.strict = strict
         _check_process_tasks(app)
         self.concurrency = limits.check_count("concurrency", concurrency)
         self.threads = limits.check_count("threads", cpus * 4 if threads is None else threads)
         self.processes = limits.check_count("processes", cpus if processes is None else processes)
         self.drain = limits.check_seconds("drain", drain)
+        self.parts: Parts | None = None
+        """What it consists of, once it runs."""
+        self.outcome: WorkerOutcome | None = None
+        """How it ended, once it has; also if `run` was cancelled."""
         self._stopping = asyncio.Event()
-        self._hurrying = asyncio.Event()
+        self.hurrying = asyncio.Event()
+        """Set when running jobs are not to be waited for any more."""
         self._running: asyncio.Task[WorkerOutcome] | None = None
         self._ready = asyncio.Event()
 
     def stop(self) -> None:
         """Take no more jobs and let the running ones end; the second call cancels those."""
         if self._stopping.is_set():
-            self._hurrying.set()
+            self.hurrying.set()
         self._stopping.set()
 
     async def run(self) -> WorkerOutcome:
@@ -67,26 +79,50 @@ class Worker:
             raise ConfigError("this worker has run already: make another with app.worker()")
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
-            session = await self.app.session()
+            await self.app.session()
             state = await stack.enter_async_context(self._lifespan())
-            consumer = session.store.consumer(
-                self.name, self.weights, self.app.lease, strict=self.strict
-            )
-            parts = Parts(self, consumer, state)
+            parts = self.parts = Parts(self, state)
             await parts.start()
             log.info("worker %s runs %s", self.name, self._shown_queues())
             self._ready.set()
             try:
                 await self._stopping.wait()
             finally:
-                outcome = await parts.stop(self.drain, self._hurrying)
-            log.info("worker %s ended: %s", self.name, outcome)
+                outcome = await self._ended(parts)
             return outcome
 
+    async def _ended(self, parts: Parts) -> WorkerOutcome:
+        """Stop to the end, whoever cancels this: what was taken is settled or handed back, and the
+        tally is kept. Each cancellation hurries; the last is passed on."""
+        stopping = asyncio.create_task(parts.stop(self.drain, self.hurrying))
+        cancelled: asyncio.CancelledError | None = None
+        while not stopping.done():
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self.hurrying.set()
+        self.outcome = stopping.result()
+        log.info("worker %s ended: %s", self.name, self.outcome)
+        if cancelled is not None:
+            raise cancelled
+        return self.outcome
+
+    @property
+    def group_queues(self) -> list[str]:
+        """The queues of all groups that it serves, shard by shard."""
+        return [queue for one in self.subscriptions for queue in one.queues]
+
+    @property
+    def logs(self) -> list[str]:
+        """The logs of all topics of its app, which it looks after whoever reads them."""
+        return [log for topic in self.app.topics.values() for log in topic.logs]
+
     def _shown_queues(self) -> str:
-        if set(self.weights.values()) == {1}:
-            return ", ".join(self.queues) + (", in this order" if self.strict else "")
-        return ", ".join(f"{name}={weight}" for name, weight in self.weights.items())
+        names = [*self.queues, *(one.declared.queue for one in self.subscriptions)]
+        if set(self.weights.values()) <= {1}:
+            return ", ".join(names) + (", in this order" if self.strict else "")
+        return ", ".join(f"{name}={self.weights.get(name, 1)}" for name in names)
 
     async def __aenter__(self) -> Worker:
         self._running = asyncio.create_task(self.run(), name="headrace-worker")
@@ -116,30 +152,6 @@ class Worker:
         takes_app = bool(inspect.signature(function).parameters)
         async with asynccontextmanager(function)(*([self.app] if takes_app else [])) as state:
             yield state
-
-
-def _checked_queues(
-    app: Headrace, queues: Sequence[str] | Mapping[str, int] | None, strict: bool
-) -> dict[str, int]:
-    """Each queue with its weight, in the order given."""
-    if isinstance(queues, str):
-        raise ConfigError(f"queues must be a list of names, not the text {queues!r}")
-    if strict and isinstance(queues, Mapping):
-        raise ConfigError("strict=True takes queues in their order: give a list, without weights")
-    names = app.queues if queues is None else queues
-    given = names if isinstance(names, Mapping) else dict.fromkeys(names, 1)
-    if not given and queues is not None:
-        raise ConfigError(
-            "queues is empty, so a worker would have none: name some, or leave it out"
-        )
-    if not given:
-        raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
-    return {
-        limits.check_name("queue", name): limits.check_count(
-            f"the weight of queue {name!r}", weight
-        )
-        for name, weight in given.items()
-    }
 
 
 def _check_process_tasks(app: Headrace) -> None:

@@ -1,0 +1,93 @@
+"""What is recorded of one delivery."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from headrace.core.job import Attempt, decode_past
+from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Left, Outcome
+
+Ended = Literal[
+    "done", "retry", "defer", "dead", "cancelled", "held", "released", "left", "lost"
+]  # fmt: skip
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One delivery of a job or an event to a worker, and what became of it. It can be the event
+    type of a topic."""
+
+    kind: Literal["job", "event"]
+    id: str
+    """Of the job or the event; empty if its bytes have none."""
+    queue: str
+    """Of an event the queue of its group; of a broadcast the topic's log."""
+    topic: str = ""
+    group: str = ""
+    """Of an event; of a broadcast the name of that."""
+    task: str = ""
+    """The task's name, or the subscription's; empty if the bytes could not be read."""
+    attempt: int
+    """Grows with each failure, from 1."""
+    delivery: int
+    """Grows with each delivery, from 1, also where one before had no outcome."""
+    outcome: Ended
+    reason: str = ""
+    """Why it is dead, or the gate at which it is held."""
+    error_type: str = ""
+    error_text: str = ""
+    started_at: datetime | None = None
+    """When the function was entered, by the store's clock; None if it was not."""
+    ended_at: datetime
+    duration_ms: float = 0.0
+    worker: str
+    trace_id: str = ""
+    """Of the W3C trace in the headers; without one the correlation id; else empty."""
+    correlation_id: str = ""
+    headers: dict[str, str] = {}
+    size: int = 0
+    """Bytes of the arguments or the event as they travel."""
+    payload: bytes | None = None
+    """These bytes, where they are asked for, can be read, and fit into what the sink takes."""
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was in the hands of a worker before."""
+        return self.delivery > 1
+
+
+class Ending(NamedTuple):
+    """An outcome in words."""
+
+    outcome: Ended
+    reason: str = ""
+    error_type: str = ""
+    error_text: str = ""
+
+
+_DONE = Ending("done")
+
+
+def ending_of(outcome: Outcome, attempts: int) -> Ending:
+    """What an outcome means to a job that had so many attempts before."""
+    if isinstance(outcome, Done):
+        return _DONE
+    if isinstance(outcome, (Again, Dead)):
+        return _unsuccessful(outcome, decode_past(outcome.past).attempts[attempts:])
+    if isinstance(outcome, Held):
+        return Ending("held", outcome.gate)
+    if isinstance(outcome, Cancelled):
+        return Ending("cancelled")
+    return Ending("left" if isinstance(outcome, Left) else "released")
+
+
+def _unsuccessful(outcome: Again | Dead, new: tuple[Attempt, ...]) -> Ending:
+    if not new:
+        # A run that counts as an attempt would be among them.
+        return Ending("defer") if isinstance(outcome, Again) else Ending("dead", outcome.reason)
+    error_type, error_text = new[-1].error_type, new[-1].error_text
+    if isinstance(outcome, Dead):
+        return Ending("dead", outcome.reason, error_type, error_text)
+    return Ending("retry", "", error_type, error_text)

@@ -1,0 +1,157 @@
+"""Gives the events that went dead in a group to the function that its topic declares for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.client.dead import DeadEvent, DeadHandler
+from headrace.client.subscription import Subscription
+from headrace.core import ids
+from headrace.core.event import read_event
+from headrace.core.job import decode_past
+from headrace.core.kinds import named
+from headrace.store.contract import DeadJob, Store
+from headrace.worker.mourning import Book, Books, Ticket
+from headrace.worker.rounds import POLL, Rounds
+
+log = logging.getLogger("headrace.worker")
+
+_TRIES = 3
+_FIRST_PAUSE = 0.2
+_PAGE = 25
+
+
+class Mourner(Rounds):
+    """Walks the dead list of each of a group's queues from where the last worker got to, the oldest
+    first; soon after a death in this worker, and every few seconds in case of others. Each event
+    is given to the function at least once: again if it fails, up to three times, and again if the
+    worker dies meanwhile. It stays in the dead list. The first time, that is all that are dead.
+
+    An event that cannot be decoded is passed over if the function wants the event itself; a
+    function that takes only the `DeadEvent` is given those too."""
+
+    name = "mourner"
+    scope = "on_dead"
+
+    def __init__(
+        self,
+        store: Store,
+        subscription: Subscription[..., Any],
+        handler: DeadHandler,
+        worker: str,
+        patience: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(subscription.queues, monotonic)
+        self._store = store
+        self._subscription = subscription
+        self._handler = handler
+        self._books = Books(store)
+        self._ticket = Ticket(store, worker, patience)
+        self.failed = 0
+        """Events that were passed over."""
+
+    async def look(self, queue: str) -> float:
+        latest = (await self._store.dead(queue, limit=1)).jobs
+        if not latest or await self._books.knows(queue, latest[0]):
+            return POLL
+        if not await self._ticket.taken(queue):
+            return POLL
+        try:
+            await self._tell_all(queue)
+        finally:
+            await self._ticket.give_back(queue)
+        return 0.0 if self._books.cached(queue).knows(latest[0]) else POLL
+
+    async def _tell_all(self, queue: str) -> None:
+        book = await self._books.read(queue)
+        for cursor in reversed(await self._pages(queue, book)):
+            for job in reversed((await self._store.dead(queue, cursor, _PAGE)).jobs):
+                if self.stopping:
+                    return
+                if not book.knows(job):
+                    told = await self._tell(queue, book, job)
+                    if told is None:
+                        return
+                    book = told
+
+    async def _pages(self, queue: str, book: Book) -> list[str]:
+        """Where the pages begin that hold what was not told of, the latest first. The events
+        themselves, which may be large and many, are read again one page at a time."""
+        cursors = [""]
+        while True:
+            page = await self._store.dead(queue, cursors[-1], _PAGE)
+            if not page.cursor or not page.jobs or book.knows(page.jobs[-1]):
+                return cursors
+            cursors.append(page.cursor)
+
+    async def _tell(self, queue: str, book: Book, job: DeadJob) -> Book | None:
+        """The book with this event told of; None if another worker has taken over."""
+        for attempt in range(book.tries(job), _TRIES):
+            if attempt:
+                await asyncio.sleep(_FIRST_PAUSE * 2**attempt)
+            # Before the try: an event that kills its worker must not be tried for ever.
+            tried = await self._books.write(queue, book, book.trying(job, attempt + 1))
+            if tried is None:
+                return None
+            book = tried
+            if await self._ticket.kept(queue, self._given(queue, job)):
+                break
+        else:
+            self.failed += 1
+            log.error(
+                "the function for dead events of %s failed %d times over event %s: it is passed "
+                "over, and stays in the dead list", queue, _TRIES, ids.to_text(job.key),
+            )  # fmt: skip
+        return await self._books.write(queue, book, book.told(job))
+
+    async def _given(self, queue: str, job: DeadJob) -> bool:
+        """Whether the function has returned; also if there is nothing to give it."""
+        dead = dead_event(self._subscription, job)
+        arguments = self._handler.arguments(dead)
+        if arguments is None:
+            log.warning(
+                "event %s of %s cannot be decoded, so its function for dead events is not called; "
+                "one that takes only a DeadEvent would be", dead.id, queue,
+            )  # fmt: skip
+            return True
+        try:
+            async with asyncio.timeout(self._subscription.declared.timeout):
+                await self._enter(*arguments)
+        except Exception as error:
+            log.warning("the function for dead events failed over %s", dead.id, exc_info=error)
+            self.observe(self.scope, error, {"queue": queue, "id": dead.id})
+            return False
+        return True
+
+    async def _enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._handler.is_async:
+            await self._handler.function(*args, **kwargs)
+        else:
+            await asyncio.to_thread(self._handler.function, *args, **kwargs)
+
+
+def dead_event(subscription: Subscription[..., Any], job: DeadJob) -> DeadEvent:
+    """A dead event as its handler sees it."""
+    topic, attempts = subscription.topic, decode_past(job.past).attempts
+    return DeadEvent(
+        id=ids.to_text(job.key),
+        group=subscription.wants.group,
+        reason=job.reason,
+        error=attempts[-1].error_text if attempts else "",
+        attempts=len(attempts),
+        died_at=datetime.fromtimestamp(job.died_ms / 1000, UTC),
+        raw=job.envelope,
+        event=read_event(
+            job.envelope,
+            job.key,
+            topic.name,
+            topic.decode,
+            named(topic.event_type),
+        ),
+    )

@@ -1,0 +1,109 @@
+"""Follows the logs of a topic from now on, for one process, leaving nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from headrace.core.delivery import Delivery
+from headrace.store.contract import Hear, Promotion, Settlement, Store, Subscription
+from headrace.store.topics import LoggedEvent, Position
+from headrace.store.values import Letter
+
+_PAGE = 200
+_WAIT = 5.0
+
+
+class Tail:
+    """A consumer of logs that the store does not know of: there is nothing to settle, to renew or
+    to take over. While the store is away, it keeps its place."""
+
+    def __init__(self, store: Store, name: str, logs: Sequence[str]) -> None:
+        self.name = name
+        self._store = store
+        self._logs = logs
+        self._cursors: dict[str, str] = {}
+        self._reads: dict[str, asyncio.Task[list[LoggedEvent]]] = {}
+        self._found: list[Delivery] = []
+        self._interrupted = asyncio.Event()
+
+    async def take_place(self) -> None:
+        """Be where the logs end now; where it has a place already, it stays there."""
+        for log in self._logs:
+            if log not in self._cursors:
+                self._cursors[log] = await self._store.position(log, Position("new"))
+
+    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+        if not self._found and not self._interrupted.is_set():
+            await self._read(wait)
+        taken, self._found = self._found[:limit], self._found[limit:]
+        return taken
+
+    async def interrupt(self) -> None:
+        self._interrupted.set()
+
+    async def close(self) -> None:
+        reads = list(self._reads.values())
+        self._reads.clear()
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
+
+    async def _read(self, wait: float) -> None:
+        """What the logs have after the cursors, or nothing after a while. A read that goes on is
+        taken up by the next call."""
+        for log in self._logs:
+            if log not in self._reads:
+                reading = self._store.read(log, self._cursors[log], _PAGE, _WAIT)
+                self._reads[log] = asyncio.create_task(reading, name=f"headrace-tail-{log}")
+        told = asyncio.create_task(self._interrupted.wait())
+        try:
+            await asyncio.wait(
+                (told, *self._reads.values()), timeout=wait, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            told.cancel()
+        for log in [log for log, read in self._reads.items() if read.done()]:
+            self._take(log, self._reads.pop(log).result())
+
+    def _take(self, log: str, events: Sequence[LoggedEvent]) -> None:
+        for event in events:
+            self._found.append(Delivery(log, event.cursor, event.envelope))
+            self._cursors[log] = event.cursor
+
+    # What other consumers do, and this one has no need to
+
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+        return {}
+
+    async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
+        return []
+
+    async def settle(
+        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+    ) -> list[Delivery]:
+        return []
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        return []
+
+    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
+        return []
+
+    async def promote(self, queue: str) -> Promotion:
+        return Promotion(0, None)
+
+    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
+        return []
+
+    async def posted(self, queue: str, letters: Sequence[Letter]) -> None: ...
+
+    async def hear_due(self, queue: str, hear: Hear) -> Subscription:
+        return _Deaf()
+
+    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
+        return _Deaf()
+
+
+class _Deaf:
+    async def close(self) -> None: ...

@@ -1,0 +1,75 @@
+"""What all lines of a worker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from headrace.audit.audit import Trail, is_trail
+from headrace.client.subscription import Subscription
+from headrace.core.delivery import Delivery
+from headrace.worker.auditing import Auditing
+from headrace.worker.observer import Observer
+from headrace.worker.reporter import Reporter
+from headrace.worker.runners import Runners
+from headrace.worker.store_clock import StoreClock
+from headrace.worker.voice import Voices
+
+if TYPE_CHECKING:
+    from headrace.worker.worker import Worker
+
+
+class Holdings:
+    """What all lines of a worker hold: each has a set of its own, and knows only that well."""
+
+    def __init__(self) -> None:
+        self._sets: tuple[set[Delivery], ...] = ()
+
+    def open(self) -> set[Delivery]:
+        """A set for one more line."""
+        held: set[Delivery] = set()
+        self._sets = (*self._sets, held)
+        return held
+
+    def close(self, held: set[Delivery]) -> None:
+        self._sets = tuple(one for one in self._sets if one is not held)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return chain.from_iterable(self._sets)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sets))
+
+    def __contains__(self, delivery: object) -> bool:
+        return any(delivery in held for held in self._sets)
+
+
+class Workshop:
+    """Clock, runners, reporter, observer: made once for a worker, used by each of its lines."""
+
+    def __init__(self, worker: Worker, state: Any) -> None:
+        app = worker.app
+        self.app = app
+        self.worker = worker.name
+        self.state = state
+        self.capacity = worker.concurrency
+        self.held = Holdings()
+        self.reclaiming = asyncio.Lock()
+        self.clock = StoreClock(app.store, app.clock)
+        self.observer = Observer(app.error_hooks)
+        self.observe = self.observer.tell if app.error_hooks else None
+        self.trails = [Trail(audit) for audit in app.audits]
+        self.reporter = Reporter(app.store, self.clock.now_ms)
+        self.voices = Voices(app.store, self.reporter, patience=app.lease)
+        self.runners = Runners(
+            threads=worker.threads, processes=worker.processes, middleware=app.middlewares
+        )
+
+    def auditing(self, subscription: Subscription[..., Any] | None = None) -> Auditing | None:
+        """What records the deliveries of a line; None if they are not to be recorded, or are
+        records themselves."""
+        if not self.trails or (subscription is not None and is_trail(subscription.topic)):
+            return None
+        return Auditing(self.trails, subscription, self.clock.now_ms, self.observe)
