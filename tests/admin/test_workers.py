@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 
 from headrace import Headrace
-from headrace.core.workers import WORKERS
+from headrace.core.workers import (
+    SUPERVISORS,
+    WORKERS,
+    Scaled,
+    SupervisorRecord,
+    encode_record,
+)
 
 
 async def test_a_worker_is_listed_while_it_runs(app: Headrace) -> None:
@@ -25,6 +31,15 @@ async def test_a_worker_is_listed_while_it_runs(app: Headrace) -> None:
 async def test_what_cannot_be_read_is_no_worker(app: Headrace) -> None:
     await (await app.session()).store.note(WORKERS, "odd", b"\xc1", ttl=60)
     assert await app.admin.workers() == []
+
+
+async def test_supervisors_say_how_many_processes_they_have_and_why(app: Headrace) -> None:
+    store = (await app.session()).store
+    processes = Scaled(3, 1, 8, 300, ups={"backlog": 2}, last="1 -> 3 (backlog: …)")
+    record = SupervisorRecord("host", 7, processes)
+    await store.note(SUPERVISORS, "host-7", encode_record(record), ttl=60)
+    await store.note(SUPERVISORS, "odd", b"\xc1", ttl=60)
+    assert await app.admin.supervisors() == [record]
 
 
 async def test_schedules_are_those_of_the_app(app: Headrace) -> None:

@@ -82,7 +82,7 @@ def test_the_demo_shows_every_act_and_leaves_nothing_behind(tmp_path: Path) -> N
         r"ok 16 of 16 jobs are done, 0 were lost",
         r"ok it started \d+ ms after its time",
         r"ok await job.result\(\) gave an Invoice",
-        r"80 jobs, 2 retries, 1 replayed",
+        r"80 jobs, 20 events, 6 retries, 1 replayed",
         r"headrace worker shop:app",
     ):
         assert re.search(fact, ended.stdout), f"{fact}\n{ended.stdout}"

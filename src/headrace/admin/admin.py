@@ -11,19 +11,27 @@ from headrace.admin.events import JobEvent, read_events
 from headrace.admin.job_admin import JobAdmin
 from headrace.admin.queues import QueueAdmin
 from headrace.admin.stats import MinuteStats, read_stats
-from headrace.admin.workers import WorkerInfo, read_workers
+from headrace.admin.topics import TopicAdmin
+from headrace.admin.workers import WorkerInfo, read_supervisors, read_workers
 from headrace.core import limits
 
 if TYPE_CHECKING:
     from headrace.client.schedule import Schedule
+    from headrace.core.workers import SupervisorRecord
 
 
-class Admin(QueueAdmin, JobAdmin, DeadAdmin):
-    """What people ask and do about the queues and jobs of one app's store."""
+class Admin(QueueAdmin, JobAdmin, DeadAdmin, TopicAdmin):
+    """What people ask and do about the queues, jobs and topics of one app's store. Where a queue is
+    taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that are running, by name. One that died is listed for up to one lease."""
         return await read_workers(await self._store())
+
+    async def supervisors(self) -> list[SupervisorRecord]:
+        """Parents that scale worker processes (`headrace worker -p 1..8`), with what each has and
+        has decided; by host and process."""
+        return await read_supervisors(await self._store())
 
     async def schedules(self) -> list[Schedule]:
         """All schedules, by name; `app.schedules` changes them."""
@@ -34,15 +42,15 @@ class Admin(QueueAdmin, JobAdmin, DeadAdmin):
     ) -> AsyncGenerator[JobEvent, None]:
         """What happened to the jobs of a queue, from the oldest event that is kept, or after the
         cursor of one that was read before; `$` is now. `follow` waits for more, for ever. Nothing
-        is left out: if events after the cursor are not kept any more, the first one is `lost`."""
-        limits.check_name("queue", queue)
-        store = await self._store()
-        async with aclosing(read_events(store, queue, after, follow=follow)) as events:
+        is left out: if events after the cursor are not kept any more, the first one is `lost`. Of a
+        group with several shards, each of them is told in its order."""
+        store, names = await self._store(), await self._queue_names(queue)
+        async with aclosing(read_events(store, names, after, follow=follow)) as events:
             async for event in events:
                 yield event
 
     async def stats(self, minutes: int = 60, queue: str | None = None) -> list[MinuteStats]:
-        """What was counted in the last minutes, the running one included, for each queue and task
-        of which anything was; kept for a day."""
+        """What was counted in the last minutes, the running one included, for each queue (or group,
+        or shard of one) and task of which anything was; kept for a day."""
         limits.check_count("minutes", minutes)
-        return await read_stats(await self._store(), await self._queue_names(queue), minutes)
+        return await read_stats(await self._store(), await self._sources(queue), minutes)

@@ -1,14 +1,17 @@
-"""What can be told from a job's bytes, which may be anything."""
+"""What can be told from the bytes of a job or an event, which may be anything."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from headrace.client.job import to_datetime
 from headrace.core import codec, ids
+from headrace.core.content import readable
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, decode_envelope
+from headrace.core.sources import is_log
 from headrace.errors import HeadraceError
 
 # Decoded values take many times the room of their bytes: larger ones are not for showing.
@@ -31,13 +34,65 @@ def task_of(data: bytes) -> str | None:
 
 
 def arguments_of(envelope: Envelope | None) -> Any:
-    """The arguments as plain values, for showing; None if they cannot be read."""
+    """The arguments as plain values, for showing; None if they cannot be read. Of an event, what
+    its content type tells; else its bytes."""
     if envelope is None or len(envelope.payload) > _MOST_SHOWN:
         return None
+    if is_log(envelope.task):
+        return readable(envelope.overrides.content, envelope.payload)
     try:
         return decode_plain(envelope.payload)
     except codec.DECODE_ERRORS:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class EventInfo:
+    """An event with all that its envelope says."""
+
+    id: str
+    topic: str
+    key: str | None
+    type: str | None
+    """None if it does not say, so that it is of the type that its topic declares."""
+    source: str | None
+    time: datetime | None
+    """When it was published, by the publisher's clock."""
+    correlation_id: str | None
+    headers: dict[str, str]
+    content_type: str
+    version: int
+    size: int
+    """Of its payload, in bytes."""
+    data: Any
+    """As plain values, for showing; bytes if its content type does not tell more; None if it is
+    too large."""
+
+    @classmethod
+    def of(cls, key: JobKey, envelope: Envelope, kind: str | None = None) -> EventInfo:
+        """`kind` is the type that its topic declares, if that is known."""
+        overrides = envelope.overrides
+        return cls(
+            id=ids.to_text(key),
+            topic=envelope.task.removeprefix("@"),
+            key=overrides.key or None,
+            type=overrides.kind or kind,
+            source=overrides.source or None,
+            time=sent_at(key, envelope),
+            correlation_id=overrides.correlation or None,
+            headers=overrides.headers,
+            content_type=overrides.content or "application/vnd.msgpack",
+            version=overrides.version,
+            size=len(envelope.payload),
+            data=arguments_of(envelope),
+        )
+
+
+def event_in(key: JobKey, envelope: Envelope | None) -> EventInfo | None:
+    """The event in an envelope; None if it is a job's."""
+    if envelope is None or not is_log(envelope.task):
+        return None
+    return EventInfo.of(key, envelope)
 
 
 def sent_at(key: JobKey, envelope: Envelope | None) -> datetime | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LIVE = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED)
 # Envelopes come along, and each may have megabytes.
 LOOKED_AT_TOGETHER = 100
+_NUMBER = "#"
 
 
 class JobConditions(TypedDict, total=False):
@@ -110,32 +111,41 @@ async def sighted(
 
 
 class Place:
-    """Where a listing has come to: a state, and a cursor in it. As a text, it is what callers are
-    given and give back."""
+    """Where a listing has come to: a state, one of the queues, and a cursor there. As a text, it is
+    what callers are given and give back."""
 
-    def __init__(self, states: tuple[State, ...], text: str) -> None:
-        self._states = list(states)
+    def __init__(self, queues: Sequence[str], states: tuple[State, ...], text: str) -> None:
+        self._stops = {
+            f"{state}{_NUMBER}{at}" if at else str(state): (state, queue)
+            for state in states
+            for at, queue in enumerate(queues)
+        }
         self.cursor = ""
         if text:
             name, slash, self.cursor = text.partition("/")
-            if not slash or name not in self._states:
+            if not slash or name not in self._stops:
                 raise ConfigError(f"{text!r} is not a cursor of this list of jobs")
-            del self._states[: self._states.index(State(name))]
+            while next(iter(self._stops)) != name:
+                self._go_on()
 
     @property
-    def state(self) -> State | None:
+    def queue(self) -> str | None:
         """None after the last page."""
-        return self._states[0] if self._states else None
+        return next((queue for _, queue in self._stops.values()), None)
 
     async def page(self, store: Store, queue: str, limit: int) -> KeyPage:
         """The keys that come here; only to be asked before the last page."""
-        return await store.browse(queue, self._states[0], self.cursor, limit)
+        state, _ = next(iter(self._stops.values()))
+        return await store.browse(queue, state, self.cursor, limit)
 
     def go_to(self, cursor: str) -> None:
-        """To the next page, if there is one, else to the next state."""
+        """To the next page, if there is one, else to the next queue or state."""
         self.cursor = cursor
         if not cursor:
-            del self._states[0]
+            self._go_on()
+
+    def _go_on(self) -> None:
+        del self._stops[next(iter(self._stops))]
 
     def __str__(self) -> str:
-        return f"{self._states[0]}/{self.cursor}" if self._states else ""
+        return f"{next(iter(self._stops))}/{self.cursor}" if self._stops else ""

@@ -10,6 +10,7 @@ from headrace.admin.browsing import JobFilter, sighted
 from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import State
+from headrace.core.sources import group_source
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -42,12 +43,14 @@ class Cancelling:
     _states: dict[JobKey, State] = field(default_factory=dict)
 
     async def named(self, queues: Sequence[str], keys: Sequence[JobKey]) -> None:
-        """Cancel jobs by key, each in the first of the queues in which it has not ended."""
+        """Cancel jobs by key, each in the first of the queues in which it has not ended; events in
+        all groups."""
         left = list(keys)
         for queue in queues:
             for start in range(0, len(left), CANCELLED_TOGETHER):
                 await self._cancel(queue, left[start : start + CANCELLED_TOGETHER])
-            left = [key for key in left if self._states.get(key) not in _HIT]
+            if not group_source(queue):
+                left = [key for key in left if self._states.get(key) not in _HIT]
 
     async def matching(
         self, queues: Sequence[str], states: Sequence[State], wanted: JobFilter

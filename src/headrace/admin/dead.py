@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from headrace.admin.bodies import arguments_of, opened, task_of
+from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, task_of
 from headrace.client.job import AttemptInfo, to_datetime
 from headrace.core import ids
 from headrace.core.job import decode_past
@@ -65,6 +65,11 @@ class DeadInfo:
         """The arguments as plain values, for showing; None if they cannot be read. Decoded anew
         each time, so that a list of jobs costs nothing for what nobody looks at."""
         return arguments_of(opened(self.envelope))
+
+    @property
+    def event(self) -> EventInfo | None:
+        """What its envelope says, if it is an event that a group has given up."""
+        return event_in(ids.to_key(self.id), opened(self.envelope))
 
 
 class DeadConditions(TypedDict, total=False):

@@ -13,6 +13,7 @@ from headrace.core import ids as job_ids
 from headrace.core import limits
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_past
+from headrace.core.sources import group_source
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import DeadJob, Sighting
 
@@ -32,14 +33,14 @@ class DeadAdmin(Desk):
         limit: int = 100,
         **conditions: Unpack[DeadConditions],
     ) -> list[DeadInfo]:
-        """Dead jobs of a queue, or of all queues, the latest first: those with this `reason`, of
-        this `task`, with this text in their last `error`, that died `since` and `until` a moment or
-        so long ago."""
+        """Dead jobs of a queue, or of all queues and groups of topics, the latest first: those with
+        this `reason`, of this `task`, with this text in their last `error`, that died `since` and
+        `until` a moment or so long ago. `billing@orders` is a group: its dead events."""
         limits.check_count("limit", limit)
         store = await self._store()
         selection = await Selection.of(store, **conditions)
         found: list[DeadInfo] = []
-        for name in await self._queue_names(queue):
+        for name in await self._sources(queue):
             found += [
                 DeadInfo.of(name, job) for job in await _latest(store, name, selection, limit)
             ]
@@ -47,10 +48,11 @@ class DeadAdmin(Desk):
         return found[:limit]
 
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
-        """One dead job, in whichever queue it is; `JobNotFound` if it is not dead (any more). Its
-        `died` is the end of its last attempt, a moment before the store took it for dead."""
+        """One dead job or event, in whichever queue or group it is; `JobNotFound` if it is not dead
+        (any more). Its `died` is the end of its last attempt, a moment before the store took it for
+        dead."""
         store, key = await self._store(), job_ids.to_key(id)
-        for name in await self._queue_names(queue):
+        for name in await self._sources(queue):
             (sighting,) = await store.look(name, [key], bodies=True)
             if sighting is not None and sighting.state is State.DEAD:
                 job = _seen(key, sighting) or await _searched(store, name, key)
@@ -68,7 +70,9 @@ class DeadAdmin(Desk):
     ) -> int:
         """Send dead jobs again with a clean past; the number of them. Named by id, or else all that
         fit, as in `dead`: at least a queue or a condition must be given. A job that is not dead
-        (any more) is left alone, so asking twice replays once.
+        (any more) is left alone, so asking twice replays once. Events of a group go the oldest
+        first, each only in the groups that have it dead; one that is named without a group, in all
+        of them.
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
@@ -109,24 +113,47 @@ class DeadAdmin(Desk):
         if queue is None and not given:
             raise ConfigError("say which dead jobs: ids, queue=, reason=, task=, error= or since=")
         done = 0
-        for name in await self._queue_names(queue):
+        for name in await self._sources(queue):
+            if group_source(name):
+                found = [job.key async for jobs in matching(store, name, selection) for job in jobs]
+                done += len(await _taken(verb, name, found[::-1]))
+                continue
             async for jobs in matching(store, name, selection):
-                if jobs:
-                    done += sum(await verb(name, [job.key for job in jobs]))
+                done += len(await _taken(verb, name, [job.key for job in jobs]))
         return done
 
     async def _apply_to(self, verb: Verb, named: Iterable[str], queue: str | None) -> int:
         keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
-        total = len(keys)
-        for name in await self._queue_names(queue):
-            # Each queue in turn takes those that are dead there and leaves the rest to the others.
-            left: list[JobKey] = []
-            for start in range(0, len(keys), PAGE):
-                batch = keys[start : start + PAGE]
-                taken = await verb(name, batch)
-                left += [key for key, was_dead in zip(batch, taken, strict=True) if not was_dead]
-            keys = left
-        return total - len(keys)
+        store, done = await self._store(), set[JobKey]()
+        for name in await self._sources(queue):
+            if group_source(name):
+                done |= await _taken(verb, name, await _oldest_first(store, name, keys))
+            else:
+                # A job is dead in one queue, other than an event, which each group may have.
+                done |= await _taken(verb, name, [key for key in keys if key not in done])
+        return len(done)
+
+
+async def _taken(verb: Verb, queue: str, keys: Sequence[JobKey]) -> set[JobKey]:
+    """Those of the keys that were dead in the queue, with all of which the verb was carried out."""
+    taken: set[JobKey] = set()
+    for start in range(0, len(keys), PAGE):
+        batch = keys[start : start + PAGE]
+        taken.update(key for key, done in zip(batch, await verb(queue, batch), strict=True) if done)
+    return taken
+
+
+async def _oldest_first(store: Store, queue: str, keys: Sequence[JobKey]) -> Sequence[JobKey]:
+    """Those that are dead, in the order in which they died, for they may have to keep an order."""
+    if len(keys) < 2:
+        return keys
+    wanted, found = set(keys), list[JobKey]()
+    async with aclosing(matching(store, queue, Selection())) as pages:
+        async for jobs in pages:
+            found += [job.key for job in jobs if job.key in wanted]
+            if len(found) == len(wanted):
+                break
+    return found[::-1]
 
 
 async def _latest(store: Store, queue: str, selection: Selection, limit: int) -> list[DeadJob]:

@@ -1,10 +1,12 @@
-"""Where all questions begin: the app, its store, its queues."""
+"""Where all questions begin: the app, its store, its queues, its topics' groups."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headrace.core import limits
+from headrace.core.sources import group_queue, group_source, is_log, log_source
+from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -18,10 +20,66 @@ class Desk:
         self._app = app
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
+        """All ordinary queues; or those that a name stands for, which are several if it is that of
+        a group and its topic has shards."""
         if only is not None:
-            return [limits.check_name("queue", only)]
+            return await self._queues_named(limits.check_name("queue", only))
         known = await (await self._store()).queues()
         return sorted({*known, *self._app.queues})
+
+    async def _sources(self, only: str | None = None) -> list[str]:
+        """As `_queue_names`, and if no name is given the queues of all groups too."""
+        names = await self._queue_names(only)
+        return names if only is not None else [*names, *await self._group_queues()]
+
+    async def _group_queues(self) -> list[str]:
+        """The queues of all groups of all topics, in each shard."""
+        store = await self._store()
+        return [
+            f"{group.name}{log}" for log in await store.logs() for group in await store.groups(log)
+        ]
+
+    async def _queues_named(self, name: str) -> list[str]:
+        if is_log(name):
+            raise ConfigError(
+                f"{name!r} is a topic's log, which no one group owns: name a group, such as "
+                f"'billing{name}'"
+            )
+        source = group_source(name)
+        if source is None:
+            return [name]
+        queues = await self._queues_of(source.topic, source.group)
+        # With its number, one shard is meant.
+        if name == group_queue(source.topic, source.group):
+            return queues
+        if name not in queues:
+            raise GroupNotFound(name)
+        return [name]
+
+    async def _queues_of(self, topic: str, group: str) -> list[str]:
+        """The queues of a group in all shards where it is, or where the app would have it."""
+        store = await self._store()
+        declared = self._app.topics.get(topic)
+        expected = declared.logs if declared and group in declared.subscriptions else ()
+        logs = await self._logs_of(topic)
+        queues = [
+            f"{group}{log}"
+            for log in logs
+            if log in expected or any(each.name == group for each in await store.groups(log))
+        ]
+        if not queues:
+            raise GroupNotFound(group_queue(topic, group))
+        return queues
+
+    async def _logs_of(self, topic: str) -> list[str]:
+        """The logs of a topic, in the order of its shards: those that there are, and those that the
+        app declares."""
+        known = {log for log in await (await self._store()).logs() if log_source(log)[0] == topic}
+        declared = self._app.topics.get(topic)
+        logs = known.union(declared.logs if declared else ())
+        if not logs:
+            raise TopicNotFound(topic)
+        return sorted(logs, key=log_source)
 
     async def _store(self) -> Store:
         return (await self._app.session()).store

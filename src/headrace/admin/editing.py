@@ -13,6 +13,7 @@ from headrace.core import codec, ids
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.signature import Misfit
+from headrace.core.sources import is_log
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class EditedReplay:
         envelope = opened(data)
         if envelope is None:
             raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
+        if is_log(envelope.task):
+            raise ConfigError(
+                f"event {id} cannot be edited, for other groups have it too: publish another"
+            )
         task = self._app.tasks.get(envelope.task)
         if task is None:
             raise ConfigError(f"job {id} cannot be edited: this app has no task {envelope.task!r}")

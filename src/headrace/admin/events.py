@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from headrace.client.job import to_datetime
@@ -20,6 +21,7 @@ NOW = "$"
 _PAGE = 1000
 _WAIT = 5.0
 _PAUSE = 1.0
+_BETWEEN = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,10 @@ class JobEvent:
     """Why a job is dead, what a blocked one waits for, in how many ms one runs again."""
 
     @classmethod
-    def of(cls, queue: str, event: Event) -> JobEvent:
+    def of(cls, queue: str, event: Event, cursor: str) -> JobEvent:
         fact = event.fact
         return cls(
-            cursor=event.cursor,
+            cursor=cursor,
             time=to_datetime(event.at_ms),
             queue=queue,
             kind=fact.kind,
@@ -58,14 +60,14 @@ class JobEvent:
 
 
 async def read_events(
-    store: Store, queue: str, after: str, *, follow: bool
+    store: Store, queues: Sequence[str], after: str, *, follow: bool
 ) -> AsyncGenerator[JobEvent, None]:
-    """Events after a cursor, in the order in which they were written."""
-    cursor = await _cursor_of_now(store, queue) if after == NOW else after
+    """Events after a cursor, those of each queue in the order in which they were written."""
+    cursors = await _cursors(store, queues, after)
     begun = False
     while True:
         try:
-            events = await store.events(queue, cursor, _PAGE, _WAIT if follow else 0.0)
+            pages = await _pages(store, queues, cursors, _WAIT if follow else 0.0)
         except StoreUnavailable:
             # Who follows has the cursor: nothing is missed by waiting for the store to come back.
             if not (follow and begun):
@@ -76,13 +78,53 @@ async def read_events(
             # Which texts are cursors, only the store knows.
             raise ConfigError(f"{after!r} is not a cursor of events") from None
         begun = True
-        for event in events:
-            cursor = event.cursor
-            yield JobEvent.of(queue, event)
-        if not events and not follow:
+        for at, event in _merged(pages):
+            cursors[at] = event.cursor
+            yield JobEvent.of(queues[at], event, _BETWEEN.join(cursors))
+        if not any(pages) and not follow:
             return
 
 
-async def _cursor_of_now(store: Store, queue: str) -> str:
-    (event,) = await store.events(queue, NOW)
-    return event.cursor
+async def _cursors(store: Store, queues: Sequence[str], after: str) -> list[str]:
+    """A cursor for each queue: that of several has one part for each."""
+    if after == NOW:
+        return [(await store.events(queue, NOW))[0].cursor for queue in queues]
+    cursors = after.split(_BETWEEN) if after else [""] * len(queues)
+    if len(cursors) != len(queues):
+        raise ConfigError(f"{after!r} is not a cursor of events of {' and '.join(queues)}")
+    return cursors
+
+
+async def _pages(
+    store: Store, queues: Sequence[str], cursors: Sequence[str], wait: float
+) -> list[list[Event]]:
+    """The next events of each queue; waits for the first."""
+    if len(queues) == 1:
+        return [await store.events(queues[0], cursors[0], _PAGE, wait)]
+    places = list(zip(queues, cursors, strict=True))
+    pages = await asyncio.gather(*(store.events(*place, _PAGE) for place in places))
+    if any(pages) or not wait:
+        return pages
+    waiting = [asyncio.ensure_future(store.events(*place, _PAGE, wait)) for place in places]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return [each.result() if each.done() else [] for each in waiting]
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _merged(pages: Sequence[Sequence[Event]]) -> list[tuple[int, Event]]:
+    """Events by time, each with the number of its queue; those of one queue stay in their order,
+    also if a clock was set back."""
+    found: list[tuple[int, int, Event]] = []
+    for at, page in enumerate(pages):
+        # The start of a run is told right before its end: a cursor between the two leads to both.
+        told = [*page[1:], *page[-1:]]
+        ends = zip(page, told, strict=True)
+        times = accumulate(
+            ((then if event.fact.kind == "started" else event).at_ms for event, then in ends), max
+        )
+        found += [(time, at, event) for time, event in zip(times, page, strict=True)]
+    return [(at, event) for _, at, event in sorted(found, key=lambda each: each[0])]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import arguments_of, opened, sent_at
+from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, sent_at
 from headrace.client.job import AttemptInfo, to_datetime
 from headrace.core import codec, ids
 from headrace.core.ids import JobKey
@@ -29,7 +29,7 @@ class JobSummary:
     state: State
     priority: int
     key: str | None
-    """The `key` it was sent with."""
+    """The `key` it was sent with, or of an event the one it has."""
     sent: datetime | None
     due: datetime | None
     worker: str | None
@@ -56,7 +56,7 @@ class JobSummary:
             task=None if envelope is None else envelope.task,
             state=sighting.state,
             priority=ties.priority,
-            key=key_of(ties),
+            key=key_of(ties) or (envelope and envelope.overrides.key) or None,
             sent=sent_at(key, envelope),
             due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
             worker=sighting.worker or None,
@@ -99,6 +99,8 @@ class JobDetail(JobSummary):
     """What it wrote with `ctx.log`, as far as it is kept."""
     marks: tuple[str, ...]
     """What it has done with `ctx.once`, by name."""
+    event: EventInfo | None
+    """What its envelope says, if it is an event in a group."""
 
     @classmethod
     def whole(
@@ -123,6 +125,7 @@ class JobDetail(JobSummary):
             ),
             log=tuple(log),
             marks=tuple(sorted(marks)),
+            event=event_in(ids.to_key(summary.id), envelope),
         )
 
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.desk import Desk
 from headrace.core import limits
-from headrace.errors import StoreFull
+from headrace.core.sources import group_source
+from headrace.errors import ConfigError, StoreFull
+from headrace.store.values import Counts
 
 if TYPE_CHECKING:
-    from headrace.store.contract import Counts
+    from collections.abc import Iterable
+
     from headrace.store.values import Control
 
 
@@ -53,7 +56,7 @@ class QueueAdmin(Desk):
 
     async def queues(self) -> list[QueueInfo]:
         """All queues that were ever sent to, that the app's tasks use, or in which something is
-        paused, by name."""
+        paused, by name; `topics` lists the groups of topics."""
         names = await self._queue_names()
         noted = (await (await self._store()).notes(_PAUSED)).keys() - set(names)
         found = [await self.queue(name) for name in sorted({*names, *noted})]
@@ -62,29 +65,45 @@ class QueueAdmin(Desk):
         ]
 
     async def queue(self, name: str) -> QueueInfo:
-        """One queue; all zero if nothing was ever sent to it."""
-        limits.check_name("queue", name)
-        store = await self._store()
-        return QueueInfo.of(name, await store.count(name), await store.control(name))
+        """One queue; all zero if nothing was ever sent to it. Or a group, such as
+        `billing@orders`, in all shards of its topic; paused if it is in any."""
+        store, names = await self._store(), await self._queue_names(name)
+        counts = total([await store.count(each) for each in names])
+        controls = [await store.control(each) for each in names]
+        control = next((each for each in controls if each.paused), controls[0])
+        return QueueInfo.of(name, counts, control)
 
     async def pause(self, queue: str, task: str | None = None) -> None:
         """Have no more jobs of a queue started, or none of one task in it, until `resume`: by any
-        worker, also one that starts later. What is running goes on. Neither has to exist yet."""
-        _check_names(queue, task)
+        worker, also one that starts later. What is running goes on. Neither has to exist yet. Of a
+        group, such as `billing@orders`, no more events are handled; other groups go on."""
+        _check_task(queue, task)
         store = await self._store()
-        await store.pause(queue, task or "")
-        if queue not in await store.queues():
+        for name in await self._queue_names(queue):
+            await store.pause(name, task or "")
+        if not group_source(queue) and queue not in await store.queues():
             # For the list alone: a full store pauses all the same.
             with suppress(StoreFull):
                 await store.note(_PAUSED, queue, b"1")
 
     async def resume(self, queue: str, task: str | None = None) -> None:
         """Undo `pause`, of the queue or of one task in it; each by itself."""
-        _check_names(queue, task)
-        await (await self._store()).resume(queue, task or "")
+        _check_task(queue, task)
+        store = await self._store()
+        for name in await self._queue_names(queue):
+            await store.resume(name, task or "")
 
 
-def _check_names(queue: str, task: str | None) -> None:
+def total(counts: Iterable[Counts]) -> Counts:
+    """What there is in several queues together."""
+    rows = [(c.waiting, c.running, c.scheduled, c.dead, c.blocked) for c in counts]
+    return Counts(*map(sum, zip(*rows, strict=True)))
+
+
+def _check_task(queue: str, task: str | None) -> None:
     limits.check_name("queue", queue)
-    if task is not None:
-        limits.check_name("task", task)
+    if task is None:
+        return
+    limits.check_name("task", task)
+    if group_source(queue):
+        raise ConfigError(f"{queue!r} is a group of a topic, which has no tasks: leave task out")

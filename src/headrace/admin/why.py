@@ -23,12 +23,14 @@ _PAGE = 1000
 _MOST_COUNTED = 10_000
 _REFUSED = {
     Reason.BAD_ARGUMENTS,
+    Reason.BAD_EVENT,
     Reason.CRASH_LOOP,
     Reason.EXPIRED,
     Reason.MALFORMED,
     Reason.NEWER_FORMAT,
     Reason.OVERSIZE,
     Reason.UNKNOWN_TASK,
+    Reason.WRONG_VERSION,
 }
 """Why a worker gives a job up before its function is entered."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -37,6 +39,8 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 class Why:
     """One question about one job, as it was seen."""
 
+    _noun = "job"
+
     def __init__(self, store: Store, queue: str, key: JobKey, seen: Sighting) -> None:
         self._store = store
         self._queue = queue
@@ -44,6 +48,7 @@ class Why:
         self._seen = seen
         self._job = JobSummary.of(queue, key, seen)
         self._ties = decode_ties(seen.ties)
+        self._where = f"queue {queue!r}"
 
     async def answer(self) -> str:
         state = self._seen.state
@@ -56,7 +61,7 @@ class Why:
         if state is State.RUNNING:
             return await self._running()
         if state is State.DEAD:
-            return self._dead()
+            return await self._dead()
         return "It was cancelled." if state is State.CANCELLED else "It is done."
 
     async def _scheduled(self) -> str:
@@ -74,14 +79,14 @@ class Why:
             return f"It is waiting: {obstacle}."
         ahead, more = await self._ahead()
         if not ahead:
-            return f"It is waiting, first in queue {self._queue!r}: the next free worker takes it."
-        jobs = f"{'more than ' if more else ''}{ahead:,} job{'' if ahead == 1 else 's'}"
-        return f"It is waiting in queue {self._queue!r}, behind {jobs}."
+            return f"It is waiting, first in {self._where}: the next free worker takes it."
+        others = f"{'more than ' if more else ''}{ahead:,} {self._noun}{'' if ahead == 1 else 's'}"
+        return f"It is waiting in {self._where}, behind {others}."
 
     async def _blocked(self) -> str:
         gate = self._seen.reason
         if gate == "lane":
-            return f"It is blocked: {self._lane()}."
+            return f"It is blocked: {await self._lane()}."
         if gate == "flow":
             return f"It is blocked: {self._flow()}it waits for other jobs to end."
         if (task := gated_task(gate)) is not None:
@@ -100,7 +105,7 @@ class Why:
             sentence += "; that worker is not heard of, another takes over when its lease is over"
         return f"{sentence}."
 
-    def _dead(self) -> str:
+    async def _dead(self) -> str:
         past = decode_past(self._seen.past)
         since = ""
         if past.attempts:
@@ -127,11 +132,11 @@ class Why:
         """What keeps all jobs of the queue, or of the task, from starting; empty if nothing."""
         control = await self._store.control(self._queue)
         if control.paused:
-            return f"queue {self._queue!r} is paused"
+            return f"{self._where} is paused"
         if self._job.task in control.paused_tasks:
             return f"task {self._job.task!r} is paused in queue {self._queue!r}"
         if not any(self._queue in info.queues for info in await read_workers(self._store)):
-            return f"no worker is running that reads queue {self._queue!r}"
+            return f"no worker is running that reads {self._where}"
         return ""
 
     async def _ahead(self) -> tuple[int, bool]:
@@ -146,7 +151,7 @@ class Why:
                 return counted, False
         return counted, True
 
-    def _lane(self) -> str:
+    async def _lane(self) -> str:
         key, width = key_of(self._ties), self._ties.width
         turns = "one at a time" if width == 1 else f"{width} at a time"
         if key is None:

@@ -6,7 +6,15 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.core.workers import WORKERS, WorkerRecord, decode_record
+from headrace.core.workers import (
+    SUPERVISORS,
+    WORKERS,
+    Scaled,
+    SupervisorRecord,
+    WorkerRecord,
+    decode_record,
+    decode_supervisor,
+)
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -30,6 +38,8 @@ class WorkerInfo:
     """Of Headrace."""
     python: str
     last_beat: datetime
+    consumers: dict[str, Scaled]
+    """Those of each subscription, by its name, and what was decided about their number."""
 
     @classmethod
     def of(cls, record: WorkerRecord) -> WorkerInfo:
@@ -41,3 +51,10 @@ async def read_workers(store: Store) -> list[WorkerInfo]:
     records = map(decode_record, (await store.notes(WORKERS)).values())
     found = [WorkerInfo.of(record) for record in records if record is not None]
     return sorted(found, key=lambda info: info.name)
+
+
+async def read_supervisors(store: Store) -> list[SupervisorRecord]:
+    """All parents that scale worker processes, by host and process."""
+    records = map(decode_supervisor, (await store.notes(SUPERVISORS)).values())
+    found = [record for record in records if record is not None]
+    return sorted(found, key=lambda record: (record.host, record.pid))

@@ -9,12 +9,15 @@ import click
 from headrace.cli.program import Program
 
 COMMANDS = {
+    "asyncapi": "headrace.cli.asyncapi:asyncapi",
     "bench": "headrace.cli.bench:bench",
     "dead": "headrace.cli.dead:dead",
     "demo": "headrace.cli.demo:demo",
     "jobs": "headrace.cli.jobs:jobs",
+    "outbox": "headrace.cli.outbox:outbox",
     "queues": "headrace.cli.queues:queues",
     "schedules": "headrace.cli.schedules:schedules",
+    "topics": "headrace.cli.topics:topics",
     "worker": "headrace.cli.worker:worker",
     "workers": "headrace.cli.workers:workers",
 }

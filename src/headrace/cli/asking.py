@@ -91,6 +91,39 @@ def of_one(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return takes_word
 
 
+def of_words(*whats: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As `of_one`, of something that takes several words to name."""
+
+    def takes_words(command: Callable[..., None]) -> Callable[..., None]:
+        metavar = " ".join(("[APP]", *map(str.upper, whats)))
+
+        @click.argument("words", nargs=-1, required=True, metavar=metavar)
+        @app_options
+        @wraps(command)
+        def called(
+            words: tuple[str, ...],
+            app_option: str | None,
+            url: str | None,
+            namespace: str | None,
+            **options: Any,
+        ) -> None:
+            app, named = app_option, list(words)
+            if len(words) > len(whats) or not (url or namespace):
+                app, named = split(words, app_option, store_named=bool(url or namespace))
+            if len(named) != len(whats):
+                raise ConfigError(f"say {' and '.join(whats)}{within(app)}, not {_quoted(named)}")
+            given = dict(zip(whats, named, strict=True))
+            command(app=chosen_app(app, url, namespace), **given, **options)
+
+        return called
+
+    return takes_words
+
+
+def _quoted(words: list[str]) -> str:
+    return " ".join(map(repr, words)) or "nothing"
+
+
 def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.job_views import event_facts
 from headrace.cli.output import harmless, moment, shortened, show_attempt, table
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
         "error_text": info.error_text,
         "attempts": [asdict(attempt) for attempt in info.attempts],
         "arguments": info.arguments,
+        "event": _event(info),
         "size": len(info.envelope),
     }
     return {**value, "envelope": info.envelope} if whole else value
@@ -49,10 +51,11 @@ def show_job(info: DeadInfo) -> None:
         ("task", "(cannot be read)" if info.task is None else info.task),
         ("reason", info.reason),
         ("died", moment(info.died)),
-        ("arguments", _arguments(info)),
+        *_facts(info),
         ("size", f"{len(info.envelope):,} bytes"),
     ):
-        click.echo(f"{name:<11}{harmless(value)}")
+        if value is not None:
+            click.echo(f"{name:<11}{harmless(value)}")
     if info.arguments is None:
         click.echo(f"{'bytes':<11}{_hex(info.envelope)}")
     for attempt in info.attempts:
@@ -64,6 +67,22 @@ def _row(info: DeadInfo) -> tuple[str | int, ...]:
     error = info.attempts[-1].error.partition("\n")[0] if info.attempts else ""
     died = moment(info.died)
     return died, info.queue, info.id, task, info.reason, len(info.attempts), error
+
+
+def _event(info: DeadInfo) -> dict[str, Any] | None:
+    """What is known of an event, without its data, which is told as the arguments."""
+    event = info.event
+    if event is None:
+        return None
+    return {name: value for name, value in asdict(event).items() if name != "data"}
+
+
+def _facts(info: DeadInfo) -> list[tuple[str, str | None]]:
+    event = info.event
+    if event is None:
+        return [("arguments", _arguments(info))]
+    headers = repr(event.headers) if event.headers else None
+    return [*event_facts(event), ("headers", headers), ("event", _arguments(info))]
 
 
 def _arguments(info: DeadInfo) -> str:

@@ -90,8 +90,8 @@ def _sum_up(stage: Stage, tally: Tally, seconds: float) -> None:
     stage.gap()
     stage.remark(f"All of it happened, in {seconds:.1f} seconds.", colour="green", bold=True)
     stage.remark(
-        f"{tally.jobs} jobs, {tally.retries} retries, {tally.replayed} replayed, "
-        f"{tally.taken_over} taken over from a killed worker, 0 lost"
+        f"{tally.jobs} jobs, {tally.events} events, {tally.retries} retries, "
+        f"{tally.replayed} replayed, {tally.taken_over} taken over from a killed worker, 0 lost"
     )
     stage.gap()
     stage.remark("Your turn:", bold=True)

@@ -12,6 +12,7 @@ from headrace import Job, JobFailed, Reason, State
 from headrace.cli import demo_tasks as shop
 from headrace.cli.demo_crew import SLOTS
 from headrace.cli.demo_show import FRAME, PATIENCE, Show
+from headrace.cli.demo_topic import two_groups
 from headrace.errors import ResultTimeout
 
 _PHOTOS = 60
@@ -141,7 +142,15 @@ async def typed_result(show: Show) -> None:
     )
 
 
-ACTS = (many_at_once, retried, dead_and_replayed, killed_worker, delayed, typed_result)
+ACTS = (
+    many_at_once,
+    retried,
+    dead_and_replayed,
+    two_groups,
+    killed_worker,
+    delayed,
+    typed_result,
+)
 
 
 async def play(show: Show) -> None:

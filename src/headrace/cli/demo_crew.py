@@ -51,7 +51,8 @@ class Crew:
     async def hire(self) -> Hand:
         """Start a worker process; it may take a moment until it works."""
         desk = f"desk-{len(self.hands) + 1}"
-        options = ("-Q", f"default,{desk}", "-c", str(SLOTS), "--drain", str(_DRAIN))
+        queues = f"default,{desk},shipping@paid,billing@paid"
+        options = ("-Q", queues, "-c", str(SLOTS), "--drain", str(_DRAIN))
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND,

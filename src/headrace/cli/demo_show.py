@@ -24,6 +24,7 @@ class Tally:
     """What the summary counts."""
 
     jobs: int = 0
+    events: int = 0
     retries: int = 0
     replayed: int = 0
     taken_over: int = 0

@@ -45,6 +45,14 @@ class Trip:
 
 
 @dataclass(frozen=True)
+class Paid:
+    """An order was paid; the groups that hear of it write so into `book`."""
+
+    order: int
+    book: str
+
+
+@dataclass(frozen=True)
 class Order:
     number: int
     prices: list[Decimal]
@@ -108,3 +116,25 @@ async def ring_bell() -> float:
 @app.task
 async def write_invoice(order: Order) -> Invoice:
     return Invoice(order.number, sum(order.prices, Decimal()), order.day)
+
+
+paid = app.topic("paid", Paid)
+
+
+@paid.subscribe("shipping")
+async def ship(event: Paid) -> None:
+    _write_down(event, "shipping")
+
+
+@paid.subscribe("billing", retry=SOON)
+async def bill(event: Paid, ctx: Context) -> None:
+    """Fails at first for every fifth order, as a printer may."""
+    if event.order % 5 == 0 and ctx.attempt == 1:
+        raise ConnectionError("the printer did not answer")
+    _write_down(event, "billing" if ctx.attempt == 1 else "billing-again")
+
+
+def _write_down(event: Paid, what: str) -> None:
+    # One write at the end of the file, which processes may share.
+    with Path(event.book).open("a") as book:
+        book.write(f"{what} {event.order}\n")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from headrace.admin import JobDetail, JobSummary
+    from headrace.admin import EventInfo, JobDetail, JobSummary
     from headrace.core.progress import Progress
     from headrace.core.ties import Limit
 
@@ -29,6 +29,9 @@ def as_json_value(job: JobSummary) -> dict[str, Any]:
         "text": progress.text,
         "at": progress.at,
     }
+    if value.get("event"):
+        # Told as the arguments.
+        del value["event"]["data"]
     if "limits" in value:
         value["limits"] = [_limit(limit) for limit in value["limits"]]
     return value
@@ -68,16 +71,33 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ("rate", rates),
         ("unique", job.unique),
         ("flow", job.flow),
-        ("sent", _time(job.sent)),
+        ("sent", None if job.event else _time(job.sent)),
         ("due", _time(job.due)),
         ("expires", _time(job.expires)),
         ("worker", job.worker),
         ("attempt", str(job.attempt)),
         ("progress", None if job.progress is None else _progress(job.progress)),
-        ("arguments", None if job.arguments is None else shortened(repr(job.arguments))),
+        *(event_facts(job.event) if job.event else ()),
+        (
+            "event" if job.event else "arguments",
+            None if job.arguments is None else shortened(repr(job.arguments)),
+        ),
         ("result", None if job.result is None else shortened(repr(job.result))),
         ("headers", repr(job.headers) if job.headers else None),
         ("done once", ", ".join(job.marks)),
+    ]
+
+
+def event_facts(event: EventInfo) -> list[tuple[str, str | None]]:
+    """What there is to say of an event beside what any job has."""
+    return [
+        ("topic", event.topic),
+        ("key", event.key),
+        ("type", event.type),
+        ("source", event.source),
+        ("time", _time(event.time)),
+        ("correlates", event.correlation_id),
+        ("content", f"{event.content_type}, version {event.version}"),
     ]
 
 

@@ -62,10 +62,11 @@ async def _listed(
 
 @jobs.command()
 @of_one("id")
+@queue_option
 @json_option
-def show(app: Headrace, id: str, as_json: bool) -> None:
+def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show all that is known of one job: its state, arguments, attempts and log."""
-    info = asked(app, lambda app: app.admin.job(id))
+    info = asked(app, lambda app: app.admin.job(id, queue))
     if as_json:
         json_document(as_json_value(info))
     else:
@@ -74,10 +75,11 @@ def show(app: Headrace, id: str, as_json: bool) -> None:
 
 @jobs.command()
 @of_one("id")
+@queue_option
 @json_option
-def why(app: Headrace, id: str, as_json: bool) -> None:
+def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Say why a job is not running."""
-    sentence = asked(app, lambda app: app.admin.why(id))
+    sentence = asked(app, lambda app: app.admin.why(id, queue))
     if as_json:
         json_document({"id": id, "why": sentence})
     else:

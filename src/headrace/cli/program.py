@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 import click
 
 from headrace.cli.output import complain
-from headrace.errors import HeadraceError, JobError, ScheduleNotFound
+from headrace.errors import (
+    EventNotFound,
+    GroupNotFound,
+    HeadraceError,
+    JobError,
+    ScheduleNotFound,
+    TopicNotFound,
+)
 
 FAILED = 1
 WRONG_USE = 2
@@ -55,7 +62,7 @@ class Program(click.Group):
             _end("aborted", FAILED)
         except click.ClickException as error:
             _end(_usage_text(error), error.exit_code)
-        except JobError as error:
+        except (JobError, EventNotFound, GroupNotFound, TopicNotFound) as error:
             _end(str(error), FAILED)
         except ScheduleNotFound as error:
             _end(f"there is no schedule {error.name!r}: see 'headrace schedules'", FAILED)

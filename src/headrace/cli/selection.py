@@ -71,7 +71,8 @@ def described(what: str, **given: Any) -> str:
 
 
 def queue_option(command: Command) -> Command:
-    return click.option("-Q", "-q", "--queue", metavar="NAME", help="Only of this queue.")(command)
+    found = "Only of this queue, or group of a topic: billing@orders."
+    return click.option("-Q", "-q", "--queue", metavar="NAME", help=found)(command)
 
 
 def job_options(command: Command) -> Command:

@@ -1,0 +1,121 @@
+"""How topics, groups and events look: to people, and to programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.admin.why import span
+from headrace.cli.output import harmless, moment, shortened, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.admin import EventInfo, GroupInfo, StoppedKeyInfo, TopicInfo
+
+_TOPIC_HEADINGS = (
+    "topic", "length", "group", "behind", "running", "dead", "oldest", "stopped", "state",
+)  # fmt: skip
+_GROUP_HEADINGS = (
+    "group", "order", "behind", "waiting", "running", "scheduled", "blocked", "dead", "oldest",
+    "stopped", "last seen", "state",
+)  # fmt: skip
+_EVENT_HEADINGS = ("time", "id", "key", "type", "event")
+KEY_HEADINGS = ("key", "state", "since", "waiting", "event")
+
+
+def show_topics(found: Sequence[TopicInfo]) -> None:
+    """A row for each group."""
+    if not found:
+        click.echo("no topics yet: nothing was ever published")
+        return
+    table(_TOPIC_HEADINGS, [row for topic in found for row in _topic_rows(topic)])
+
+
+def _topic_rows(topic: TopicInfo) -> list[Sequence[str | int]]:
+    if not topic.groups:
+        return [(topic.name, topic.length, "(none)", 0, 0, 0, "", 0, "")]
+    return [
+        (
+            topic.name,
+            topic.length,
+            group.name,
+            group.behind,
+            group.running,
+            group.dead,
+            _age(group),
+            group.stopped_keys,
+            _state(group),
+        )
+        for group in topic.groups
+    ]
+
+
+def show_topic(topic: TopicInfo) -> None:
+    lengths = ", ".join(f"{shard.log} {shard.length}" for shard in topic.shards)
+    click.echo(f"{'topic':<11}{harmless(topic.name)}")
+    click.echo(f"{'length':<11}{topic.length}")
+    if len(topic.shards) > 1:
+        click.echo(f"{'shards':<11}{harmless(lengths)}")
+    if not topic.groups:
+        click.echo(f"{'groups':<11}none (yet)")
+        return
+    click.echo()
+    table(_GROUP_HEADINGS, [_group_row(group) for group in topic.groups])
+
+
+def _group_row(group: GroupInfo) -> Sequence[str | int]:
+    return (
+        group.name,
+        f"by key, {group.on_failure}" if group.ordered else "none",
+        group.behind,
+        group.waiting,
+        group.running,
+        group.scheduled,
+        group.blocked,
+        group.dead,
+        _age(group),
+        group.stopped_keys,
+        moment(group.last_seen),
+        _state(group),
+    )
+
+
+def _age(group: GroupInfo) -> str:
+    return "" if group.age is None else span(int(group.age * 1000))
+
+
+def _state(group: GroupInfo) -> str:
+    return ", ".join(word for word in ("paused", "gone") if getattr(group, word))
+
+
+def show_events(found: Sequence[EventInfo]) -> None:
+    if not found:
+        click.echo("no such events")
+        return
+    table(_EVENT_HEADINGS, [_event_row(event) for event in found])
+
+
+def _event_row(event: EventInfo) -> Sequence[str | int]:
+    return (
+        "" if event.time is None else moment(event.time),
+        event.id,
+        event.key or "",
+        event.type or "",
+        "(too large to show)" if event.data is None and event.size > 1 else _data(event),
+    )
+
+
+def _data(event: EventInfo) -> str:
+    return shortened(repr(event.data))
+
+
+def as_json_value(event: EventInfo) -> dict[str, Any]:
+    """All that is known, under stable keys."""
+    return asdict(event)
+
+
+def key_row(stopped: StoppedKeyInfo) -> Sequence[str | int]:
+    return stopped.key, stopped.state, moment(stopped.since), stopped.waiting, stopped.event

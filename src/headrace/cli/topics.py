@@ -1,0 +1,219 @@
+"""`headrace topics`: what is in the topics, and how far their groups are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.asking import (
+    Noun,
+    asked,
+    confirm,
+    json_option,
+    of_app,
+    of_one,
+    of_words,
+    yes_option,
+)
+from headrace.cli.output import complain, harmless, json_document, show_first, show_table
+from headrace.cli.program import FAILED
+from headrace.cli.selection import parse_since
+from headrace.cli.topic_views import (
+    KEY_HEADINGS,
+    as_json_value,
+    key_row,
+    show_events,
+    show_topic,
+    show_topics,
+)
+from headrace.core.codec import json_decoder
+from headrace.core.kinds import named
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace import Headrace, Topic
+
+
+@click.group(cls=Noun)
+def topics() -> None:
+    """Show the topics and their groups, read and publish events, move groups, free keys. Without a
+    command: list.
+
+    What a group has to handle is also seen and changed like a queue: jobs list -Q billing@orders,
+    dead replay -Q billing@orders, queues pause billing@orders.
+    """
+
+
+@topics.command("list")
+@of_app
+@json_option
+def list_(app: Headrace, as_json: bool) -> None:
+    """Show the topics, how many events each holds, and how far each of its groups is."""
+    found = asked(app, lambda app: app.admin.topics())
+    if as_json:
+        json_document(found)
+    else:
+        show_topics(found)
+
+
+@topics.command()
+@of_one("topic")
+@json_option
+def show(app: Headrace, topic: str, as_json: bool) -> None:
+    """Show all that is known of one topic: its shards, and its groups in detail."""
+    found = asked(app, lambda app: app.admin.topic(topic))
+    if as_json:
+        json_document(found)
+    else:
+        show_topic(found)
+
+
+def _place(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | datetime | None:
+    """A time if it looks like one; else a word, or the id of an event."""
+    if text is None:
+        return None
+    try:
+        moment = parse_since(text)
+    except (ValueError, OverflowError):
+        return text
+    return datetime.now(UTC) - moment if isinstance(moment, timedelta) else moment
+
+
+@topics.command()
+@of_one("topic")
+@click.option(
+    "--after", metavar="WHERE", callback=_place, help="After this event's id, or since 1h, 2d, …"
+)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
+@json_option
+def read(
+    app: Headrace, topic: str, after: str | datetime | None, limit: int, as_json: bool
+) -> None:
+    """Print events of a topic, the oldest first. Changes nothing for any group."""
+    found = asked(app, lambda app: app.admin.read(topic, after, limit + 1))
+    show_first(found, limit, show_events, as_json_value, as_json=as_json)
+
+
+@topics.command()
+@of_words("topic", "event")
+@click.option("--key", metavar="KEY", help="Its key, instead of the one the topic makes.")
+@click.option("--id", metavar="ID", help="Its id: published again under it, it is added once.")
+@json_option
+def publish(
+    app: Headrace, topic: str, event: str, key: str | None, id: str | None, as_json: bool
+) -> None:
+    """Publish an event, written as JSON, to a topic that APP declares; prints its id."""
+    declared = _declared(app, topic)
+    made = _event_of(declared, event)
+    options: Any = {n: v for n, v in (("key", key), ("id", id)) if v is not None}
+    published = asked(app, lambda _: declared.publish(made, **options))
+    _tell(published, {"id": published}, as_json)
+
+
+def _declared(app: Headrace, name: str) -> Topic[Any]:
+    topic = app.topics.get(name)
+    if topic is None:
+        known = ", ".join(app.topics)
+        raise ConfigError(
+            f"the app declares no topic {name!r}{f', but {known}' if known else ''}: name an APP "
+            f"that does, as in headrace topics publish shop:app {name} …"
+        )
+    return topic
+
+
+def _event_of(topic: Topic[Any], text: str) -> Any:
+    """The event that a JSON text says."""
+    kind = topic.event_type
+    try:
+        decode = json_decoder(kind)
+    except (TypeError, NameError):
+        raise ConfigError(
+            f"topic {topic.name!r} carries {named(kind)}, which cannot be written as JSON"
+        ) from None
+    try:
+        return decode(text.encode())
+    except Exception as error:
+        raise ConfigError(f"{text[:80]!r} is no {named(kind)} in JSON: {error}") from None
+
+
+@topics.command()
+@of_words("topic", "group")
+@click.option(
+    "--to",
+    metavar="WHERE",
+    required=True,
+    callback=_place,
+    help="start, new, an event's id, or a time: 30m, 2d, or ISO.",
+)
+@yes_option
+@json_option
+def rewind(
+    app: Headrace, topic: str, group: str, to: str | datetime, yes: bool, as_json: bool
+) -> None:
+    """Have a group handle a topic's events from another place on, back or forth.
+
+    Going back, it handles again what it has handled; going forth, it never sees what is between.
+    Asks first; where there is no terminal to ask in, it needs --yes.
+    """
+    if not yes:
+        confirm("rewind", f"group {group!r} of topic {topic!r} to {to}")
+    asked(app, lambda app: app.admin.rewind(topic, group, to))
+    _tell(
+        f"rewound {group} of {topic} to {to}",
+        {"rewound": {**_names(topic, group), "to": to}},
+        as_json,
+    )
+
+
+@topics.command()
+@of_words("topic", "group")
+@json_option
+def keys(app: Headrace, topic: str, group: str, as_json: bool) -> None:
+    """Show the keys of an ordered group that stand still, because an event of theirs is dead."""
+    found = asked(app, lambda app: app.admin.stopped_keys(topic, group))
+    show_table(found, KEY_HEADINGS, key_row, nothing="no stopped keys", as_json=as_json)
+
+
+@topics.command()
+@of_words("topic", "group", "key")
+@json_option
+def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None:
+    """Let the events of a stopped key be handled again: those that wait, and new ones. What is dead
+    stays so until it is replayed."""
+    freed = asked(app, lambda app: app.admin.free_key(topic, group, key))
+    if not freed:
+        complain(f"key {key!r} is not stopped: see 'headrace topics keys {topic} {group}'")
+        click.get_current_context().exit(FAILED)
+    _tell(f"freed key {key}", {"freed": {**_names(topic, group), "key": key}}, as_json)
+
+
+@topics.command()
+@of_words("topic", "group")
+@click.option("--force", is_flag=True, help="Although workers that serve it are running.")
+@yes_option
+@json_option
+def remove(app: Headrace, topic: str, group: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Forget a group with all that it holds, its dead events included.
+
+    A worker that starts later makes it anew. Asks first; where there is no terminal to ask in, it
+    needs --yes.
+    """
+    if not yes:
+        confirm("remove", f"group {group!r} of topic {topic!r}, and its dead events")
+    asked(app, lambda app: app.admin.remove_group(topic, group, force=force))
+    _tell(f"removed group {group} of {topic}", {"removed": _names(topic, group)}, as_json)
+
+
+def _names(topic: str, group: str) -> dict[str, str]:
+    return {"topic": topic, "group": group}
+
+
+def _tell(text: str, value: object, as_json: bool) -> None:
+    if as_json:
+        json_document(value)
+    else:
+        click.echo(harmless(text))
