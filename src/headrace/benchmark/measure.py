@@ -12,6 +12,7 @@ from headrace.benchmark.figures import Figure, Sizes, middle, percentile
 from headrace.benchmark.idle import idle_worker
 from headrace.benchmark.jobs import jobs_on
 from headrace.benchmark.raw import RawLimits
+from headrace.benchmark.topics import topics_on
 
 Tell = Callable[[str], None]
 
@@ -28,6 +29,7 @@ async def measure_redis(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
             *await _latency(url, raw, sizes, tell),
             *await _footprint(url, sizes, tell),
             *await _events(url, sizes, tell),
+            *await _topics(url, raw, sizes, tell),
             *await measure_features(url, "Redis", sizes, tell),
         ]
     finally:
@@ -140,9 +142,13 @@ async def _latency(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[F
         limit += await raw.wake_latencies(sizes.latency // 4)
         async with jobs_on(url) as jobs:
             ours += await jobs.wake_latencies(sizes.latency // 4)
+    return _latency_figures("enqueue to handler", ours, limit)
+
+
+def _latency_figures(name: str, ours: list[float], limit: list[float]) -> list[Figure]:
     return [
         Figure(
-            f"enqueue to handler, p{percent}",
+            f"{name}, p{percent}",
             percentile(ours, percent) * 1e6,
             "µs",
             percentile(limit, percent) * 1e6,
@@ -151,6 +157,41 @@ async def _latency(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[F
         )
         for percent, most in ((50, 2.0), (99, 3.0))
     ]
+
+
+async def _topics(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+    script, limit, many, one, batched, three, ordered = [], [], [], [], [], [], []
+    for _ in range(sizes.repeats):
+        tell("Redis: topics")
+        script.append(await raw.add_by_script(sizes.drain))
+        limit.append(await raw.drain(sizes.drain, deletes=False))
+        async with topics_on(url) as topics:
+            published, handled = await topics.one_group(sizes.drain)
+            many.append(published)
+            one.append(handled)
+            batched.append(await topics.batches(sizes.drain))
+            three.append(await topics.three_groups(sizes.drain))
+            ordered.append(await topics.in_order(sizes.drain))
+    raw_drain, single = middle(limit), middle(one)
+    return [
+        Figure("topic: one group", single, "/s", raw_drain, 0.55),
+        Figure("topic: batches of 500", middle(batched), "/s", raw_drain, 0.85),
+        Figure("topic: three groups, to one", middle(three), "/s", single, 0.8),
+        Figure("topic: ordered, 10,000 keys, to one", middle(ordered), "/s", single, 0.35),
+        Figure("topic: publish_many by 500", middle(many), "/s", middle(script), 0.5),
+        *await _topic_latency(url, raw, sizes, tell),
+    ]
+
+
+async def _topic_latency(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+    limit: list[float] = []
+    ours: list[float] = []
+    for _ in range(4):
+        tell("Redis: from publish to the handler")
+        limit += await raw.wake_latencies(sizes.latency // 4)
+        async with topics_on(url) as topics:
+            ours += await topics.wake_latencies(sizes.latency // 4)
+    return _latency_figures("topic: publish to handler", ours, limit)
 
 
 async def _footprint(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:

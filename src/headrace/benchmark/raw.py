@@ -40,8 +40,8 @@ class RawLimits:
             await script(keys=[_STREAM], args=entries)
         return count / (time.perf_counter() - began)
 
-    async def drain(self, count: int, batch: int = 512) -> float:
-        """Read, acknowledge, delete."""
+    async def drain(self, count: int, batch: int = 512, *, deletes: bool = True) -> float:
+        """Read, acknowledge, delete; or keep, as a log does."""
         redis = self._redis
         await redis.xgroup_create(_STREAM, _GROUP, "0")
         left = count
@@ -49,7 +49,8 @@ class RawLimits:
         while left:
             ids = _ids(await redis.xreadgroup(_GROUP, "c", {_STREAM: ">"}, count=batch))
             await redis.xack(_STREAM, _GROUP, *ids)
-            await redis.xdel(_STREAM, *ids)
+            if deletes:
+                await redis.xdel(_STREAM, *ids)
             left -= len(ids)
         return count / (time.perf_counter() - began)
 
