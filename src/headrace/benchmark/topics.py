@@ -32,7 +32,9 @@ class Topics:
         self._one = self._topic("one", ["only"])
         self._three = self._topic("three", ["first", "second", "third"])
         self._batched = app.topic("batched", Paid)
-        self._batched.subscribe("only", batch=500, max_wait=0.05)(self._note_all)
+        self._batched.subscribe("only", batch=500, max_wait=0.05, max_in_flight=2 * _SLOTS)(
+            self._note_all
+        )
         self._ordered = app.topic("ordered", Paid, key=lambda event: event.order)
         self._ordered.subscribe("only", ordered=True, max_in_flight=_SLOTS)(self._note)
 

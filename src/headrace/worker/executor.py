@@ -27,6 +27,7 @@ from headrace.worker.run import BatchRun, Host, Run
 from headrace.worker.runners import Runners, forks
 from headrace.worker.slots import Slots
 from headrace.worker.stopper import Stopper
+from headrace.worker.strands import Work
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -104,7 +105,8 @@ class Executor:
     def busy(self) -> list[asyncio.Future[None]]:
         """What must end before all outcomes are known. What is abandoned has its outcome: nobody
         waits for the thread that cannot be stopped."""
-        return [*(run.future for run in self.runs if not run.abandoned), *self._late]
+        under_way = (run.future for run in self.runs if not run.abandoned)
+        return [*under_way, *self._late, *self._floor.serving]
 
     def start(self, delivery: Delivery) -> None:
         """The first steps of every job, in order; then it runs, alone or in a batch."""
@@ -165,13 +167,10 @@ class Executor:
             hand.fate.close()
             return self._outcomes.of_error(run, error)
 
-    def _begin(self, run: Run) -> None:
+    def _begin(self, run: Run) -> Work:
         if isinstance(run, BatchRun):
-            work = self._work_batch(run)
-        else:
-            work = self._work(run) if self._by_hand is None else self._work_by_hand(run)
-        # Not loop.create_task, which makes up a name for each; this is called once per job.
-        run.future = asyncio.Task(work, loop=self._loop, name="headrace-job")
+            return self._work_batch(run)
+        return self._work(run) if self._by_hand is None else self._work_by_hand(run)
 
     async def _work(self, run: Run) -> None:
         outcome = await self.execute(run)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 
 from headrace.worker.batcher import Batcher
 from headrace.worker.run import BatchRun, Run
 from headrace.worker.slots import Slots
+from headrace.worker.strands import Strands, Work
 
 
 class Floor:
@@ -17,10 +19,11 @@ class Floor:
     slots of its own without number, and looks only after runs that outlast their outcome."""
 
     def __init__(
-        self, slots: Slots, begin: Callable[[Run], None], in_flight: Slots | None = None
+        self, slots: Slots, begin: Callable[[Run], Work], in_flight: Slots | None = None
     ) -> None:
         self._slots = slots
         self._begin = begin
+        self._strands = Strands(self._begun)
         self._in_flight = in_flight
         self._outlasting: dict[Run, int] = {}
         self._in_line: deque[Run] = deque()
@@ -41,8 +44,12 @@ class Floor:
             self._in_line.append(run)
             self._let_in()
         else:
-            self.running.add(run)
-            self._begin(run)
+            self._strands.add(run)
+
+    @property
+    def serving(self) -> set[asyncio.Task[None]]:
+        """What will have those begin that have their slots."""
+        return self._strands.serving
 
     def flush(self) -> None:
         """Have the batches that fill begin."""
@@ -70,24 +77,29 @@ class Floor:
     def _let_in(self) -> None:
         """Have the first in line begin, unless all in line are owed their slots."""
         if len(self._in_line) > -self._slots.free:
-            run = self._in_line.popleft()
-            self.running.add(run)
-            self._begin(run)
+            self._strands.add(self._in_line.popleft())
+
+    def _begun(self, run: Run) -> Work:
+        self.running.add(run)
+        return self._begin(run)
 
     def waiting(self) -> list[Run]:
         """The runs of single jobs that are not under way."""
-        in_line = [member for run in self._in_line for member in run.members]
+        in_line = [
+            member for run in (*self._strands.waiting, *self._in_line) for member in run.members
+        ]
         return [*self._batcher.waiting(), *in_line]
 
     def withdraw(self, run: Run) -> None:
         """Take out a job that is not under way."""
         if self._batcher.leave_out(run):
             return
-        for other in self._in_line:
-            if run in other.members:
-                if isinstance(other, BatchRun):
-                    other.leave_out(run)
-                if other is run or not other.members:
-                    self._in_line.remove(other)
-                    self.give_slot()
-                return
+        for line in (self._strands.waiting, self._in_line):
+            for other in line:
+                if run in other.members:
+                    if isinstance(other, BatchRun):
+                        other.leave_out(run)
+                    if other is run or not other.members:
+                        line.remove(other)
+                        self.give_slot()
+                    return

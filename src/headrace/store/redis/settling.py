@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.core.delivery import Delivery
-from headrace.core.outcome import Again, Cancelled, Dead, Done, Held
+from headrace.core.outcome import DONE, Again, Cancelled, Dead, Done, Held
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
 from headrace.store.redis.ear import encode_keys
@@ -32,8 +32,15 @@ class Batch:
         self.epoch = min(item.delivery.stamp for item in settlements)
         self.facts = facts.of_settlements(settlements) if events else facts.NONE
         finished: list[bytes] = []
+        done, heard = self.done, self.heard
         for item in settlements:
-            self._sort(item, finished)
+            delivery = item.delivery
+            if item.outcome is not DONE or delivery.ties:
+                self._sort(item, finished)
+            elif receipt_of(delivery).startswith(LOG):
+                heard.append(delivery)
+            else:
+                done.append(delivery)
         self.finished = encode_keys(finished) if finished else b""
 
     def _sort(self, item: Settlement, finished: list[bytes]) -> None:
@@ -96,6 +103,9 @@ def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
 
 def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
     """Batches that are bounded both ways: many small outcomes, or a few large ones."""
+    if len(settlements) <= _MOST and all(item.outcome is DONE for item in settlements):
+        yield settlements
+        return
     start = size = 0
     for at, item in enumerate(settlements):
         if at - start >= _MOST or (size > _MOST_BYTES and at > start):
