@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 from headrace.core.limits import EVENTS_KEPT
 from headrace.core.sources import group_source
@@ -23,8 +26,24 @@ class LoopLinks:
         self.send = server.link()
         self.ask = server.link(repeats=True)
         self.ear = Ear(server.connect)
+        self._server = server
+        self._idle: dict[str, list[Link]] = {}
+
+    @asynccontextmanager
+    async def waiting_at(self, stream: str) -> AsyncIterator[Link]:
+        """A connection for a read of this stream that may block: nobody else's meanwhile."""
+        idle = self._idle.setdefault(stream, [])
+        link = idle.pop() if idle else self._server.link_at(stream)
+        try:
+            yield link
+        except BaseException:
+            await link.drop()
+            raise
+        idle.append(link)
 
     async def close(self) -> None:
+        for link in (each for links in self._idle.values() for each in links):
+            await link.drop()
         await self.ear.close()
         await self.send.drop()
         await self.ask.drop()
@@ -62,6 +81,16 @@ class Connected:
     async def time_ms(self) -> int:
         seconds, micros = await self.links().ask.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
+
+    async def read_later(self, stream: str, after: str, limit: int, wait: float) -> list[Any]:
+        """Entries that come after one, once there are any; none if that takes longer."""
+        async with self.links().waiting_at(stream) as link:
+            reply = await link.call(
+                "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", limit,
+                "STREAMS", stream, after,
+                key=stream, timeout=wait + 10,
+            )  # fmt: skip
+        return reply[0][1] if reply else []
 
     async def announce(self, link: Link, *queues: str) -> None:
         """Add to the list of queues, of a group its log; again now and then, in case someone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ from headrace.store.redis.source import Source, delivery_of
 
 if TYPE_CHECKING:
     from headrace.store.redis.store import RedisStore
+
+
+log = logging.getLogger("headrace.store")
+
+# What `draw.lua` says of the log.
+_HAS_MORE, _IS_FULL = 1, 2
 
 
 class GroupReading(Reading):
@@ -73,6 +80,12 @@ class GroupReading(Reading):
         if found:
             return found
         streams = [name for each in sources for name in (each.ready, each.log)]
+        if limit < len(streams):
+            # One of each may be too many, if they are there already.
+            found = await self._read_shares(sources, limit)
+            self._full = len(found) >= limit
+            if found or wait <= 0 or self._interrupted:
+                return found
         share = max(1, limit // len(streams))
         found = await self._read(sources[0].link, streams, share, wait)
         self._full = len(found) >= share
@@ -99,7 +112,7 @@ class GroupReading(Reading):
             if len(found) < count:
                 found += await self._read(source.link, [source.log], count - len(found), 0.0)
             return found
-        stamp = source.epoch
+        stamp, source.more = source.epoch, False
         entries, last, more = await topic_scripts.draw(
             source.link,
             self._store.keys(source.queue),
@@ -107,8 +120,18 @@ class GroupReading(Reading):
             consumer=self._consumer,
             limit=count,
         )
-        source.last, source.more = last.decode(), bool(more)
+        source.last, source.more = last.decode(), more == _HAS_MORE
+        self._note_room(source, is_full=more == _IS_FULL)
         return [delivery_of(source.queue, receipt, fields, stamp) for receipt, fields in entries]
+
+    def _note_room(self, source: Source, *, is_full: bool) -> None:
+        if is_full and not source.is_full:
+            log.warning(
+                "%s takes no more events from its log: too many of its own are blocked; look at "
+                "its stopped keys",
+                source.queue,
+            )
+        source.is_full = is_full
 
     def _streams(self, source: Source) -> list[str]:
         if not source.log or self._is_ordered(source):
@@ -121,7 +144,7 @@ class GroupReading(Reading):
         """Of ordered groups the logs, which are not read but taken in by `draw`."""
         parts: dict[Link, list[Source]] = {}
         for source in sources:
-            if self._is_ordered(source):
+            if self._is_ordered(source) and not source.is_full:
                 parts.setdefault(self._watcher(source), []).append(source)
         return {
             link: asyncio.create_task(self._watch(link, part, wait)) for link, part in parts.items()
@@ -144,11 +167,14 @@ class GroupReading(Reading):
             self._watchers[name] = server.link() if server.reads_span else server.link_at(name)
         return self._watchers[name]
 
-    def _key_at(self, link: Link) -> str:
+    def _sources_at(self, link: Link) -> list[Source]:
         for log, watcher in self._watchers.items():
             if watcher is link:
-                return log or self._order[0].log
-        return super()._key_at(link)
+                return [source for source in self._order if log in ("", source.log)]
+        return super()._sources_at(link)
+
+    def _key_at(self, link: Link) -> str:
+        return self._sources_at(link)[0].ready
 
     async def close(self) -> None:
         for link in self._watchers.values():

@@ -27,7 +27,8 @@ async def read_events(
     while True:
         entries = await _entries(store, keys, entry_id, seen)
         if not entries and not events and wait > 0:
-            entries, wait = await _wait(store, keys, entry_id or "0-0", wait), 0.0
+            entries = await store.read_later(keys.events, entry_id or "0-0", _ENTRIES, wait)
+            wait = 0.0
         for id, fields in entries:
             at = id.decode()
             events += events_of(at, fields, (seen or 0) if at == entry_id else 0)
@@ -83,16 +84,3 @@ async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str, seen: int | No
 def _order(entry_id: str) -> tuple[int, int]:
     ms, _, sequence = entry_id.partition("-")
     return int(ms), int(sequence or 0)
-
-
-async def _wait(store: RedisStore, keys: QueueKeys, entry_id: str, wait: float) -> list[Any]:
-    link = store.server.link_at(keys.events)
-    try:
-        reply = await link.call(
-            "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", _ENTRIES,
-            "STREAMS", keys.events, entry_id,
-            key=keys.events, timeout=wait + 10,
-        )  # fmt: skip
-    finally:
-        await link.drop()
-    return reply[0][1] if reply else []

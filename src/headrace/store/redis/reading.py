@@ -239,9 +239,8 @@ class Reading:
             if isinstance(result, list):
                 found += result
             elif isinstance(result, StoreError):
-                for source in self._order:
-                    if source.link is link:
-                        self._endure(source, result)
+                for source in self._sources_at(link):
+                    self._endure(source, result)
             else:
                 raise result
         return found
@@ -256,6 +255,9 @@ class Reading:
         for link, read in waits.items():
             if not read.done() and link.client_id is not None:
                 await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=self._key_at(link))
+
+    def _sources_at(self, link: Link) -> list[Source]:
+        return [source for source in self._order if source.link is link]
 
     def _key_at(self, link: Link) -> str:
         """A key by which a cluster finds the node of this link."""

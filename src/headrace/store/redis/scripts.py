@@ -303,12 +303,12 @@ async def report(
     news: bytes,
     jobs: Sequence[Argument],
 ) -> int:
-    heard: int = await _report(link, keys, [lines_most, log_ttl, news, *jobs])
+    heard: int = await _report(link, keys, [keys.group, lines_most, log_ttl, news, *jobs])
     return heard
 
 
 async def mark(link: Link, keys: QueueKeys, *, job: JobKey, name: str, value: bytes) -> int:
-    there: int = await _mark(link, keys, [job, name, value])
+    there: int = await _mark(link, keys, [keys.group, job, name, value])
     return there
 
 

@@ -32,6 +32,8 @@ class Source:
         self.last = "0-0"
         """The last event of the log that an ordered group was given, and whether there is more."""
         self.more = False
+        self.is_full = False
+        """Whether too many events of an ordered group are blocked for it to be given more."""
         self.epoch = 0
         """As it was before the latest read: leases of what was read are surely held as long as the
         epoch is the same."""

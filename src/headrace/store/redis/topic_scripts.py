@@ -45,8 +45,11 @@ async def draw(
     return entries, last, more
 
 
-async def join(link: Link, keys: QueueKeys, *, member: str, kind: str, value: Argument) -> int:
-    is_new: int = await _join(link, keys, [keys.group, member, kind, value])
+async def join(
+    link: Link, keys: QueueKeys, *, member: str, again: bool, kind: str, value: Argument
+) -> int:
+    arguments: list[Argument] = [keys.group, member, int(again), kind, value]
+    is_new: int = await _join(link, keys, arguments)
     return is_new
 
 

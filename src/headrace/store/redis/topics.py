@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.core.call import Parcel
 from headrace.core.ids import to_text
@@ -69,22 +69,28 @@ class RedisTopics(Connected):
             check=repeat,
             most=bound.most if bound else 0,
             drops=bound is not None and bound.drops_oldest,
-            gone=_WEEK_MS,
+            gone=bound.gone_after_ms if bound else 0,
             each=each,
             parcels=parcels,
         )
         return Published(taken, tuple(at - 1 for at in known), dropped)
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
-        self._joined[queue] = group
+        again = queue in self._joined
         if not self.is_announced(queue):
             await self.announce(self.links().send, queue)
         kind, value = _place(begin)
         is_new = await topic_scripts.join(
-            self.links().send, self.keys(queue), member=_record(group), kind=kind, value=value
+            self.links().send,
+            self.keys(queue),
+            member=_record(group),
+            again=again,
+            kind=kind,
+            value=value,
         )
         if is_new < 0:
             raise EventNotFound(_log_of(queue), to_text(begin.event))
+        self._joined[queue] = group
         return bool(is_new)
 
     async def disband(self, queue: str) -> bool:
@@ -122,20 +128,8 @@ class RedisTopics(Connected):
             "XRANGE", stream, start, "+", "COUNT", limit, key=stream
         )
         if not entries and wait > 0:
-            entries = await self._read_later(stream, after or "0-0", limit, wait)
+            entries = await self.read_later(stream, after or "0-0", limit, wait)
         return [_logged(id, fields) for id, fields in entries]
-
-    async def _read_later(self, stream: str, after: str, limit: int, wait: float) -> list[Any]:
-        link = self.server.link_at(stream)
-        try:
-            reply = await link.call(
-                "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", limit,
-                "STREAMS", stream, after,
-                key=stream, timeout=wait + 10,
-            )  # fmt: skip
-        finally:
-            await link.drop()
-        return reply[0][1] if reply else []
 
     async def logs(self) -> list[str]:
         return [name for name in await self.names() if is_log(name)]

@@ -9,7 +9,13 @@ local there = redis.call('HDEL', key.groups, GROUP)
 for _, lane in ipairs(redis.call('HKEYS', key.lanes)) do
   redis.call('DEL', key.lane .. lane)
 end
-redis.call('DEL', key.ready, key.jobs,
+for _, name in ipairs(redis.call('ZRANGE', key.gates, 0, -1)) do
+  redis.call('DEL', key.line .. name)
+end
+for _, task in ipairs(redis.call('SMEMBERS', key.paused)) do
+  redis.call('DEL', key.line .. TASK_GATE .. task)
+end
+redis.call('UNLINK', key.ready, key.jobs,
   key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
   key.outbox, key.cancelling, key.paused, key.progress, key.marks, key.ticks, key.events, key.facts,
   key.epoch, key.look, key.promoter, key.courier, key.stopped, key.levels

@@ -2,7 +2,7 @@
 -- Read the queue of an ordered group, and have it filled from the log; atomic, so that events of a key come in the order of the log, whoever reads.
 -- KEYS: *
 -- ARGV: events queue consumer limit pump
--- Returns {entries, last, more}: entries as {receipt, fields}, the last event taken from the log, and whether it may have more.
+-- Returns {entries, last, more}: entries as {receipt, fields}, the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
 
 local limit = tonumber(ARGV[4])
 -- Events that wait behind others of their key are copies: of these not without end.
@@ -22,16 +22,22 @@ local function take_in(entry)
     return
   end
   local known, job = place_of(job_key), job_of(job_key, entry[2])
-  if known and string.sub(known, 1, 1) == 'd' then
-    redis.call('XDEL', key.dead, string.sub(known, 2))
-  elseif known then
+  local is_dead = known and string.sub(known, 1, 1) == 'd'
+  if known and not is_dead then
     return
   end
+  -- Of the event that stopped its key, the key goes on with it.
+  local holds_lane = is_dead and freed_by(job) == 'blocked'
   if has_failed(tie_of(job).k) then
-    fail_with_key(job)
-  else
-    place(job, unblocked(job))
+    if not is_dead then
+      fail_with_key(job)
+    end
+    return
   end
+  if is_dead then
+    redis.call('XDEL', key.dead, string.sub(known, 2))
+  end
+  place(job, holds_lane)
 end
 
 local function fill()
@@ -45,16 +51,20 @@ local function fill()
   read_ahead(places, key.jobs, keys)
   read_ahead(lanes, key.lanes, keyed)
   for _, entry in ipairs(page) do
-    take_in(entry)
+    -- The log has passed on: whatever is wrong with one, none may be lost.
+    if not pcall(take_in, entry) then
+      redis.call('XADD', key.ready, '*', unpack(entry[2]))
+    end
   end
   return #page
 end
 
 local taken, wants = 0, redis.call('XLEN', key.ready) - pending_in(key.ready, GROUP) < limit
-if wants and not many_blocked() then
+local is_full = many_blocked()
+if wants and not is_full then
   taken = fill()
 end
 finish(0, '', {}, '')
 local reply = redis.call('XREADGROUP', 'GROUP', GROUP, ARGV[3], 'COUNT', limit, 'STREAMS', key.ready, '>')
 local info = group_info(key.log, GROUP)
-return {reply and reply[1][2] or {}, info and info.last or '0-0', taken == PAGE and 1 or 0}
+return {reply and reply[1][2] or {}, info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0}

@@ -1,23 +1,28 @@
 #!lua flags=allow-oom
 -- See to it that a group of a topic exists; atomic, so that of two who make it one says where it begins.
 -- KEYS: log log_jobs groups disbanded
--- ARGV: group member kind value
+-- ARGV: group member again kind value
 -- Returns 1 if it is new, 0 if not, -1 if the event where it should begin is not in the log.
 
+-- again: who asks has seen the group. If it is gone, so are all events that it had settled, unless
+-- someone removed it on purpose.
+local group, member, again = ARGV[1], ARGV[2], ARGV[3] == '1'
+if again and redis.call('EXISTS', key.disbanded) == 1 then
+  return 0
+end
 redis.call('DEL', key.disbanded)
-local group, member = ARGV[1], ARGV[2]
 local now = string.format('%d', now_ms())
 local is_new = 0
 if not group_info(key.log, group) then
-  local id = place_in(key.log, key.log_jobs, ARGV[3], ARGV[4])
+  local id = again and '0-0' or place_in(key.log, key.log_jobs, ARGV[4], ARGV[5])
   if not id then
     return -1
   end
-  redis.call('XGROUP', 'CREATE', key.log, group, id, 'MKSTREAM', 'ENTRIESREAD', ever_until(key.log, id))
+  set_place('CREATE', key.log, group, id, 'MKSTREAM')
   is_new = 1
 end
-local record = string.match(redis.call('HGET', key.groups, group) or '', '^(.*) %d+$')
-if is_new == 1 or record ~= member then
+local wanted = string.match(redis.call('HGET', key.groups, group) or '', '^(.*) %d+$')
+if is_new == 1 or wanted ~= member then
   redis.call('HSET', key.groups, group, member .. ' ' .. now)
 end
 return is_new

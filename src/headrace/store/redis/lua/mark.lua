@@ -1,15 +1,17 @@
 #!lua
 -- Note with a job that something was done; atomic, so that two notes of one job do not overwrite each other.
--- KEYS: jobs marks
--- ARGV: job name value
+-- KEYS: jobs marks log log_jobs
+-- ARGV: group job name value
 -- Returns 1 if the job is alive.
 
-local place = redis.call('HGET', key.jobs, ARGV[1])
-if not place or string.sub(place, 1, 1) == 'd' then
+local job = ARGV[2]
+local place = redis.call('HGET', key.jobs, job)
+local alive = place and string.sub(place, 1, 1) ~= 'd'
+if not alive and not (key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job)) then
   return 0
 end
-local marks = redis.call('HGET', key.marks, ARGV[1])
+local marks = redis.call('HGET', key.marks, job)
 local noted = marks and cmsgpack.unpack(marks) or {}
-noted[ARGV[2]] = ARGV[3]
-redis.call('HSET', key.marks, ARGV[1], cmsgpack.pack(noted))
+noted[ARGV[3]] = ARGV[4]
+redis.call('HSET', key.marks, job, cmsgpack.pack(noted))
 return 1

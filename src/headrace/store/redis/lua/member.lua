@@ -1,23 +1,39 @@
 #!lua flags=no-writes
 -- Tell how a group of a topic is doing; atomic, so that its figures fit together.
--- KEYS: ready log log_jobs stopped
+-- KEYS: ready log log_jobs stopped scheduled lane
 -- ARGV: group
 -- Returns {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
 
-local function first_ms(entry)
-  return entry and tonumber(string.match(entry[1], '^%d+'))
+local oldest
+local function consider(entry)
+  local ms = entry and tonumber(string.match(entry[1], '^%d+'))
+  if ms and (not oldest or ms < oldest) then
+    oldest = ms
+  end
 end
 
-local info, oldest = group_info(key.log, ARGV[1]), nil
-if info then
-  oldest = first_ms(redis.call('XPENDING', key.log, ARGV[1], '-', '+', 1)[1])
-    or first_ms(redis.call('XRANGE', key.log, '(' .. info.last, '+', 'COUNT', 1)[1])
+-- An event in the group's own queue, by when it came into the log if that still has it.
+local function consider_own(event, otherwise)
+  local at = event and redis.call('HGET', key.log_jobs, event)
+  consider(at and {at} or otherwise)
 end
--- Of those in the group's own queue the first, by when it came into the log if that still has it.
-local first = redis.call('XRANGE', key.ready, '-', '+', 'COUNT', 1)[1]
-local at = first and redis.call('HGET', key.log_jobs, key_of(field(first[2], 'j')))
-local retried = first_ms(at and {at} or first)
-if retried and (not oldest or retried < oldest) then
-  oldest = retried
+
+local info = group_info(key.log, ARGV[1])
+if info then
+  consider(redis.call('XPENDING', key.log, ARGV[1], '-', '+', 1)[1])
+  consider(redis.call('XRANGE', key.log, '(' .. info.last, '+', 'COUNT', 1)[1])
+end
+-- The first few are mostly the oldest.
+for _, entry in ipairs(redis.call('XRANGE', key.ready, '-', '+', 'COUNT', 10)) do
+  consider_own(key_of(field(entry[2], 'j')), entry)
+end
+for _, event in ipairs(redis.call('ZRANGE', key.scheduled, 0, 9)) do
+  consider_own(event)
+end
+for i, lane in ipairs(redis.call('HKEYS', key.stopped)) do
+  if i > 10 then
+    break
+  end
+  consider_own(redis.call('ZRANGE', key.lane .. lane, 0, 0)[1])
 end
 return {behind(key.log, ARGV[1]), oldest or 0, redis.call('HLEN', key.stopped)}

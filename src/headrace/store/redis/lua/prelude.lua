@@ -40,15 +40,20 @@ local function field(fields, name)
   return ''
 end
 
--- The job key in an envelope, which is its second field; '' if that is none.
-local function key_of(envelope)
-  local first = string.byte(envelope, 3)
-  if first == 196 then
-    return string.sub(envelope, 5, 4 + string.byte(envelope, 4))
-  elseif first == 197 then
-    return string.sub(envelope, 6, 5 + string.byte(envelope, 4) * 256 + string.byte(envelope, 5))
+-- Where the job key in an envelope, its second field, begins and ends; nil if that is none.
+local function key_place(envelope)
+  local first, size, more = string.byte(envelope, 3, 5)
+  if first == 196 and size then
+    return 5, 4 + size
+  elseif first == 197 and more then
+    return 6, 5 + size * 256 + more
   end
-  return ''
+end
+
+-- The job key in an envelope; '' if there is none.
+local function key_of(envelope)
+  local first, last = key_place(envelope)
+  return first and string.sub(envelope, first, last) or ''
 end
 
 -- MessagePack that says of bytes that they are bytes, which the library does not.
@@ -80,17 +85,12 @@ end
 
 -- The task in an envelope, its third field; '' if that is none of ours.
 local function task_of(envelope)
-  local first, at = string.byte(envelope, 3), nil
-  if first == 196 then
-    at = 5 + string.byte(envelope, 4)
-  elseif first == 197 then
-    at = 6 + string.byte(envelope, 4) * 256 + string.byte(envelope, 5)
-  end
-  local size = at and string.byte(envelope, at) or 0
-  if size >= 160 and size <= 191 then
-    return string.sub(envelope, at + 1, at + size - 160)
-  elseif size == 217 then
-    return string.sub(envelope, at + 2, at + 1 + string.byte(envelope, at + 1))
+  local _, last = key_place(envelope)
+  local size, long = string.byte(envelope, (last or #envelope) + 1, (last or #envelope) + 2)
+  if size and size >= 160 and size <= 191 then
+    return string.sub(envelope, last + 2, last + 1 + size - 160)
+  elseif size == 217 and long then
+    return string.sub(envelope, last + 3, last + 2 + long)
   end
   return ''
 end
@@ -139,23 +139,30 @@ local function precedes_id(id, other)
   return tonumber(sequence) < tonumber(other_sequence)
 end
 
--- How many entries come after another, page by page.
-local function count_after(stream, id)
+-- Whether an event is in a worker's hands that has it from the log; `positions` has where events are.
+local function is_held(log, positions, group, event)
+  local id = redis.call('HGET', positions, event)
+  return id and string.find(id, '-', 1, true) and #redis.call('XPENDING', log, group, id, id, 1) > 0
+end
+
+-- How many entries come after another, page by page, and no more than `most`.
+local function count_after(stream, id, most)
   local count = 0
-  while true do
+  while count < most do
     local page = redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1000)
     count = count + #page
     if #page < 1000 then
-      return count
+      break
     end
     id = page[#page][1]
   end
+  return count
 end
 
--- How many entries of a log a group has not been given.
+-- How many entries of a log a group has not been given; at least so many if the server does not know.
 local function behind(stream, group)
   local info = group_info(stream, group)
-  return info and (info.lag or count_after(stream, info.last)) or 0
+  return info and (info.lag or count_after(stream, info.last, 10000)) or 0
 end
 
 -- The id behind which a place in a log begins, nil if it is an event that the log does not hold;
@@ -167,7 +174,7 @@ local function place_in(log, positions, kind, value)
     return id_before(value .. '-0')
   elseif kind == 'event' then
     local id = redis.call('HGET', positions, value)
-    if not id or #redis.call('XRANGE', log, id, id) == 0 then
+    if not id or not string.find(id, '-', 1, true) or #redis.call('XRANGE', log, id, id) == 0 then
       return nil
     end
     return id_before(id)
@@ -181,17 +188,26 @@ local function place_in(log, positions, kind, value)
   return info.err and '0-0' or info[8]
 end
 
--- How many entries a log ever had up to this one: so that the server knows how far behind a group
--- is that begins there.
-local function ever_until(log, id)
+-- Have a group begin behind this entry, and the server know how far behind it is: which takes
+-- counting, so not from far back in a long log.
+local function set_place(command, log, group, id, ...)
   local info = redis.pcall('XINFO', 'STREAM', log)
-  local added = 0
+  local added, length, far = 0, 0, 20000
   for i = 1, info.err and 0 or #info, 2 do
     if info[i] == 'entries-added' then
       added = info[i + 1]
+    elseif info[i] == 'length' then
+      length = info[i + 1]
     end
   end
-  return added - (id == '0-0' and redis.call('XLEN', log) or count_after(log, id))
+  local left = id == '0-0' and length or count_after(log, id, far)
+  if id ~= '0-0' and left >= far then
+    return redis.call('XGROUP', command, log, group, id, ...)
+  end
+  local arguments = {...}
+  arguments[#arguments + 1] = 'ENTRIESREAD'
+  arguments[#arguments + 1] = added - left
+  return redis.call('XGROUP', command, log, group, id, unpack(arguments))
 end
 
 -- The first entry of the log that a group still needs: all before it, every group that was seen
@@ -219,7 +235,7 @@ local function go_on_behind(log, id)
   local groups = redis.pcall('XINFO', 'GROUPS', log)
   for _, info in ipairs(groups.err and {} or groups) do
     if precedes_id(info[8], id) then
-      redis.call('XGROUP', 'SETID', log, info[2], id, 'ENTRIESREAD', ever_until(log, '0-0'))
+      set_place('SETID', log, info[2], id)
     end
   end
 end

@@ -5,7 +5,7 @@
 -- Returns {epoch, levels, paused, waiting}: what a reader must know; `waiting` is how many jobs of `ready` wait.
 
 -- member: 'ordered on_failure' of the group of a topic, '' for an ordinary queue.
-local SEEN_EVERY = 60000
+local SEEN_EVERY = 10000
 local group, member = ARGV[1], ARGV[2]
 
 local function made(stream)
@@ -32,6 +32,8 @@ for _, level in ipairs(levels) do
 end
 if member ~= '' then
   if redis.call('EXISTS', key.disbanded) == 1 then
+    -- As long as someone would make it anew.
+    redis.call('EXPIRE', key.disbanded, 3600)
     return {0, levels, 1, 0}
   end
   streams[#streams + 1] = key.log

@@ -35,12 +35,16 @@ if check then
   places = redis.call('HMGET', key.jobs, unpack(keys))
 end
 
-local dropped, room = 0, math.huge
+local dropped, room, is_missed = 0, math.huge, true
 if most > 0 then
   room = most - redis.call('XLEN', key.ready)
   if room < count then
     local needed = first_needed_of(key.ready, now_ms() - tonumber(ARGV[6]), {})
-    room = room + drop_events(key.ready, count - room, needed)
+    if not needed then
+      -- There are no groups: nobody misses what goes.
+      drops, is_missed = true, false
+    end
+    room = room + drop_events(key.ready, math.min(count - room, count + 2000), needed)
   end
   room = drops and math.huge or room
 end
@@ -105,13 +109,17 @@ if #index > 0 then
   redis.call('HSET', key.jobs, unpack(index))
 end
 if drops and most > 0 then
-  dropped = drop_events(key.ready, redis.call('XLEN', key.ready) - most)
+  -- After the bound was lowered, not all at once.
+  dropped = drop_events(key.ready, math.min(redis.call('XLEN', key.ready) - most, count + 2000))
+  dropped = is_missed and dropped or 0
 end
 if now and redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2] ~= earliest then
   redis.call('PUBLISH', key.due_channel, '')
 end
+-- By the topic, whichever shard it is.
+local topic = string.match(ARGV[2], '^[^#]+')
 record(tonumber(ARGV[1]), 0, '', {}, '', {
-  ['sent ' .. ARGV[2]] = #index > 0 and #index / 2 or nil,
-  ['dropped ' .. ARGV[2]] = dropped > 0 and dropped or nil,
+  ['sent ' .. topic] = #index > 0 and #index / 2 or nil,
+  ['dropped ' .. topic] = dropped > 0 and dropped or nil,
 })
 return {taken, dropped, unpack(known)}

@@ -16,7 +16,7 @@ for i = 3, #ARGV do
     redis.call('HDEL', key.marks, job_key)
     redis.call('DEL', key.result .. job_key)
     local job = entry and job_of(job_key, entry[2])
-    if job and unblocked(job) then
+    if job and freed_by(job) == 'blocked' then
       leave_lane(tie_of(job).k)
     end
   end

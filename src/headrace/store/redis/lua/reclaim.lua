@@ -104,9 +104,7 @@ end
 local function forget_old_dead()
   local old = string.format('(%d', now() - tonumber(ARGV[9]))
   for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', old, 'COUNT', 100)) do
-    redis.call('XDEL', key.dead, entry[1])
-    places[entry[2][2]] = false
-    redis.call('HDEL', key.marks, entry[2][2])
+    forget_dead(entry)
   end
 end
 

@@ -23,7 +23,7 @@ for i = 3, #ARGV, 2 do
       redis.call('SET', unique, job_key)
     end
     redis.call('DEL', key.result .. job_key)
-    place(job, unblocked(job))
+    place(job, freed_by(job) == 'blocked')
     tell('replayed', job)
     done = 1
   end

@@ -1,7 +1,7 @@
 #!lua
 -- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
--- KEYS: jobs progress journal news_channel
--- ARGV: lines_most log_ttl news, then for each job: key progress count, and so many lines
+-- KEYS: jobs progress journal news_channel log log_jobs
+-- ARGV: group lines_most log_ttl news, then for each job: key progress count, and so many lines
 -- Returns how many jobs were heard.
 
 -- A log is a list whose first element is the number of lines dropped before the others.
@@ -10,20 +10,23 @@ local function add_lines(log, lines)
     redis.call('RPUSH', log, '0')
   end
   redis.call('RPUSH', log, unpack(lines))
-  local over = redis.call('LLEN', log) - 1 - tonumber(ARGV[1])
+  local over = redis.call('LLEN', log) - 1 - tonumber(ARGV[2])
   if over > 0 then
     local dropped = tonumber(redis.call('LINDEX', log, 0)) + over
     redis.call('LTRIM', log, over, -1)
     redis.call('LSET', log, 0, string.format('%d', dropped))
   end
-  redis.call('EXPIRE', log, ARGV[2])
+  redis.call('EXPIRE', log, ARGV[3])
 end
 
-local at, heard = 4, 0
+local at, heard = 5, 0
 while at <= #ARGV do
   local job_key, progress, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   at = at + 3
   local place = redis.call('HGET', key.jobs, job_key)
+  if not place and key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job_key) then
+    place = '@'
+  end
   if place then
     heard = heard + 1
     if progress ~= '' and string.sub(place, 1, 1) ~= 'd' then
@@ -36,6 +39,6 @@ while at <= #ARGV do
   at = at + count
 end
 if heard > 0 then
-  redis.call('PUBLISH', key.news_channel, ARGV[3])
+  redis.call('PUBLISH', key.news_channel, ARGV[4])
 end
 return heard

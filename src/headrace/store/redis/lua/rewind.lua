@@ -13,23 +13,31 @@ if not id then
   return -1
 end
 
-local function comes_again(event)
+local function is_in_log(event)
   local at = redis.call('HGET', key.log_jobs, event)
-  return at and string.find(at, '-', 1, true) and precedes_id(id, at)
+  return at and string.find(at, '-', 1, true) and at
 end
 
--- Copies that nobody has begun: the group takes them from the log anew, or passes over them.
+local function comes_again(event)
+  local at = is_in_log(event)
+  return at and precedes_id(id, at)
+end
+
+-- Copies that nobody has begun: the group takes them from the log anew, or passes over them. What
+-- the log no longer has, it keeps.
 local function forget_waiting()
   for _, name in ipairs(redis.call('HKEYS', key.lanes)) do
     for _, event in ipairs(redis.call('ZRANGE', key.lane .. name, 0, -1)) do
-      bodies[event], places[event] = false, false
+      if is_in_log(event) then
+        redis.call('ZREM', key.lane .. name, event)
+        bodies[event], places[event] = false, false
+      end
     end
-    redis.call('DEL', key.lane .. name)
   end
   local own = group_info(key.ready, GROUP)
   for _, entry in ipairs(own and redis.call('XRANGE', key.ready, '(' .. own.last, '+') or {}) do
     local job = job_of(key_of(field(entry[2], 'j')), entry[2])
-    if job.past == '' then
+    if job.past == '' and is_in_log(job.key) then
       redis.call('XDEL', key.ready, entry[1])
       places[job.key] = false
       if tie_of(job).k then
@@ -39,10 +47,25 @@ local function forget_waiting()
   end
 end
 
-local function forget_dead()
+-- Keys that were stopped by events which come again go on, with them in their places.
+local function free_keys()
+  local records = redis.call('HGETALL', key.stopped)
+  for i = 1, #records, 2 do
+    local state, event = string.match(records[i + 1], '^(%a+) %d+ (.*)$')
+    if event and comes_again(event) then
+      redis.call('HDEL', key.stopped, records[i])
+      if state == 'blocked' then
+        leave_lane(records[i])
+      end
+    end
+  end
+end
+
+-- Dead events that come again are dead no more, unless their key has failed for good.
+local function revive_dead()
   for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+')) do
     local event = entry[2][2]
-    if comes_again(event) then
+    if comes_again(event) and not has_failed(tie_of(job_of(event, entry[2])).k) then
       redis.call('XDEL', key.dead, entry[1])
       places[event] = false
     end
@@ -51,10 +74,10 @@ end
 
 if string.sub(redis.call('HGET', key.groups, GROUP) or '', 1, 1) == '1' then
   forget_waiting()
-else
-  forget_dead()
+  free_keys()
 end
-redis.call('XGROUP', 'SETID', key.log, GROUP, id, 'ENTRIESREAD', ever_until(key.log, id))
+revive_dead()
+set_place('SETID', key.log, GROUP, id)
 redis.call('INCR', key.epoch)
 control_changed = true
 finish(0, '', {}, '')

@@ -67,12 +67,8 @@ local function only_held(columns)
 end
 
 local function last_delivered(stream)
-  for _, info in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-    if info[2] == GROUP then
-      return info[8]
-    end
-  end
-  return '0-0'
+  local info = group_info(stream, GROUP)
+  return info and info.last or '0-0'
 end
 
 -- The first id that is still needed: of the oldest pending entry or, if none is, behind the last one
@@ -82,8 +78,7 @@ local function first_needed()
   if oldest then
     return oldest[1]
   end
-  local ms, sequence = string.match(last_delivered(key.ready), '^(%d+)-(%d+)$')
-  return ms .. '-' .. string.format('%d', sequence + 1)
+  return id_after(last_delivered(key.ready))
 end
 
 -- Acknowledged entries must go. Trimming costs a fraction of deleting; only what a longer job holds
@@ -135,6 +130,23 @@ for i = 1, #kept[1] do
   keep_verdict(kept[2][i], kept[5][i], kept[6][i])
 end
 
+-- What events that are done may have beside their place in the log.
+local function forget_heard(ids)
+  if not any_special() then
+    return
+  end
+  local events = {}
+  for _, id in ipairs(ids) do
+    local entry = redis.call('XRANGE', key.log, id, id)[1]
+    events[#events + 1] = entry and key_of(field(entry[2], 'j'))
+  end
+  if #events > 0 then
+    redis.call('HDEL', key.progress, unpack(events))
+    redis.call('HDEL', key.marks, unpack(events))
+    forget_wishes(events)
+  end
+end
+
 n = tonumber(ARGV[14])
 if n > 0 then
   local ids, keys, counts = take(n), take(checked and n or 0), take(checked and n or 0)
@@ -149,6 +161,7 @@ if n > 0 then
   end
   if #ids > 0 then
     redis.call('XACK', key.log, GROUP, unpack(ids))
+    forget_heard(ids)
   end
 end
 

@@ -79,19 +79,29 @@ local function cancelled(job, in_lane)
   ended(job.key, tie_of(job), in_lane, 'cancelled', '')
 end
 
+-- A dead event that stops its key stays until someone acts.
+local function forget_dead(entry)
+  local job = job_of(entry[2][2], entry[2])
+  local lane = MEMBERS and tie_of(job).k
+  local stopped_by = string.match(lane and stop_of(lane) or '', '^blocked %d+ (.*)$')
+  if stopped_by ~= job.key then
+    redis.call('XDEL', key.dead, entry[1])
+    places[job.key] = false
+    redis.call('HDEL', key.marks, job.key)
+  end
+end
+
 -- Each new dead job makes room for itself, a few at a time, so that no step is long.
 local function bury_oldest()
   local over = redis.call('XLEN', key.dead) - DEAD_MOST
   for i, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', 10)) do
     if i <= over or tonumber(string.match(entry[1], '^%d+')) < now() - DEAD_MS then
-      redis.call('XDEL', key.dead, entry[1])
-      places[entry[2][2]] = false
-      redis.call('HDEL', key.marks, entry[2][2])
+      forget_dead(entry)
     end
   end
 end
 
-local function bury(job, reason)
+local function lay_down(job, reason)
   local before = MEMBERS and place_of(job.key)
   if before and string.sub(before, 1, 1) == 'd' then
     -- A group that was rewound has met an event again that was dead already.
@@ -99,6 +109,10 @@ local function bury(job, reason)
   end
   local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.past, 't', job.ties, 'i', job.inputs)
   places[job.key] = 'd' .. id
+end
+
+local function bury(job, reason)
+  lay_down(job, reason)
   bury_oldest()
 end
 

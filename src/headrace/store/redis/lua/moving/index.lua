@@ -59,7 +59,7 @@ local function read_ties(ties)
   local tie = known_ties[ties]
   if not tie then
     local fine, read = pcall(cmsgpack.unpack, ties)
-    tie = fine and read or UNTIED
+    tie = fine and type(read) == 'table' and read or UNTIED
     known_ties[ties] = tie
   end
   return tie
@@ -128,4 +128,13 @@ local function unpark(job_key)
     bodies[job_key] = false
     return unparked(job_key, body)
   end
+end
+
+local any_stopped
+-- The record of a key that is stopped: 'state since event'.
+local function stop_of(lane)
+  if any_stopped == nil then
+    any_stopped = MEMBERS and redis.call('EXISTS', key.stopped) == 1
+  end
+  return any_stopped and redis.call('HGET', key.stopped, lane)
 end

@@ -5,15 +5,6 @@ local function on_failure()
   return record and string.match(record, '^1 (%S+)') or 'skip'
 end
 
-local any_stopped
--- The record of a key that is stopped: 'state since event'.
-local function stop_of(lane)
-  if any_stopped == nil then
-    any_stopped = MEMBERS and redis.call('EXISTS', key.stopped) == 1
-  end
-  return any_stopped and redis.call('HGET', key.stopped, lane)
-end
-
 local function has_failed(lane)
   local record = lane and stop_of(lane)
   return record and string.sub(record, 1, 6) == 'failed'
@@ -26,7 +17,7 @@ end
 
 -- An event whose key has failed goes dead unseen.
 local function fail_with_key(job)
-  bury(job, 'key_failed')
+  lay_down(job, 'key_failed')
   tell('dead', job, 'key_failed')
 end
 
@@ -34,7 +25,7 @@ local function fail_waiting(lane)
   while true do
     local head = redis.call('ZPOPMIN', key.lane .. lane)[1]
     if not head then
-      return
+      return bury_oldest()
     end
     local job = unpark(head)
     if job then
@@ -57,13 +48,13 @@ local function goes_on_after(job)
   return true
 end
 
--- Whether this dead job is the one that stops its lane; if so, it does no longer.
-local function unblocked(job)
+-- How this dead job had stopped its key, 'blocked' or 'failed', if it had; it does so no longer.
+local function freed_by(job)
   local lane = MEMBERS and tie_of(job).k
-  local record = lane and stop_of(lane)
-  if record and string.match(record, '^blocked %d+ (.*)$') == job.key then
-    redis.call('HDEL', key.stopped, lane)
-    return true
+  local state, event = string.match(lane and stop_of(lane) or '', '^(%a+) %d+ (.*)$')
+  if event ~= job.key then
+    return nil
   end
-  return false
+  redis.call('HDEL', key.stopped, lane)
+  return state
 end
