@@ -18,7 +18,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.ids import to_key
 from headrace.core.job import Reason, State, encode_envelope
 from headrace.core.limits import DEAD_KEPT_DAYS
-from headrace.core.outcome import DONE, Dead
+from headrace.core.outcome import DONE, RELEASED, Dead
 from headrace.core.ties import NO_TIES, Ties
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.contract import Settlement
@@ -26,7 +26,7 @@ from headrace.store.sqlite import pumping, schema
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.tables import UPGRADES
 from headrace.store.topics import Bound, Group, Position, Published
-from headrace.store.values import Counts
+from headrace.store.values import Counts, Report
 from headrace.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -98,6 +98,11 @@ async def settle(
 ) -> None:
     settlements = [Settlement(delivery, outcome) for delivery in deliveries]
     assert await consumer.settle(deliveries[0].queue, settlements) == []
+
+
+async def published(store: SqliteStore, parcels: Sequence[Parcel]) -> list[JobKey]:
+    assert await store.publish(LOG, parcels) == Published(len(parcels))
+    return keys(parcels)
 
 
 class TestFiles:
@@ -277,6 +282,69 @@ class TestTaking:
         [group] = await store.groups(LOG)
         assert group.behind == 4
         assert envelopes(await member(store).fetch(9, 0)) == envelopes(events(9)[5:])
+
+    async def test_a_group_gone_for_a_week_keeps_no_room_from_new_events(
+        self, store: SqliteStore, clock: ManualClock
+    ) -> None:
+        await store.join(BILLING, PLAIN, START)
+        many = [event(f"many-{number}") for number in range(7)]
+        assert await store.publish(LOG, many[:5], bound=Bound(3)) == Published(3)
+        clock.advance(8 * 86_400)
+        assert await store.publish(LOG, many[3:], bound=Bound(3)) == Published(4)
+        assert [item.key for item in await store.read(LOG)] == keys(many[4:])
+
+    @pytest.mark.parametrize("group", [BLOCK, FAIL_KEY], ids=["block", "fail_key"])
+    async def test_a_key_that_is_stopped_after_its_group_went_back_goes_on_in_order(
+        self, store: SqliteStore, group: Group
+    ) -> None:
+        await store.join(BILLING, group, START)
+        await store.publish(LOG, events(4, "a"))
+        worker = member(store)
+        await settle(worker, await worker.fetch(9, 0))
+        held = await worker.fetch(9, 0)
+        await store.rewind(BILLING, START)
+        await settle(worker, held, DEAD)
+        ran: list[bytes] = []
+        while taken := await worker.fetch(9, 0):
+            assert len(taken) == 1
+            ran += envelopes(taken)
+            await settle(worker, taken)
+        # By the time that the event comes again which failed the key, those before it have failed.
+        passed = 1 if group is FAIL_KEY else 0
+        assert ran == envelopes(events(4)[passed:])
+        assert await store.stopped_keys(BILLING) == []
+        assert await store.count(BILLING) == Counts(dead=passed)
+
+    async def test_what_is_forgotten_when_a_group_goes_back_leaves_no_marks(
+        self, path: Path, store: SqliteStore
+    ) -> None:
+        await store.join(BILLING, ORDERED, START)
+        [first, _] = await published(store, events(2, "a"))
+        worker = member(store)
+        [held] = await worker.fetch(9, 0)
+        await store.mark(BILLING, first, "charge", b"1")
+        await store.report(BILLING, [Report(first, b"1")])
+        await settle(worker, [held], RELEASED)
+        await store.rewind(BILLING, NEW)
+        assert await store.marks(BILLING, first) == {}
+        assert await store.count(BILLING) == Counts()
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT count(*) FROM progress").fetchone() == (0,)
+
+    async def test_a_lowered_bound_is_reached_in_steps(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("headrace.store.sqlite.publishing._DROPPED_TOGETHER", 4)
+        await store.join(BILLING, PLAIN, START)
+        await store.publish(LOG, events(20))
+        few = Bound(3, drops_oldest=True)
+        lengths = []
+        for number in range(6):
+            published = await store.publish(LOG, [event(f"late-{number}")], bound=few)
+            lengths.append((await store.length(LOG), published.dropped))
+        assert lengths == [(17, 4), (14, 4), (11, 4), (8, 4), (5, 4), (3, 3)]
+        assert await store.publish(LOG, events(9), bound=few) == Published(9, dropped=9)
+        assert await store.length(LOG) == 3
 
     async def test_counts_of_a_log_are_forgotten_after_a_day(
         self, store: SqliteStore, clock: ManualClock

@@ -23,16 +23,20 @@ from headrace.store.values import Counts
 class Bound(msgspec.Struct, frozen=True):
     """How many events a log may hold. Those that all groups have settled, or have in their own
     queues, make room first; if there are still too many, new ones are refused or, with
-    `drops_oldest`, the oldest are dropped, whether settled or not."""
+    `drops_oldest`, the oldest are dropped, whether settled or not: if there are many more than the
+    bound allows, some thousands with each `publish`. Groups not seen for `gone_after_ms` do not
+    count; where there are no others, nobody needs the oldest: they make room as settled ones do."""
 
     most: int
     drops_oldest: bool = False
+    gone_after_ms: int = 7 * 86_400_000
 
 
 class Published(msgspec.Struct, frozen=True):
     """What `publish` did. The first `taken` events are in the log, in their order, or scheduled;
     there was no room for the others. `known` are the positions, among those taken, of events whose
-    id the log has already; they were not added again. `dropped` is how many old ones had to go."""
+    id the log has already; they were not added again. `dropped` is how many old ones had to go that
+    a group still needed."""
 
     taken: int
     known: tuple[int, ...] = ()
@@ -69,7 +73,8 @@ class GroupState(msgspec.Struct, frozen=True):
     """Events of the log that the group has not taken yet; also part of `counts.waiting`."""
     counts: Counts
     oldest_ms: int | None
-    """When the oldest event that is not settled was added to the log; None if there is none."""
+    """When the oldest event that is not settled was added to the log; None if there is none. In the
+    group's own queue, the first few in each state speak for the others."""
     seen_ms: int
     """When a worker of the group last looked for work, give or take a minute."""
     stopped_keys: int = 0
@@ -135,8 +140,12 @@ class Topics(Protocol):
 
     async def rewind(self, queue: str, to: Position) -> None:
         """Have the group handle, from now on, what comes after this place in the log, back or
-        forth. What it holds already, it still handles; a dead event that it comes across again is
-        dead no more, and stops its key no more. Raises `EventNotFound`, and `GroupNotFound`."""
+        forth. What runs, is to be tried again or is no longer in the log, it still handles. An
+        ordered group forgets all else that it has taken, so that events of a key come in their
+        order: those after the place come again, those before it are passed over. Keys that were
+        stopped or failed by an event after the place are so no more; a dead event that the group
+        comes across again is dead no more, unless its key is failed by another, which leaves it as
+        it is. Raises `EventNotFound`, and `GroupNotFound`."""
         ...
 
     async def position(self, log: str, place: Position) -> str:

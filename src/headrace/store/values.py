@@ -106,8 +106,10 @@ BUCKETS_US = tuple(1000 * 4**power for power in range(12))
 
 
 class MinuteCount(msgspec.Struct, frozen=True):
-    """What was counted of one task in one minute. `kind` is that of a fact, or `<` and a number of
-    microseconds for runs that took up to so long (and longer than the next smaller one)."""
+    """What was counted of one task (of a log: `@` and the topic) in one minute. `kind` is that of a
+    fact; or `dropped`, for events that a bound removed before all groups had settled them; or `<`
+    and a number of microseconds for runs that took up to so long (and longer than the next smaller
+    one)."""
 
     minute: int
     """Minutes since 1970 by the store's clock."""

@@ -27,7 +27,6 @@ from headrace.store.topics import (
 )
 from headrace.store.values import Counts
 
-_WEEK_MS = 7 * 86_400_000
 _DISBANDED_FOR = 3600
 _TRIM_MOST = 5000
 _TICKET_MS = 1000

@@ -55,13 +55,13 @@ _NOTHING = Fact("lost", b"")
 
 
 def write(step: Step) -> None:
-    """Keep what was recorded in this step."""
-    facts = step.facts
+    """Keep what was recorded and counted in this step."""
+    facts = step.facts or []
+    _count(step, facts)
     if not facts:
         return
     values = (step.number, len(facts), step.now_ms, _encode(facts))
     [(first,)] = step.connection.execute(_WRITE, values).fetchall()
-    _count(step, facts)
     last = first + len(facts) - 1
     if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
         step.connection.execute(_DROP, (step.number, last - EVENTS_KEPT + 1))
@@ -70,7 +70,7 @@ def write(step: Step) -> None:
 
 def _count(step: Step, facts: Sequence[tuple[Any, ...]]) -> None:
     sent = Counter(map(_TASK, facts[: step.sent]))
-    counts = {(task, "sent"): n for task, n in sent.items()}
+    counts = step.counts | {(task, "sent"): n for task, n in sent.items()}
     kinds = Counter(map(_TASK_AND_KIND, facts))
     counts.update({(task, kind): n for (task, kind), n in kinds.items() if kind in _COUNTED})
     runs: dict[str, list[int]] = defaultdict(list)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.ids import created_ms
 from headrace.core.sources import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
-from headrace.store.sqlite import browsing, logbook, untaken
+from headrace.store.sqlite import browsing, logbook, reporting, stopping, untaken
+from headrace.store.sqlite.entries import MARKED, REPORTED
 from headrace.store.topics import GroupState
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ _CHANGE = "UPDATE topic_groups SET ordered = ?, on_failure = ? WHERE queue = ?"
 _MAKE = """
     INSERT INTO topic_groups (queue, log, ordered, on_failure, position, seen_ms)
     VALUES (?, ?, ?, ?, ?, ?)"""
-_MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ? RETURNING queue"
+_MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ? RETURNING ordered"
+# For each state on its own, because each has an index of its own.
+_FORGET_UNBEGUN = """
+    DELETE FROM jobs WHERE queue = ? AND state = '{state}' AND past = x'' AND EXISTS (
+        SELECT 1 FROM topic_events WHERE log = ? AND topic_events.key = jobs.key)
+    RETURNING key, lane, flags"""
+_UNBEGUN = [_FORGET_UNBEGUN.format(state=state) for state in ("waiting", "blocked")]
 _ALL = """
     SELECT name, queue, ordered, on_failure, seen_ms,
         (SELECT count(*) FROM stopped_keys WHERE stopped_keys.queue = topic_groups.queue)
@@ -65,11 +72,12 @@ def unchanged(
     return None if connection.execute(_SAME, wanted).fetchone() is None else False
 
 
-def join(step: Step, group: Group, begin: Position) -> bool:
-    """Have the group be as it should; whether it is new."""
+def join(step: Step, group: Group, begin: Position, *, again: bool = False) -> bool:
+    """Have the group be as it should; whether it is new. If who asks has seen it (`again`) and it
+    is not there, someone removed it on purpose: that is left so."""
     source = _source(step.queue)
     wants = (group.ordered, group.on_failure)
-    if step.connection.execute(_CHANGE, (*wants, step.number)).rowcount:
+    if step.connection.execute(_CHANGE, (*wants, step.number)).rowcount or again:
         return False
     log = logbook.made(step.beside(source.log))
     at = logbook.before(step.connection, log, source.log, begin)
@@ -83,9 +91,23 @@ def rewind(step: Step, to: Position) -> None:
     source = _source(step.queue)
     log = logbook.find(step.connection, namespace=step.namespace, log=source.log)
     at = 0 if log is None else logbook.before(step.connection, log, source.log, to)
-    if not step.connection.execute(_MOVE, (at, step.number)).fetchall():
+    moved = step.connection.execute(_MOVE, (at, step.number)).fetchall()
+    if not moved or log is None:
         raise GroupNotFound(step.queue)
+    if moved[0][0]:
+        stopping.free_after(step, log.number, at)
+        _forget_unbegun(step, log.number)
     step.tell("ready")
+
+
+def _forget_unbegun(step: Step, log: int) -> None:
+    """Forget what the group has taken and not begun: left where it is, it would be ahead of earlier
+    events of its key. What the log no longer has could not come again, and stays."""
+    for forget in _UNBEGUN:
+        gone = step.connection.execute(forget, (step.number, log)).fetchall()
+        step.freed_lanes.update(lane for _, lane, _ in gone if lane)
+        reporting.forget_progress(step, [key for key, _, flags in gone if flags & REPORTED])
+        reporting.forget_marks(step, [key for key, _, flags in gone if flags & MARKED])
 
 
 def disband(step: Step) -> bool:

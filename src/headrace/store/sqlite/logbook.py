@@ -40,6 +40,7 @@ _READ = """
     ORDER BY id LIMIT ?"""
 _CUT = "DELETE FROM topic_events WHERE id >= ? AND id <= ?"
 _TAKEN = "SELECT min(position) FROM topic_groups WHERE log = ? AND seen_ms > ?"
+_ANY = "SELECT 1 FROM topic_groups WHERE log = ? AND seen_ms > ? LIMIT 1"
 # What failed once, and what waits behind it, is the group's own and does not need the log.
 _FIRST_HELD = """
     SELECT min(topic_events.id) FROM topic_events
@@ -137,6 +138,11 @@ def read(
         return []
     rows = connection.execute(_READ, (max(start, found.first - 1), found.last, limit))
     return [LoggedEvent(key, added, envelope, str(id)) for id, key, added, envelope in rows]
+
+
+def has_groups(connection: sqlite3.Connection, log: Log, seen_since_ms: int) -> bool:
+    """Whether there is a group that was seen since, so that someone needs what is in the log."""
+    return connection.execute(_ANY, (log.number, seen_since_ms)).fetchone() is not None
 
 
 def settled(connection: sqlite3.Connection, log: Log, upto: int, seen_since_ms: int = -1) -> int:

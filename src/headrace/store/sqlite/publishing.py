@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.core.sources import log_name, log_source
 from headrace.core.ties import decode_ties
 from headrace.store.contract import Promotion
 from headrace.store.sqlite import entries, logbook, placing
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.store.topics import Bound
 
 _PROMOTED_TOGETHER = 1000
+# Bounds the time that one publish takes after a bound was lowered.
+_DROPPED_TOGETHER = 5000
 
 _ADD = """
     INSERT INTO topic_events (id, log, key, added_ms, lane, envelope) VALUES {rows}
@@ -47,7 +50,8 @@ def publish(
     known = _known(step, log, [event.key for event in events]) if repeat else set()
     again, now, later = _sorted_out(step, events, known)
     taken = len(events)
-    if bound is not None and not bound.drops_oldest:
+    drops = bound is not None and _drops(step, log, bound)
+    if bound is not None and not drops:
         room = _room(step, log, bound, len(now))
         if room < len(now):
             taken = now[room]
@@ -56,7 +60,7 @@ def publish(
         placing.append(step, [events[place] for place in later], repeat=False)
     refused = _add(step, log, [_new(events[place]) for place in now], "sent")
     again += [place for place in now if events[place].key in refused]
-    dropped = _drop_oldest(step, log, bound) if bound is not None and bound.drops_oldest else 0
+    dropped = _drop_oldest(step, log, bound, len(now)) if bound is not None and drops else 0
     return Published(taken, tuple(sorted(place for place in again if place < taken)), dropped)
 
 
@@ -92,23 +96,39 @@ def _in_log(step: Step, log: Log, keys: Iterable[JobKey]) -> set[JobKey]:
     return {key for (key,) in select_rows(step.connection, _IN_LOG, rows)}
 
 
+def _drops(step: Step, log: Log, bound: Bound) -> bool:
+    """Whether the oldest make room: as the bound says, or because nobody needs them."""
+    return bound.drops_oldest or not logbook.has_groups(
+        step.connection, log, _seen_since(step, bound)
+    )
+
+
+def _seen_since(step: Step, bound: Bound) -> int:
+    """A group that no worker has served since keeps no room from new events."""
+    return step.now_ms - bound.gone_after_ms
+
+
 def _room(step: Step, log: Log, bound: Bound, wanted: int) -> int:
     """For how many there is room, once what is settled has made some."""
     lacking = wanted - (bound.most - log.length)
     if lacking > 0:
         upto = min(log.last, log.first + lacking - 1)
-        logbook.cut(step.connection, log, logbook.settled(step.connection, log, upto))
+        settled = logbook.settled(step.connection, log, upto, _seen_since(step, bound))
+        logbook.cut(step.connection, log, settled)
     return max(0, bound.most - log.length)
 
 
-def _drop_oldest(step: Step, log: Log, bound: Bound) -> int:
-    """Have the log hold no more than it may: how many had to go that were not settled."""
-    over = log.length - bound.most
+def _drop_oldest(step: Step, log: Log, bound: Bound, added: int) -> int:
+    """Have the log hold no more than it may, or come closer to it: how many had to go that were
+    not settled."""
+    over = min(log.length - bound.most, max(added, _DROPPED_TOGETHER))
     if over <= 0:
         return 0
     upto = log.first + over - 1
-    settled = logbook.settled(step.connection, log, upto)
+    settled = logbook.settled(step.connection, log, upto, _seen_since(step, bound))
     logbook.cut(step.connection, log, upto)
+    topic, _ = log_source(step.queue)
+    step.count(log_name(topic), "dropped", upto - settled)
     return upto - settled
 
 

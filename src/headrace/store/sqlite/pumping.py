@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from headrace.core.call import Parcel
 from headrace.core.ties import NO_TIES, Ties
-from headrace.store.sqlite import entries, placing, stopping, tied
+from headrace.store.sqlite import placing, stopping, tied
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from headrace.core.ids import JobKey
     from headrace.store.sqlite.step import Step
+
+_Event = tuple["JobKey", str, bytes]
+"""Its id, its key as the name of a lane, its envelope."""
 
 _TOGETHER = 1000
 # Bounds the time that one fetch keeps others from writing.
 _MOST_TAKEN = 5000
 # What waits behind others of its key is in the way of what could be handled: only up to here.
 _MOST_BLOCKED = 100_000
-_SEEN_EVERY_MS = 60_000
+_SEEN_EVERY_MS = 10_000
 
 _GROUP = """
     SELECT topic_groups.log, ordered, position, first, last, seen_ms
@@ -47,8 +52,9 @@ _INTO_LINE = """
     ON CONFLICT DO NOTHING"""
 _DEAD_AMONG = """
     SELECT topic_events.key FROM topic_events
-        CROSS JOIN jobs ON jobs.queue = ? AND jobs.key = topic_events.key
-    WHERE topic_events.id > ? AND topic_events.id <= ? AND jobs.state = 'dead'
+        CROSS JOIN jobs ON jobs.queue = ?1 AND jobs.key = topic_events.key
+    WHERE topic_events.id > ?2 AND topic_events.id <= ?3 AND jobs.state = 'dead'
+        AND EXISTS (SELECT 1 FROM jobs WHERE queue = ?1 AND state = 'dead')
     ORDER BY topic_events.id"""
 _EVENTS = "SELECT key, lane, envelope FROM topic_events WHERE id > ? AND id <= ? ORDER BY id"
 
@@ -119,26 +125,43 @@ def _into_line(step: Step, after: int, upto: int) -> None:
     first = step.new_numbers(upto - after)
     rows = (first - after - 1, step.number, after, upto)
     if step.connection.execute(_INTO_LINE, rows).rowcount < upto - after:
-        dead = step.connection.execute(_DEAD_AMONG, (step.number, after, upto)).fetchall()
-        placing.replay(step, [key for (key,) in dead])
+        placing.replay(step, _dead_among(step, after, upto))
+
+
+def _dead_among(step: Step, after: int, upto: int) -> list[JobKey]:
+    """Those of these events that come again after the group has given them up."""
+    found = step.connection.execute(_DEAD_AMONG, (step.number, after, upto))
+    return [key for (key,) in found]
 
 
 def _into_lanes(step: Step, after: int, upto: int) -> None:
-    """The same in the order of keys; those of keys that have failed go dead."""
+    """The same in the order of keys. Those of keys that have failed go dead, or stay so, until the
+    event comes again that made the key fail."""
     events = step.connection.execute(_EVENTS, (after, upto)).fetchall()
-    failed = stopping.failed_among(step, {lane for _, lane, _ in events})
+    stopped = stopping.among(step, {lane for _, lane, _ in events})
+    stoppers = {event: key for key, (_, event) in stopped.items()}
+    dead = set(_dead_among(step, after, upto))
+    for (stops, is_dead), run in groupby(events, lambda e: (e[0] in stoppers, e[0] in dead)):
+        some = list(run)
+        if stops:
+            for key, _, _ in some:
+                stopping.free(step, stoppers[key])
+                del stopped[stoppers[key]]
+        failed = {key for key, (state, _) in stopped.items() if state == "failed"}
+        others = [event for event in some if event[1] not in failed]
+        if is_dead:
+            placing.replay(step, [key for key, _, _ in others])
+        else:
+            _append(step, others)
+            stopping.bury(step, [event for event in some if event[1] in failed])
+
+
+def _append(step: Step, events: Sequence[_Event]) -> None:
     parcels = [
         Parcel(key, envelope, ties=Ties(lane=lane) if lane else NO_TIES)
         for key, lane, envelope in events
-        if lane not in failed
     ]
     # Their log has told of them.
     facts, step.facts = step.facts, None
-    refused = tied.append(step, parcels, repeat=False)
+    tied.append(step, parcels, repeat=False)
     step.facts = facts
-    if refused:
-        standing = entries.by_keys(step.connection, step.number, refused.values())
-        dead = [key for key in refused.values() if standing[key].state == "dead"]
-        placing.replay(step, dead)
-    if failed:
-        stopping.bury(step, [event for event in events if event[1] in failed])

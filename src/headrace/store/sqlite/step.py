@@ -40,6 +40,8 @@ class Step:
         self.facts: list[tuple[Any, ...]] | None = [] if recording else None
         self.sent = 0
         """How many of the facts, the first ones, tell of new jobs."""
+        self.counts: dict[tuple[str, str], int] = {}
+        """By task and kind, what is counted beyond the facts, for there is none of each."""
         self.freed_lanes: set[str] = set()
         self.accounts: dict[str, Account] = {}
         self.arrivals: list[tuple[str, Arrival]] = []
@@ -82,6 +84,11 @@ class Step:
 
     def tell(self, kind: Kind, keys: Sequence[JobKey] | None = None) -> None:
         self.news.append(News(kind, self.queue, keys))
+
+    def count(self, task: str, kind: str, amount: int) -> None:
+        """Add to the minute's counter of this kind."""
+        if self.facts is not None and amount:
+            self.counts[task, kind] = self.counts.get((task, kind), 0) + amount
 
     def record(self, *fact: Any) -> None:
         """Note a fact: its kind, the job's key, and as many of the fields of `Fact` as it has."""

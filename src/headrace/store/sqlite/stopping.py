@@ -42,11 +42,14 @@ _BURY_NEW = f"""
     SELECT column1, column2, column3, 'dead', 0, column4, '{_FAILED}', {LADEN}, column5, column6
     FROM (VALUES {{rows}}) WHERE true
     ON CONFLICT DO NOTHING RETURNING key"""
-_FAILED_AMONG = """
+_AMONG = """
     WITH named (queue, key) AS (VALUES {rows})
-    SELECT named.key FROM named JOIN stopped_keys AS stopped
-        ON stopped.queue = named.queue AND stopped.key = named.key
-    WHERE stopped.state = 'failed'"""
+    SELECT stopped.key, state, event FROM named JOIN stopped_keys AS stopped
+        ON stopped.queue = named.queue AND stopped.key = named.key"""
+_BY_EVENTS_AFTER = """
+    SELECT stopped.key FROM stopped_keys AS stopped
+        JOIN topic_events ON log = ? AND topic_events.key = event
+    WHERE stopped.queue = ? AND topic_events.id > ?"""
 _FORGET_EVENT = """
     DELETE FROM stopped_keys INDEXED BY stopped_keys_by_event
     WHERE queue = ? AND event = ? AND state = 'blocked' RETURNING key"""
@@ -108,10 +111,11 @@ def _record(step: Step, event: JobKey, head: bytes) -> None:
     step.record("dead", event, task_of(head), 0, 0, 0, _FAILED)
 
 
-def failed_among(step: Step, keys: Iterable[str]) -> set[str]:
-    """Those of these keys that have failed."""
+def among(step: Step, keys: Iterable[str]) -> dict[str, tuple[str, JobKey]]:
+    """Those of these keys that are stopped: how, and by which event."""
     rows = [(step.number, key) for key in keys if key]
-    return {key for (key,) in select_rows(step.connection, _FAILED_AMONG, rows)}
+    found = select_rows(step.connection, _AMONG, rows)
+    return {key: (state, event) for key, state, event in found}
 
 
 def forget(step: Step, events: Iterable[JobKey]) -> set[str]:
@@ -129,6 +133,12 @@ def free(step: Step, key: str) -> bool:
         step.connection.execute(_GIVE_UP_PLACE, (step.number, event))
         step.freed_lanes.add(key)
     return bool(found)
+
+
+def free_after(step: Step, log: int, place: int) -> None:
+    """Let keys go on whose event comes again, because the log has it after this place."""
+    for (key,) in step.connection.execute(_BY_EVENTS_AFTER, (log, step.number, place)).fetchall():
+        free(step, key)
 
 
 def stopped_keys(

@@ -25,13 +25,13 @@ _DROP_RESULTS = """
         SELECT id FROM results WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)"""
 # A dead event that has a place in a lane keeps its key from going on, which is for people to end.
 _DROP_OLD_DEAD = """
-    DELETE FROM jobs WHERE lane = '' AND id IN (
-        SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ?
+    DELETE FROM jobs WHERE id IN (
+        SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ? AND lane = ''
         ORDER BY time_ms LIMIT ?)
     RETURNING key, flags"""
 _DROP_TOO_MANY_DEAD = """
-    DELETE FROM jobs WHERE lane = '' AND id IN (
-        SELECT id FROM jobs WHERE queue = ? AND state = 'dead'
+    DELETE FROM jobs WHERE id IN (
+        SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND lane = ''
         ORDER BY time_ms DESC LIMIT ? OFFSET ?)
     RETURNING key, flags"""
 _OLD_LOGS = "SELECT id FROM logs WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?"

@@ -34,6 +34,7 @@ class SqliteTopics:
         self._clock = clock
         self._database = database
         self._writer = writer
+        self._joined: set[str] = set()
 
     async def publish(
         self,
@@ -50,13 +51,16 @@ class SqliteTopics:
         )
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
-        return await self._writer.change(
+        is_new = await self._writer.change(
             queue,
-            partial(groups.join, group=group, begin=begin),
+            partial(groups.join, group=group, begin=begin, again=queue in self._joined),
             unless=partial(groups.unchanged, namespace=self._namespace, queue=queue, group=group),
         )
+        self._joined.add(queue)
+        return is_new
 
     async def disband(self, queue: str) -> bool:
+        self._joined.discard(queue)
         return await self._writer.change(queue, groups.disband)
 
     async def rewind(self, queue: str, to: Position) -> None:

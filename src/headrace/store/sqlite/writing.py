@@ -73,5 +73,5 @@ def _draw_consequences(step: Step) -> None:
             way.refill_lanes(each)
         if each.accounts:
             accounts.close(each)
-        if each.facts:
+        if each.facts or each.counts:
             facts.write(each)

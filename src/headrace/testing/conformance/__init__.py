@@ -25,6 +25,7 @@ from headrace.testing.conformance.flows import FlowsConformance
 from headrace.testing.conformance.following import FollowingConformance
 from headrace.testing.conformance.foreign_events import ForeignEventsConformance
 from headrace.testing.conformance.group_faults import GroupFaultsConformance
+from headrace.testing.conformance.group_reporting import GroupReportingConformance
 from headrace.testing.conformance.group_settling import GroupSettlingConformance
 from headrace.testing.conformance.groups import GroupsConformance
 from headrace.testing.conformance.history import HistoryConformance
@@ -41,6 +42,7 @@ from headrace.testing.conformance.pausing import PausingConformance
 from headrace.testing.conformance.priorities import PrioritiesConformance
 from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
 from headrace.testing.conformance.rewinding import RewindingConformance
+from headrace.testing.conformance.rewinding_keys import RewindingKeysConformance
 from headrace.testing.conformance.sending import SendingConformance
 from headrace.testing.conformance.settling import SettlingConformance
 from headrace.testing.conformance.stats import StatsConformance
@@ -83,11 +85,13 @@ class StoreConformance(
     GroupsConformance,
     JoiningConformance,
     GroupSettlingConformance,
+    GroupReportingConformance,
     GroupFaultsConformance,
     ForeignEventsConformance,
     OrderedConformance,
     KeyFailuresConformance,
     RewindingConformance,
+    RewindingKeysConformance,
     BoundsConformance,
     TrimmingConformance,
     TopicMixingConformance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -16,6 +17,7 @@ from headrace.testing.conformance.topic_ground import (
     AUDIT,
     BILLING,
     LOG,
+    TASK,
     TopicGround,
     event,
     keys,
@@ -27,6 +29,14 @@ LATEST = Bound(3, drops_oldest=True)
 
 
 class BoundsConformance(TopicGround):
+    async def tallied(self, store: Store, log: str = LOG) -> Counter[str]:
+        """What was counted of the log, whose counters have the name of its topic."""
+        found: Counter[str] = Counter()
+        for each in await store.stats(log, await store.time_ms() // 60_000 - 5):
+            assert each.task == TASK
+            found[each.kind] += each.count
+        return found
+
     @of_each_kind
     async def test_a_full_log_takes_the_first_and_refuses_the_others(
         self, store: Store, group: Group
@@ -59,6 +69,26 @@ class BoundsConformance(TopicGround):
             assert await store.publish(LOG, [item], bound=FEW) == Published(1)
         assert await self.in_log(store) == keys(events[2:])
 
+    @pytest.mark.parametrize("bound", [FEW, LATEST], ids=["reject", "drop"])
+    async def test_where_nobody_listens_all_are_taken_and_none_is_missed(
+        self, store: Store, bound: Bound
+    ) -> None:
+        events = [event() for _ in range(9)]
+        for some in (events[:5], events[5:7], events[7:]):
+            assert await store.publish(LOG, some, bound=bound) == Published(len(some))
+            assert await store.length(LOG) == 3
+        assert await self.in_log(store) == keys(events[6:])
+        assert await self.tallied(store) == {"sent": 9}
+        await self.join(store)
+        assert (await store.publish(LOG, [event()], bound=bound)).taken == bound.drops_oldest
+
+    async def test_a_smaller_bound_refuses_and_takes_nothing_away(self, store: Store) -> None:
+        await self.join(store)
+        events = await self.publish(store, 5)
+        assert await store.publish(LOG, [event()], bound=FEW) == Published(0)
+        assert await store.publish(LOG, [event(delay_ms=60_000)], bound=FEW) == Published(1)
+        assert await self.in_log(store) == events
+
     async def test_events_that_are_known_need_no_room(self, store: Store) -> None:
         await self.join(store)
         events = [event() for _ in range(4)]
@@ -80,6 +110,18 @@ class BoundsConformance(TopicGround):
             await self.join(store, queue)
             events = [event() for _ in range(4)]
             assert await store.publish(log, events, bound=FEW) == Published(3)
+            assert await self.tallied(store, log) == {"sent": 3}
+
+    async def test_groups_that_are_gone_keep_no_room(self, store: Store) -> None:
+        await self.join(store, BILLING, AUDIT)
+        events = [event() for _ in range(5)]
+        await store.publish(LOG, events[:3], bound=FEW)
+        await self.handle_all(store, self.member(store, AUDIT), queue=AUDIT)
+        await self.pass_time(0.1)
+        assert await store.publish(LOG, events[3:], bound=FEW) == Published(0)
+        brief = Bound(3, gone_after_ms=50)
+        assert await store.publish(LOG, events[3:], bound=brief) == Published(2)
+        assert await self.handle_all(store, self.member(store)) == keys(events[2:])
 
     # Without the oldest
 
@@ -90,6 +132,7 @@ class BoundsConformance(TopicGround):
         assert await store.publish(LOG, events[:3], bound=LATEST) == Published(3)
         assert await store.publish(LOG, events[3:], bound=LATEST) == Published(2, dropped=2)
         assert await self.in_log(store) == keys(events[2:])
+        assert await self.tallied(store) == {"sent": 5, "dropped": 2}
         state = await self.group(store)
         assert (state.behind, state.counts) == (3, Counts(waiting=3))
         assert await self.handle_all(store, self.member(store)) == keys(events[2:])
@@ -104,6 +147,14 @@ class BoundsConformance(TopicGround):
         assert await self.in_log(store) == keys(events[5:])
         assert await self.handle_all(store, self.member(store)) == keys(events[5:])
 
+    async def test_a_smaller_bound_is_reached(self, store: Store) -> None:
+        await self.join(store)
+        await self.publish(store, 20)
+        events = [event() for _ in range(3)]
+        for item in events:
+            await store.publish(LOG, [item], bound=LATEST)
+        assert await self.in_log(store) == keys(events)
+
     async def test_what_is_settled_goes_first_and_is_not_counted_as_dropped(
         self, store: Store
     ) -> None:
@@ -113,6 +164,7 @@ class BoundsConformance(TopicGround):
         member = self.member(store)
         await self.settle(member, await self.take(member, 2), DONE)
         assert await store.publish(LOG, events[3:], bound=LATEST) == Published(2)
+        assert await self.tallied(store) == {"sent": 5}
         assert await self.handle_all(store, member) == keys(events[2:])
 
     async def test_an_event_that_was_dropped_may_be_published_again(self, store: Store) -> None:

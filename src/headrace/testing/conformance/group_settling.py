@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.job import State, decode_verdict
 from headrace.core.outcome import DONE, Again, Held, Outcome, task_gate
 from headrace.store.contract import Settlement, Store
@@ -190,6 +192,21 @@ class GroupSettlingConformance(TopicGround):
         assert await store.count(BILLING) == Counts()
         assert await store.count(AUDIT) == Counts(waiting=1)
         assert await self.states(store, [sent], BILLING) == [State.CANCELLED]
+
+    @of_each_kind
+    @pytest.mark.parametrize("outcome", [DONE, DEAD], ids=["done", "dead"])
+    async def test_an_event_that_ends_by_itself_first_has_ended(
+        self, store: Store, group: Group, outcome: Outcome
+    ) -> None:
+        await self.join(store, group=group)
+        (sent,) = await self.publish(store)
+        member = self.member(store)
+        taken = await self.take(member)
+        assert await store.cancel(BILLING, [sent]) == [State.RUNNING]
+        assert (await store.control(BILLING)).cancelling == (sent,)
+        assert await self.settle(member, taken, outcome) == []
+        assert (await store.control(BILLING)).cancelling == ()
+        assert await store.count(BILLING) == Counts(dead=1 if outcome is DEAD else 0)
 
     # What is told of it
 

@@ -6,17 +6,18 @@ import asyncio
 
 from headrace.core.delivery import Delivery
 from headrace.core.job import State
-from headrace.core.outcome import DONE
+from headrace.core.outcome import DONE, Again
 from headrace.core.sources import group_queue
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import keys_of, known
+from headrace.testing.conformance.ground import PAST, keys_of, known
 from headrace.testing.conformance.settling import AGAIN, DEAD
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
     BILLING,
     LOG,
+    START,
     TASK,
     TopicGround,
     event,
@@ -148,6 +149,68 @@ class GroupsConformance(TopicGround):
         await self.handle_all_due(store, BILLING)
         assert await store.count(BILLING) == Counts(scheduled=1, dead=1)
         assert (await self.group(store)).behind == 0
+
+    @of_each_kind
+    async def test_a_group_tells_how_old_the_oldest_is_that_is_not_settled(
+        self, store: Store, group: Group
+    ) -> None:
+        await self.join(store, group=group)
+        first, second, third = await self.three_apart(store)
+        member = self.member(store)
+        # In the log, running from there, scheduled, waiting in the group's queue, running from it.
+        assert await self.oldest(store) == first
+        taken = await self.take(member)
+        assert await self.oldest(store) == first
+        await self.settle(member, taken, DONE)
+        assert await self.oldest(store) == second
+        await self.settle(member, await self.take(member), Again(20, PAST))
+        assert await self.oldest(store) == second
+        last = await self.take(member)
+        await self.pass_time(0.03)
+        await self.upkeep(store, member, [BILLING])
+        assert (await store.count(BILLING)).waiting == 1
+        assert await self.oldest(store) == second
+        taken = await self.take(member)
+        assert await self.oldest(store) == second
+        await self.settle(member, taken, DONE)
+        assert await self.oldest(store) == third
+        await self.settle(member, last, DONE)
+        assert await self.oldest(store) is None
+
+    @of_each_kind
+    async def test_what_a_group_was_rewound_to_is_as_old_as_it_is(
+        self, store: Store, group: Group
+    ) -> None:
+        await self.join(store, group=group)
+        first, _, third = await self.three_apart(store)
+        member = self.member(store)
+        taken = await self.take(member, 3)
+        await self.settle(member, taken[:2], DONE)
+        assert await self.oldest(store) == third
+        await store.rewind(BILLING, START)
+        assert await self.oldest(store) == first
+        await self.settle(member, taken[2:], DONE)
+        await self.handle_all(store, member)
+        assert await self.oldest(store) is None
+
+    async def test_what_waits_behind_a_stopped_key_grows_old(self, store: Store) -> None:
+        await self.join(store, group=Group(ordered=True, on_failure="block"))
+        _, second, _ = await self.three_apart(store, key="a")
+        member = self.member(store)
+        await self.settle(member, await self.take(member), DEAD)
+        await self.handle_all_due(store, BILLING)
+        assert await store.count(BILLING) == Counts(blocked=2, dead=1)
+        assert await self.oldest(store) == second
+
+    async def three_apart(self, store: Store, *, key: str = "") -> list[int]:
+        """Three events, and when each was added: never two at the same time."""
+        for _ in range(3):
+            await self.publish(store, key=key)
+            await self.pass_time(0.003)
+        return [logged.at_ms for logged in await store.read(LOG)]
+
+    async def oldest(self, store: Store) -> int | None:
+        return (await self.group(store)).oldest_ms
 
     async def handle_all_due(self, store: Store, queue: str) -> None:
         """All but what is scheduled for later."""

@@ -73,6 +73,23 @@ class JoiningConformance(TopicGround):
             await store.join(BILLING, PLAIN, Position("event", ids.new_key()))
         assert await store.groups(LOG) == []
 
+    async def test_an_event_that_is_yet_to_come_is_no_place(self, store: Store) -> None:
+        scheduled = event(delay_ms=50)
+        await self.put(store, [event(), scheduled])
+        place = Position("event", scheduled.key)
+        await self.join(store, AUDIT)
+        with pytest.raises(EventNotFound):
+            await store.position(LOG, place)
+        with pytest.raises(EventNotFound):
+            await store.join(BILLING, PLAIN, place)
+        with pytest.raises(EventNotFound):
+            await store.rewind(AUDIT, place)
+        assert (await self.group(store, AUDIT)).behind == 1
+        await self.pass_time(0.06)
+        await self.member(store, AUDIT).promote(LOG)
+        await self.join(store, BILLING, begin=place)
+        assert await self.handle_all(store, self.member(store)) == [scheduled.key]
+
     @pytest.mark.parametrize(
         ("before", "after"), [(PLAIN, ORDERED), (ORDERED, PLAIN)], ids=["to ordered", "to plain"]
     )

@@ -12,7 +12,7 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Bound, Group
-from headrace.store.values import Counts, Report
+from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import LEASE, PAST, known
 from headrace.testing.conformance.leaving import BRIEF, LeavingConformance
 from headrace.testing.conformance.settling import DEAD
@@ -123,6 +123,25 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
         await self.settle(member, back, DONE)
         await self.pass_time(0.02)
         await self.handle_all(store, member)
+
+    @of_each_kind
+    async def test_nothing_is_left_of_a_group_that_ends_while_it_is_paused(
+        self, store: Store, group: Group
+    ) -> None:
+        await self.join(store, *GROUPS, group=group)
+        await self.put(store, [event(key=key) for key in ("a", "a", "b", "", "")])
+        members = [self.member(store, queue) for queue in GROUPS]
+        for queue, member in zip(GROUPS, members, strict=True):
+            taken = await self.take(member, 3)
+            await store.pause(queue, TASK)
+            await store.pause(queue, "another")
+            await store.pause(queue)
+            await self.settle(member, taken[:2], Held(task_gate(TASK), PAST))
+            assert (await store.count(queue)).blocked >= 2
+            await store.cancel(queue, [taken[2].key])
+            assert await store.disband(queue)
+            assert await store.control(queue) == Control()
+        await self.all_ends(store, *members)
 
     @of_each_policy
     async def test_nothing_is_left_of_stopped_keys(self, store: Store, group: Group) -> None:

@@ -26,8 +26,10 @@ local function take_in(entry)
   if known and not is_dead then
     return
   end
-  -- Of the event that stopped its key, the key goes on with it.
-  local holds_lane = is_dead and freed_by(job) == 'blocked'
+  -- With the event that stopped its key, the key goes on: after what came before it.
+  if is_dead and freed_by(job) == 'blocked' then
+    leave_lane(tie_of(job).k)
+  end
   if has_failed(tie_of(job).k) then
     if not is_dead then
       fail_with_key(job)
@@ -37,7 +39,7 @@ local function take_in(entry)
   if is_dead then
     redis.call('XDEL', key.dead, string.sub(known, 2))
   end
-  place(job, holds_lane)
+  place(job)
 end
 
 local function fill()

@@ -8,6 +8,8 @@
 -- someone removed it on purpose.
 local group, member, again = ARGV[1], ARGV[2], ARGV[3] == '1'
 if again and redis.call('EXISTS', key.disbanded) == 1 then
+  -- As long as someone would make it anew.
+  redis.call('EXPIRE', key.disbanded, 3600)
   return 0
 end
 redis.call('DEL', key.disbanded)

@@ -1,0 +1,85 @@
+"""Dead events are forgotten after a time, but for those that keep their key from going on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.core.limits import DEAD_KEPT_DAYS
+from headrace.core.outcome import DONE
+from headrace.store.contract import Consumer, Store
+from headrace.store.redis import consumer
+from headrace.store.redis.store import RedisStore
+from headrace.store.sqlite import sweeping
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.topics import Group
+from headrace.testing import ManualClock
+from headrace.testing.conformance.ground import LEASE
+from headrace.testing.conformance.settling import DEAD
+from headrace.testing.conformance.topic_ground import BILLING, TopicGround, event, keys
+
+BRIEF_MS = 20
+DAY_MS = 86_400_000
+
+
+class TestSweptDead(TopicGround):
+    @pytest.fixture(params=["redis", "memory"])
+    async def store(
+        self, request: pytest.FixtureRequest, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Store]:
+        """A store that keeps dead events for a moment, and forgets few at a time."""
+        store: RedisStore | SqliteStore
+        self.clock = None
+        if request.param == "redis":
+            monkeypatch.setattr(consumer, "_DEAD_KEPT_MS", BRIEF_MS)
+            url: str = request.getfixturevalue("redis_url")
+            store = RedisStore(url, namespace=namespace, crash_limit=3)
+        else:
+            monkeypatch.setattr(sweeping, "_SWEPT_TOGETHER", 2)
+            self.clock = ManualClock()
+            store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=self.clock)
+        await store.open()
+        yield store
+        await store.close()
+
+    async def pass_time(self, seconds: float) -> None:
+        if self.clock is None:
+            await super().pass_time(seconds)
+        else:
+            self.clock.advance(seconds)
+
+    async def grow_old(self, member: Consumer) -> None:
+        """Let all that is dead be old enough, and workers look after it for a while."""
+        if self.clock is not None:
+            self.clock.advance(DEAD_KEPT_DAYS * DAY_MS / 1000)
+        await self.pass_time(BRIEF_MS * 2 / 1000)
+        assert await self.look_regularly(member, LEASE * 2, queue=BILLING) == []
+
+    async def test_what_blocks_a_key_stays_and_is_in_nobodys_way(self, store: Store) -> None:
+        await self.join(store, group=Group(ordered=True, on_failure="block"))
+        heads = [event(key=key) for key in "abc"]
+        later = [event(key=key) for key in "abc"]
+        others = [event() for _ in range(3)]
+        await self.put(store, [*heads, *later, *others])
+        member = self.member(store)
+        assert set(await self.handle_all(store, member, DEAD)) == set(keys([*heads, *others]))
+        await self.grow_old(member)
+        dead = [job.key for job in (await store.dead(BILLING)).jobs]
+        assert sorted(dead) == sorted(keys(heads))
+        assert [key.waiting for key in await store.stopped_keys(BILLING)] == [1] * 3
+        for key in "abc":
+            assert await store.free_key(BILLING, key)
+        assert await self.handle_all(store, member, DONE) == keys(later)
+        await self.grow_old(member)
+        assert (await store.dead(BILLING)).jobs == []
+
+    async def test_a_failed_key_stays_failed_without_its_dead(self, store: Store) -> None:
+        await self.join(store, group=Group(ordered=True, on_failure="fail_key"))
+        await self.publish(store, 2, key="a")
+        member = self.member(store)
+        await self.settle(member, await self.take(member), DEAD)
+        await self.nothing_left(member)
+        await self.grow_old(member)
+        assert (await store.dead(BILLING)).jobs == []
+        assert [key.state for key in await store.stopped_keys(BILLING)] == ["failed"]
