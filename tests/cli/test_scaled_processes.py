@@ -14,13 +14,13 @@ from headrace import Headrace
 from headrace.core.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.gauge import Gauge
-from headrace.worker.load import Reading, Seen, Source
+from headrace.worker.load import Seen, Survey, Workload
 from headrace.worker.supervisor import Supervisor
 from tests.cli.conftest import Start
 from tests.cli.programs import eventually
 from tests.cli.test_supervisor import Pretended
 
-JOBS = Source("jobs", ("default",), 10)
+JOBS = Workload("jobs", ("default",), 10)
 
 
 def record(pid: int, running: int, host: str = "", concurrency: int = 10) -> WorkerRecord:
@@ -36,14 +36,14 @@ class Told:
     places_each = 10
 
     def __init__(self) -> None:
-        self.readings: list[Reading | None] = []
+        self.surveys: list[Survey | None] = []
         self.processes: Scaled | None = None
 
     def start(self, wake: Callable[[], None]) -> None: ...
 
-    def take(self) -> list[Reading | None]:
-        readings, self.readings = self.readings, []
-        return readings
+    def take(self) -> list[Survey | None]:
+        surveys, self.surveys = self.surveys, []
+        return surveys
 
     def tell(self, processes: Scaled) -> None:
         self.processes = processes
@@ -72,8 +72,8 @@ class Scene:
         return self.started[-1]
 
     def read(self, waiting: int, *workers: WorkerRecord, running: int = 0) -> None:
-        """The gauge brings a reading."""
-        self.gauge.readings.append(Reading({JOBS: Seen(waiting, running)}, workers))
+        """The gauge brings a survey."""
+        self.gauge.surveys.append(Survey({JOBS: Seen(waiting, running)}, workers))
         self.supervisor.step()
 
     @property
@@ -163,7 +163,7 @@ def test_dead_processes_are_not_counted_and_are_the_first_to_go() -> None:
 def test_a_store_that_is_away_changes_nothing() -> None:
     scene = Scene()
     scene.read(95)
-    scene.gauge.readings.append(None)
+    scene.gauge.surveys.append(None)
     scene.supervisor.step()
     assert (scene.supervisor.active, scene.told) == (5, set())
 
@@ -202,9 +202,9 @@ def test_every_decision_is_one_line_with_its_reason_and_is_counted(
     assert (told.ups, told.downs) == ({"backlog": 1}, {"idle": 1})
 
 
-def taken(gauge: Gauge, count: int) -> list[Reading | None]:
+def taken(gauge: Gauge, count: int) -> list[Survey | None]:
     """Wait until the gauge has brought so many."""
-    found: list[Reading | None] = []
+    found: list[Survey | None] = []
 
     def enough() -> bool:
         found.extend(gauge.take())
@@ -226,11 +226,11 @@ def test_the_gauge_reads_queues_and_says_once_that_it_cannot(
     app.portal.run(app.admin.pause("later"))
     work.options(queue="later").enqueue_sync()
     work.options(delay=1000).enqueue_sync()
-    gauge = Gauge(app, [Source("jobs", ("default", "later"), 10)], poll=0.01)
+    gauge = Gauge(app, [Workload("jobs", ("default", "later"), 10)], poll=0.01)
     gauge.start(lambda: None)
     (first, *_) = taken(gauge, 1)
     gauge.stop()
-    assert first == Reading({Source("jobs", ("default", "later"), 10): Seen(1, 0, 1)})
+    assert first == Survey({Workload("jobs", ("default", "later"), 10): Seen(1, 0, 1)})
     app.portal.close()
 
     away = Gauge(Headrace("redis://127.0.0.1:1/0"), [JOBS], poll=0.01)

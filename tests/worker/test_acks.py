@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +113,40 @@ async def test_on_receipt_what_was_acknowledged_is_run_before_the_worker_ends(
         pass
     left = (await group_of(app, "billing")).counts.waiting
     assert len(seen) + left == 50
+
+
+async def test_on_receipt_what_another_worker_may_have_is_not_run(
+    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = orders_of(app)
+    seen: list[str] = []
+
+    @orders.subscribe("billing", ack="receive", max_in_flight=1)
+    async def bill(order: Order) -> None:
+        seen.append(order.id)
+
+    worker = app.worker()
+    async with worker:
+        assert worker.parts is not None
+        (line,) = worker.parts.lines
+        settle, tries = line.consumer.settle, 0
+
+        async def loses_its_answer(*given: Any, **named: Any) -> Any:
+            nonlocal tries
+            tries += 1
+            answer = await settle(*given, **named)
+            if tries == 1:
+                raise StoreUnavailable("gone", sent=True)
+            return answer
+
+        monkeypatch.setattr(line.consumer, "settle", loses_its_answer)
+        lost = await orders.publish(Order("in doubt"))
+        await orders.publish(Order("sure"))
+        await until(lambda: seen)
+    assert seen == ["sure"]
+    assert worker.outcome is not None
+    assert worker.outcome.failed == 1
+    assert f"event {lost} is not handled here" in caplog.text
 
 
 async def test_on_receipt_what_cannot_be_decoded_goes_dead(app: Headrace) -> None:
@@ -231,7 +269,9 @@ async def test_a_delivery_that_is_dropped_comes_again_after_its_lease(app: Headr
     assert worker.outcome.lost_leases == 0
 
 
-async def test_an_event_that_is_always_dropped_goes_dead_in_the_end(app: Headrace) -> None:
+async def test_an_event_that_is_always_dropped_goes_dead_in_the_end(
+    app: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
     orders = orders_of(app)
     seen: list[int] = []
 
@@ -244,6 +284,9 @@ async def test_an_event_that_is_always_dropped_goes_dead_in_the_end(app: Headrac
         (job,) = await dead_ones(app)
     assert (job.key, job.reason) == (to_key(event), "crash_loop")
     assert seen == [1, 2, 3]
+    (dead,) = await app.admin.dead("billing@orders")
+    for text in (dead.error_text, caplog.text):
+        assert "died, lost their lease, or dropped" in text
 
 
 async def test_a_handler_that_fails_before_it_settles_is_judged_as_usual(app: Headrace) -> None:
@@ -334,3 +377,50 @@ async def test_who_acknowledges_learns_that_it_could_not_be_written(
         await acknowledging
     assert worker.outcome is not None
     assert worker.outcome.errors == 1
+
+
+FORKS = """
+import asyncio, os, sys
+from headrace import Delivery, Headrace
+from tests.worker.topics import Order, orders_of
+
+app = Headrace(sys.argv[1], lease=0.6)
+orders = orders_of(app)
+handled = asyncio.Event()
+
+@orders.subscribe("billing", ack="manual")
+async def bill(order: Order, delivery: Delivery) -> None:
+    child = os.fork() == 0
+    if order.id == "says so":
+        await delivery.ack()
+        print("child" if child else "parent", flush=True)
+    if not child:
+        handled.set()
+
+async def main():
+    async with app, app.worker():
+        for id in ("says so", "says nothing"):
+            handled.clear()
+            await orders.publish(Order(id))
+            await handled.wait()
+        # A child that goes on as a worker would not end, and neither would this.
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
+    print("end", os.getpid(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_fork_that_comes_back_settles_nothing_by_hand(tmp_path: Path) -> None:
+    forking = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", FORKS, f"sqlite:///{tmp_path}/jobs.db"),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    output, _ = await asyncio.wait_for(forking.communicate(), 60)
+    assert output.decode().splitlines() == ["parent", f"end {forking.pid}"]
+    assert forking.returncode == 0

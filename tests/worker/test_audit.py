@@ -29,6 +29,7 @@ from headrace import (
     Topic,
 )
 from headrace.audit.audit import Audit
+from headrace.audit.sinks import TopicSink
 from headrace.core.call import Parcel
 from headrace.core.ids import new_key
 from headrace.core.job import Overrides, encode_envelope
@@ -509,6 +510,23 @@ async def test_a_topic_that_is_full_is_a_sink_that_fails(app: Headrace) -> None:
         for n in range(2):
             assert await (await task.enqueue(n, n)).result(30) == 2 * n
     assert told == ["audit: TopicFull"]
+
+
+async def test_a_topic_that_cannot_keep_up_is_a_sink_that_fails(
+    app: Headrace, records: list[AuditRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.audit.sinks._MOST_WAITING", 2)
+    trail = app.topic("trail", AuditRecord)
+    task = add_task(app)
+    async with app.worker():
+        await (await task.enqueue(1, 2)).result(30)
+    sink = TopicSink(trail)
+    writings = [sink.write(records[0]) for _ in range(2)]
+    with pytest.raises(AuditError, match="cannot keep up"):
+        sink.write(records[0])
+    await asyncio.gather(*writings)
+    await sink.write(records[0])
+    assert len(await trail.read()) == 3
 
 
 async def test_a_payload_that_is_too_large_for_the_topic_is_left_out(app: Headrace) -> None:

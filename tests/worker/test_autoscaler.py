@@ -18,7 +18,7 @@ from headrace.store.values import Counts
 from headrace.testing import ManualClock
 from headrace.worker.autoscaler import CRASHES, Autoscaler, Consumers
 from headrace.worker.ending import WorkerOutcome
-from headrace.worker.load import Source
+from headrace.worker.load import Workload
 from headrace.worker.registry import Registry
 
 QUEUE = "q"
@@ -39,6 +39,7 @@ class Pretended:
         self.lines: list[PretendedLine] = []
         self.removed: list[PretendedLine] = []
         self.fails = False
+        self.broken = False
         self.may_end = asyncio.Event()
         self.may_end.set()
 
@@ -46,6 +47,8 @@ class Pretended:
         return self.made[number]
 
     async def add(self) -> PretendedLine:
+        if self.broken:
+            raise RuntimeError("no")
         self.made.append(PretendedLine())
         self.lines.append(self.made[-1])
         return self.made[-1]
@@ -67,9 +70,9 @@ class Scene:
         self.lines = Pretended()
         self.told: dict[str, Scaled] = {}
         scaling = Scaling(least, most, hysteresis=0, cooldown=0)
-        source = Source("orders/billing", (queue,), each)
+        workload = Workload("orders/billing", (queue,), each)
         self.consumers = Consumers(
-            source,
+            workload,
             scaling,
             lines=lambda: self.lines.lines,
             add=self.lines.add,
@@ -225,6 +228,23 @@ async def test_a_store_that_is_away_changes_nothing(
     store.away = False
     assert await scene.step() == 3
     await store.close()
+
+
+async def test_an_error_over_one_subscription_holds_back_no_other(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = Scene(store, 1, 1), Scene(store, 1, 1)
+    good.autoscaler.consumers = [bad.consumers, good.consumers]
+    bad.lines.broken = True
+    for pause in (0.0, 1.0, 2.0):
+        assert await good.step(after=pause) == 1
+    assert (good.autoscaler.crashes, bad.consumers.breaker.deaths) == (3, 3)
+    assert caplog.text.count("could not be looked after") == 3
+    await good.step(after=3.9)
+    assert good.autoscaler.crashes == 3
+    bad.lines.broken = False
+    await good.step(after=0.1)
+    assert bad.consumers.active == 1
 
 
 async def test_consumers_in_other_workers_take_their_share(

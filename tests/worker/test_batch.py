@@ -27,6 +27,7 @@ from headrace.worker.admitter import Admitter
 from headrace.worker.executor import Executor
 from headrace.worker.runners import Runners
 from headrace.worker.slots import Slots
+from headrace.worker.terms import Terms
 from tests.worker.states import reach, until
 
 ONCE = Retry(1)
@@ -319,11 +320,7 @@ async def test_a_job_on_its_last_chance_takes_no_others_along(app: Headrace) -> 
         Admitter(app.store.consumer("worker", ["default"], 30)),
         lambda delivery, outcome: settled.append(delivery),
         Slots(10),
-        worker="worker",
-        state=None,
-        crash_limit=3,
-        max_payload=1000,
-        now_ms=lambda: 0,
+        Terms("worker", None, crash_limit=3, max_payload=1000, now_ms=lambda: 0),
     )
     suspicious = encode_past(Past((), deliveries=2, crashes=2))
     for number, past in enumerate([b"", suspicious, b""]):

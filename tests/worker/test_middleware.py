@@ -294,3 +294,18 @@ async def test_it_stands_around_a_thread_in_the_worker_s_loop(app: Headrace) -> 
     async with app.worker():
         await (await there.enqueue()).result(30)
     assert threads[0] == threading.get_ident() != threads[1]
+
+
+async def test_events_are_published_past_it_and_handled_inside_it(app: Headrace) -> None:
+    facts: list[str] = []
+    app.middleware(Told("one", facts))
+    numbers = app.topic("numbers", int)
+
+    @numbers.subscribe("all")
+    async def note(number: int) -> None:
+        facts.append(f"got {number}")
+
+    async with app.worker():
+        await numbers.publish(7)
+        await until(lambda: "one out" in facts)
+    assert facts == ["one in", "got 7", "one out"]

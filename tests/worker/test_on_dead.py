@@ -9,7 +9,9 @@ import pytest
 
 from headrace import DeadEvent, Headrace, Reject, Retry
 from headrace.client.topic import Topic
+from headrace.store.contract import DeadJob
 from headrace.worker.mourner import Mourner
+from headrace.worker.mourning import Book
 from tests.worker.states import until
 from tests.worker.topics import Order, orders_of
 
@@ -72,6 +74,67 @@ async def test_those_that_died_before_are_given_too_the_oldest_first(app: Headra
     async with app.worker():
         await until(lambda: len(seen) == 5)
     assert seen == [f"o-{number}" for number in range(5)]
+
+
+async def killed(app: Headrace, *names: str) -> None:
+    """When events of these names are dead, too."""
+    before = (await app.store.count("billing@orders")).dead
+    async with app.worker():
+        await app.topics["orders"].publish_many(map(Order, names))
+        await dead_of(app, before + len(names))
+
+
+async def test_none_is_missed_if_others_die_while_it_is_told_of_the_first(app: Headrace) -> None:
+    orders = rejecting(app)
+    old, new = [f"old-{n}" for n in range(60)], [f"new-{n}" for n in range(30)]
+    await killed(app, *old)
+    seen: list[str] = []
+
+    @orders.on_dead("billing")
+    async def mourn(order: Order) -> None:
+        seen.append(order.id)
+        if len(seen) == 1:
+            await killed(app, *new)
+
+    await mourner_of(app).look("billing@orders")
+    assert sorted(seen) == sorted(old + new)
+
+
+async def test_many_that_died_at_once_are_not_kept_count_of_one_by_one(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.worker.mourning._NAMED", 7)
+    orders = rejecting(app)
+    names = [f"o-{n}" for n in range(80)]
+    await killed(app, *names)
+    seen: list[str] = []
+
+    @orders.on_dead("billing")
+    async def mourn(order: Order) -> None:
+        seen.append(order.id)
+        if len(seen) == 40:
+            first.stop()
+
+    first = mourner_of(app, "one")
+    await first.look("billing@orders")
+    assert len(seen) == 40
+    await mourner_of(app, "two").look("billing@orders")
+    await mourner_of(app, "three").look("billing@orders")
+    assert sorted(seen) == sorted(names)
+    (book,) = (await app.store.notes("on_dead")).values()
+    assert len(book) < 7 * 20 + 60
+
+
+def test_a_book_knows_by_their_place_those_that_are_too_many() -> None:
+    jobs = [DeadJob(bytes([n]) * 16, 1000, "rejected", b"", b"") for n in range(150)]
+    book = Book()
+    for job in jobs[:120]:
+        assert book.untold([*reversed(jobs)])[0][-1] is job
+        book = book.told(job)
+    assert len(book.then) == 100
+    later = DeadJob(b"later" * 3, 1001, "rejected", b"", b"")
+    assert book.untold([later, *reversed(jobs)]) == ([later, *reversed(jobs[120:])], True)
+    assert book.told(later).untold([later, *reversed(jobs)]) == ([], True)
 
 
 async def test_a_function_that_fails_is_tried_three_times_and_passed_over(

@@ -21,7 +21,7 @@ from headrace.testing import ManualClock
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.promoter import Promoter
 from headrace.worker.reader import Reader
-from headrace.worker.reclaimer import Reclaimer
+from headrace.worker.reclaimer import LastChance, Reclaimer
 from headrace.worker.settler import Settler
 from headrace.worker.slots import Slots
 from headrace.worker.store_clock import StoreClock
@@ -106,7 +106,7 @@ async def test_the_reader_takes_no_more_than_there_are_slots(
     held: set[Delivery] = set()
     started: list[Delivery] = []
     slots = Slots(4)
-    reclaimer = Reclaimer(consumer, [QUEUE], held, LEASE, 3)
+    reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
     reader = Reader(consumer, reclaimer, settler, slots, held, started.append)
     await reader.step()
@@ -123,7 +123,7 @@ async def test_the_reader_reads_one_half_while_the_other_runs(
     await send(store, 10)
     held: set[Delivery] = set()
     started: list[Delivery] = []
-    reclaimer = Reclaimer(consumer, [QUEUE], held, LEASE, 3)
+    reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
     reader = Reader(consumer, reclaimer, settler, Slots(6), held, started.append)
     await reader.step()
@@ -137,7 +137,7 @@ async def test_what_is_read_while_stopping_is_handed_back(
     held: set[Delivery] = set()
     started: list[Delivery] = []
     settler = Settler(consumer, held)
-    reclaimer = Reclaimer(consumer, [QUEUE], held, LEASE, 3)
+    reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     reader = Reader(consumer, reclaimer, settler, Slots(10), held, started.append)
     stray = await taken(consumer, 3)
     reader.stop()
@@ -154,7 +154,8 @@ async def test_what_is_handed_back_unread_is_still_known(app: Headrace) -> None:
     job = await work.options(priority=5).enqueue()
     worker = app.store.consumer("worker", ["default"], LEASE)
     held: set[Delivery] = set()
-    settler, reclaimer = Settler(worker, held), Reclaimer(worker, ["default"], held, LEASE, 3)
+    settler = Settler(worker, held)
+    reclaimer = Reclaimer(worker, ["default"], LEASE, LastChance(held, 3))
     reader = Reader(worker, reclaimer, settler, Slots(10), held, lambda _: None)
     await worker.fetch(1, 1.0)
     reader.stop()
@@ -171,7 +172,7 @@ async def test_the_reclaimer_takes_over_after_the_lease(
     await taken(store.consumer("gone", [QUEUE], LEASE), 1)
     found: list[Delivery] = []
     for _ in range(8):
-        found += await Reclaimer(consumer, [QUEUE], set(), LEASE, 3).step(10)
+        found += await Reclaimer(consumer, [QUEUE], LEASE, LastChance(set(), 3)).step(10)
         clock.advance(reclaim_every(LEASE))
     assert [delivery.count for delivery in found] == [2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -106,3 +107,24 @@ async def test_a_worker_starts_while_the_store_is_not_ready_to_write(
         async with app.worker():
             broken.undo()
             assert await job.result(30) == "done"
+
+
+async def test_what_looks_after_topics_runs_only_if_there_are_any(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    def services() -> set[str]:
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        return names & {"headrace-promoter", "headrace-trimmer", "headrace-autoscaler"}
+
+    async with app.worker():
+        assert services() == {"headrace-promoter"}
+    orders = app.topic("orders", int)
+    async with app.worker():
+        assert services() == {"headrace-promoter", "headrace-trimmer"}
+
+    @orders.subscribe("billing")
+    async def bill(order: int) -> None: ...
+
+    async with app.worker():
+        assert services() == {"headrace-promoter", "headrace-trimmer", "headrace-autoscaler"}

@@ -19,9 +19,9 @@ from headrace.audit.sinks import (
     TopicSink,
     Write,
     Writing,
-    is_async,
 )
 from headrace.client.topic import Topic
+from headrace.core.functions import is_async
 from headrace.core.judgement import describe
 from headrace.core.limits import check_seconds
 from headrace.errors import ConfigError

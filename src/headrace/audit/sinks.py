@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -23,7 +23,7 @@ Write = Callable[[AuditRecord], object]
 Writing = asyncio.Future[None]
 
 _BATCH = 500
-# A function that is slower than records come is not given those beyond these.
+# A sink that is slower than records come is not given those beyond these.
 _MOST_WAITING = 10_000
 
 
@@ -50,6 +50,8 @@ class TopicSink:
         self._flushing: asyncio.Task[None] | None = None
 
     def write(self, record: AuditRecord) -> Writing:
+        if len(self._waiting) >= _MOST_WAITING:
+            raise _overrun()
         writing: Writing = self._loop.create_future()
         self._waiting.append((record, writing))
         if self._flushing is None:
@@ -157,7 +159,7 @@ class ThreadSink:
         try:
             self._waiting.put_nowait((record, writing))
         except queue.Full:
-            raise AuditError(f"it cannot keep up: {_MOST_WAITING:,} records wait for it") from None
+            raise _overrun() from None
         return writing
 
     def close(self) -> None:
@@ -189,6 +191,10 @@ class ThreadSink:
         return None
 
 
+def _overrun() -> AuditError:
+    return AuditError(f"it cannot keep up: {_MOST_WAITING:,} records wait for it")
+
+
 def _end(writing: Writing, error: BaseException | None) -> None:
     if writing.done():
         return
@@ -196,10 +202,3 @@ def _end(writing: Writing, error: BaseException | None) -> None:
         writing.set_result(None)
     else:
         writing.set_exception(error)
-
-
-def is_async(function: Any) -> bool:
-    """Whether a callable is, or has, an async function."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004
-    )

@@ -19,7 +19,7 @@ from headrace.core import limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
 from headrace.worker.gauge import Gauge
-from headrace.worker.load import sources_of
+from headrace.worker.load import workloads_of
 from headrace.worker.parent import follow_supervisor, start_process
 from headrace.worker.supervisor import Supervisor
 
@@ -176,10 +176,10 @@ def _supervise(settings: Settings, least: int, most: int) -> NoReturn:
     if app.url.startswith("memory:"):
         raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
     # What is wrong is told once, here, and not by every process.
-    sources = sources_of(settings.worker(app))
+    workloads = workloads_of(settings.worker(app))
     scaling = Scaling.of(least, most, os.environ)
     asyncio.run(_reach(app))
-    gauge = None if scaling.fixed else Gauge(app, sources, scaling.poll)
+    gauge = None if scaling.fixed else Gauge(app, workloads, scaling.poll)
     leave(Supervisor(scaling, partial(start_process, settings.command()), gauge=gauge).run())
 
 

@@ -16,7 +16,7 @@ from headrace.core.workers import Scaled, WorkerRecord
 from headrace.errors import StoreError
 from headrace.store.contract import Store
 from headrace.worker.ending import WorkerOutcome
-from headrace.worker.load import Source, source_of, take_reading
+from headrace.worker.load import Workload, take_survey, workload_of
 from headrace.worker.service import Service
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Consumers(Generic[L]):
 
     def __init__(
         self,
-        source: Source,
+        workload: Workload,
         scaling: Scaling,
         *,
         lines: Callable[[], Sequence[L]],
@@ -57,7 +57,7 @@ class Consumers(Generic[L]):
         remove: Callable[[L], Coroutine[Any, Any, None]],
         now: float,
     ) -> None:
-        self.source = source
+        self.workload = workload
         self.scaler = Scaler(scaling)
         self.breaker = Breaker()
         self._add = add
@@ -77,7 +77,7 @@ class Consumers(Generic[L]):
 
     def scaled(self) -> Scaled:
         """How many there are, and why, for people to see."""
-        places = self.active * self.source.each
+        places = self.active * self.workload.each
         return Scaled.of(self.scaler, self.breaker, self.active, places)
 
     def take_broken(self, now: float) -> list[L]:
@@ -89,7 +89,7 @@ class Consumers(Generic[L]):
             self._due_at = max(self._due_at, now + pause)
             log.error(
                 "a consumer of %s is broken after %d crashes; a new one starts in %g s",
-                *(self.source.name, line.tally.crashes, pause),
+                *(self.workload.name, line.tally.crashes, pause),
                 exc_info=line.failure,
             )
         return broken
@@ -101,6 +101,12 @@ class Consumers(Generic[L]):
         surplus = working[: max(len(working) - self.scaler.target, 0)]
         self._leaving.update(surplus)
         return surplus
+
+    def failed(self, now: float) -> float:
+        """Something about them did not work: for how many seconds none is started."""
+        pause = self.breaker.died(now, 0.0)
+        self._due_at = max(self._due_at, now + pause)
+        return pause
 
     async def fill(self, now: float) -> None:
         """Start those that are missing, as far as the breaker allows."""
@@ -118,8 +124,8 @@ class Consumers(Generic[L]):
 
 class Autoscaler(Service):
     """Looks every `poll` seconds at what each subscription has to do. A backlog that cannot be read
-    changes nothing, and holds no other subscription back. Consumers that are too many are drained
-    beside this; `drained` waits for them."""
+    changes nothing. Whatever goes wrong with one holds no other subscription back. Consumers that
+    are too many are drained beside this; `drained` waits for them."""
 
     name = "autoscaler"
     scope = "scale"
@@ -156,30 +162,47 @@ class Autoscaler(Service):
             await asyncio.wait(self._draining)
 
     async def _look_after(self, consumers: Consumers[Any]) -> None:
-        name = consumers.source.name
+        name = consumers.workload.name
         try:
-            self._drain(consumers, consumers.take_broken(self._monotonic()))
-            if not consumers.scaler.scaling.fixed:
-                await self._decide(consumers)
-            if not self.stopping:
-                self._drain(consumers, consumers.take_surplus())
-                await consumers.fill(self._monotonic())
+            await self._adjust(consumers)
         except StoreError as error:
             consumers.scaler.blind()
             if self._troubles.get(name) != str(error):
                 log.warning("the consumers of %s stay as they are: %s", name, error)
                 self.observe(self.scope, error, {"subscription": name})
             self._troubles[name] = str(error)
+        except Exception as error:
+            self._crashed(consumers, error)
         else:
             self._troubles.pop(name, None)
         self._tell(name, consumers.scaled())
 
+    async def _adjust(self, consumers: Consumers[Any]) -> None:
+        self._drain(consumers, consumers.take_broken(self._monotonic()))
+        if not consumers.scaler.scaling.fixed:
+            await self._decide(consumers)
+        if not self.stopping:
+            self._drain(consumers, consumers.take_surplus())
+            await consumers.fill(self._monotonic())
+
+    def _crashed(self, consumers: Consumers[Any], error: Exception) -> None:
+        self.crashes += 1
+        consumers.scaler.blind()
+        pause = consumers.failed(self._monotonic())
+        name = consumers.workload.name
+        log.error(
+            "the consumers of %s could not be looked after; none is started for %g s",
+            *(name, pause),
+            exc_info=error,
+        )
+        self.observe(self.scope, error, {"subscription": name, "crashed": True})
+
     async def _decide(self, consumers: Consumers[Any]) -> None:
-        reading = await take_reading(self._store, [consumers.source])
-        loads = reading.loads(consumers.active, self._is_here)
+        survey = await take_survey(self._store, [consumers.workload])
+        loads = survey.loads(consumers.active, self._is_here)
         decision = consumers.scaler.decide(self._monotonic(), *loads)
         if decision.reason:
-            log.info("consumers of %s: %s", consumers.source.name, decision.why)
+            log.info("consumers of %s: %s", consumers.workload.name, decision.why)
 
     def _is_here(self, worker: WorkerRecord) -> bool:
         return worker.name == self._worker
@@ -208,7 +231,7 @@ def autoscaler_of(worker: Worker, parts: Parts, tell: Callable[[str, Scaled], No
         scaling = Scaling.of(*(one.wants.scale or (1, 1)), os.environ)
         consumers.append(
             Consumers(
-                source_of(one, worker.concurrency),
+                workload_of(one, worker.concurrency),
                 scaling,
                 lines=partial(parts.lines_of, one),
                 add=partial(parts.add_line, one),

@@ -10,8 +10,8 @@ class WorkerOutcome:
     """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
     errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
     second signal; `lost_leases` counts outcomes that came too late. Failed jobs are none of them;
-    `failed` counts handlers of events that are not retried: acknowledged on receipt, broadcast, or
-    given to a handler of dead events."""
+    `failed` counts events that are not retried although their handler failed, or was not called:
+    acknowledged on receipt, broadcast, or given to a handler of dead events."""
 
     errors: int = 0
     crashes: int = 0

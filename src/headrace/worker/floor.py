@@ -29,6 +29,8 @@ class Floor:
         self._in_line: deque[Run] = deque()
         self._batcher = Batcher(slots, self.enter)
         self.running: set[Run] = set()
+        self.late: set[asyncio.Task[None]] = set()
+        """What has to end, too, before all outcomes are known."""
 
     def gather(self, run: Run) -> None:
         """Have a job join a batch; as long as that fills, it needs no slot."""

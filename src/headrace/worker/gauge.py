@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
 from headrace.errors import StoreError
-from headrace.worker.load import Reading, Source, take_reading
+from headrace.worker.load import Survey, Workload, take_survey
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -25,15 +25,15 @@ _LEAVE_GRACE = 5.0
 
 
 class Gauge:
-    """Takes a reading every `poll` seconds. While the store is away there is none, which is said
+    """Takes a survey every `poll` seconds. While the store is away there is none, which is said
     once; it is never taken for an empty backlog."""
 
-    def __init__(self, app: Headrace, sources: Sequence[Source], poll: float) -> None:
+    def __init__(self, app: Headrace, workloads: Sequence[Workload], poll: float) -> None:
         self._app = app
-        self._sources = sources
-        self.places_each = sum(source.each for source in sources)
+        self._workloads = workloads
+        self.places_each = sum(workload.each for workload in workloads)
         self._poll = poll
-        self._readings: queue.SimpleQueue[Reading | None] = queue.SimpleQueue()
+        self._surveys: queue.SimpleQueue[Survey | None] = queue.SimpleQueue()
         self._told: Scaled | None = None
         self._trouble = ""
         self._stopping = threading.Event()
@@ -45,15 +45,15 @@ class Gauge:
         self._wake = wake
         self._thread.start()
 
-    def take(self) -> list[Reading | None]:
+    def take(self) -> list[Survey | None]:
         """What was read since the last call, the newest last; None where the store was away."""
-        taken: list[Reading | None] = []
-        while not self._readings.empty():
-            taken.append(self._readings.get())
+        taken: list[Survey | None] = []
+        while not self._surveys.empty():
+            taken.append(self._surveys.get())
         return taken
 
     def tell(self, processes: Scaled) -> None:
-        """Have the store know, with the next reading, what the supervisor has."""
+        """Have the store know, with the next survey, what the supervisor has."""
         self._told = processes
 
     def stop(self) -> None:
@@ -64,16 +64,16 @@ class Gauge:
     def _run(self) -> None:
         with asyncio.Runner() as runner:
             while True:
-                self._readings.put(runner.run(self._read()))
+                self._surveys.put(runner.run(self._read()))
                 self._wake()
                 if self._stopping.wait(self._poll):
                     break
             runner.run(self._leave())
 
-    async def _read(self) -> Reading | None:
+    async def _read(self) -> Survey | None:
         try:
             store = (await self._app.session()).store
-            reading = await take_reading(store, self._sources)
+            survey = await take_survey(store, self._workloads)
             await self._note(self._told)
         except StoreError as error:
             self._in_trouble(str(error))
@@ -84,7 +84,7 @@ class Gauge:
         if self._trouble:
             log.warning("the backlog can be read again")
             self._trouble = ""
-        return reading
+        return survey
 
     def _in_trouble(self, trouble: str) -> None:
         if trouble != self._trouble:
@@ -97,7 +97,7 @@ class Gauge:
         host, pid = socket.gethostname(), os.getpid()
         record = encode_record(SupervisorRecord(host, pid, processes))
         store = (await self._app.session()).store
-        # It is written with every reading; gone soon after the parent is.
+        # It is written with every survey; gone soon after the parent is.
         ttl = max(3 * self._poll, self._app.lease)
         await store.note(SUPERVISORS, f"{host}-{pid}", record, ttl=ttl)
 

@@ -118,7 +118,7 @@ class Intake:
         if crashes >= self._crash_limit:
             raise Unfit(
                 Reason.CRASH_LOOP,
-                f"{crashes} workers died or lost their lease while they ran this job",
+                f"{crashes} workers died, lost their lease, or dropped it without settling",
             )
         run.alone = crashes == self._crash_limit - 1
 

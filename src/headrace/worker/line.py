@@ -89,14 +89,8 @@ class Line:
             Admitter(self.consumer),
             acks.settling(self._settler) if acks else self._settler.put,
             Slots(0) if acks else self.slots,
-            worker=shop.worker,
-            state=shop.state,
-            crash_limit=shop.app.crash_limit,
-            max_payload=shop.app.max_payload,
-            now_ms=shop.clock.now_ms,
-            events=shop.app.events,
-            voices=shop.voices,
-            manner=Manner(
+            shop.terms,
+            Manner(
                 in_flight=self.slots if acks else None,
                 receive=acks.receive if acks else None,
                 by_hand=acks.by_hand if acks else None,
@@ -107,15 +101,8 @@ class Line:
         )
 
     def _made_reader(self) -> Reader:
-        app = self._shop.app
-        reclaimer = Reclaimer(
-            self.consumer,
-            self.queues,
-            self._shop.held,
-            app.lease,
-            app.crash_limit,
-            self._shop.reclaiming,
-        )
+        shop = self._shop
+        reclaimer = Reclaimer(self.consumer, self.queues, shop.app.lease, shop.last_chance)
         return Reader(
             self.consumer,
             reclaimer,

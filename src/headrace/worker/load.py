@@ -1,4 +1,4 @@
-"""What waits for the consumers of a source, as the store has it now."""
+"""How much there is to do, for consumers of each kind, as the store has it now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOBS = "jobs"
 _NOTHING = Counts()
 
 
-class Source(NamedTuple):
+class Workload(NamedTuple):
     """What consumers of one kind read: the ordinary queues of a worker, or all shards of one
     subscription."""
 
@@ -35,31 +35,31 @@ class Source(NamedTuple):
         return JOBS if self.name == JOBS else f"events of {self.name}"
 
     def places_of(self, worker: WorkerRecord) -> int:
-        """How many places a worker has for this source."""
+        """How many places a worker has for this workload."""
         if self.name in worker.consumers:
             return worker.consumers[self.name].places
         return worker.concurrency if set(self.queues) & worker.queues.keys() else 0
 
 
-def source_of(subscription: Subscription[..., Any], concurrency: int) -> Source:
+def workload_of(subscription: Subscription[..., Any], concurrency: int) -> Workload:
     """What one consumer of a subscription reads."""
     each = places(subscription, concurrency)
-    return Source(subscription.name, tuple(subscription.queues), each)
+    return Workload(subscription.name, tuple(subscription.queues), each)
 
 
-def sources_of(worker: Worker) -> list[Source]:
+def workloads_of(worker: Worker) -> list[Workload]:
     """What a worker reads, and how much of each it can hold, with as many consumers as each
     subscription may have in one worker."""
-    sources = [Source(JOBS, tuple(worker.queues), worker.concurrency)] if worker.queues else []
+    workloads = [Workload(JOBS, tuple(worker.queues), worker.concurrency)] if worker.queues else []
     for subscription in worker.subscriptions:
-        source = source_of(subscription, worker.concurrency)
+        workload = workload_of(subscription, worker.concurrency)
         _, most = subscription.wants.scale or (1, 1)
-        sources.append(source._replace(each=most * source.each))
-    return sources
+        workloads.append(workload._replace(each=most * workload.each))
+    return workloads
 
 
 class Seen(NamedTuple):
-    """What is in the queues of one source."""
+    """What is in the queues of one workload."""
 
     waiting: int = 0
     """Ready to be taken; what is in paused queues is not."""
@@ -81,10 +81,10 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What some sources held, and which workers there were."""
+class Survey:
+    """What some workloads held, and which workers there were."""
 
-    seen: dict[Source, Seen]
+    seen: dict[Workload, Seen]
     workers: tuple[WorkerRecord, ...] = ()
 
     def loads(self, active: int, is_ours: Callable[[WorkerRecord], bool]) -> list[Load]:
@@ -97,11 +97,11 @@ class Reading:
                 seen.oldest_age,
                 seen.running,
                 active,
-                source.each,
-                sum(map(source.places_of, others)),
-                of=source.label + (f" ({seen.scheduled} later)" if seen.scheduled else ""),
+                workload.each,
+                sum(map(workload.places_of, others)),
+                of=workload.label + (f" ({seen.scheduled} later)" if seen.scheduled else ""),
             )
-            for source, seen in self.seen.items()
+            for workload, seen in self.seen.items()
         ]
 
     def held_by(self, host: str, pid: int) -> int:
@@ -109,10 +109,10 @@ class Reading:
         return sum(w.running for w in self.workers if (w.host, w.pid) == (host, pid))
 
 
-async def take_reading(store: Store, sources: Sequence[Source]) -> Reading:
-    """Ask the store about all sources; raises `StoreError`, for half a reading would mislead."""
-    seen = {source: await _look_at_all(store, source) for source in sources}
-    return Reading(seen, await workers_of(store))
+async def take_survey(store: Store, workloads: Sequence[Workload]) -> Survey:
+    """Ask the store about all workloads; raises `StoreError`, for half a survey would mislead."""
+    seen = {workload: await _look_at_all(store, workload) for workload in workloads}
+    return Survey(seen, await workers_of(store))
 
 
 async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
@@ -121,9 +121,9 @@ async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
     return tuple(record for record in records if record is not None)
 
 
-async def _look_at_all(store: Store, source: Source) -> Seen:
+async def _look_at_all(store: Store, workload: Workload) -> Seen:
     seen = Seen()
-    for queue in source.queues:
+    for queue in workload.queues:
         seen += await look_at(store, queue)
     return seen
 

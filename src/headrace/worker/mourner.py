@@ -15,7 +15,7 @@ from headrace.core import ids
 from headrace.core.event import read_event
 from headrace.core.job import decode_past
 from headrace.core.kinds import named
-from headrace.store.contract import DeadJob, Store
+from headrace.store.contract import DeadJob, DeadPage, Store
 from headrace.worker.mourning import Book, Books, Ticket
 from headrace.worker.rounds import POLL, Rounds
 
@@ -69,37 +69,56 @@ class Mourner(Rounds):
         return 0.0 if self._books.cached(queue).knows(latest[0]) else POLL
 
     async def _tell_all(self, queue: str) -> None:
-        book = await self._books.read(queue)
-        for cursor in reversed(await self._pages(queue, book)):
-            for job in reversed((await self._store.dead(queue, cursor, _PAGE)).jobs):
-                if self.stopping:
+        book: Book | None = await self._books.read(queue)
+        while book is not None:
+            latest = await self._store.dead(queue, "", _PAGE)
+            older = await self._older(queue, latest, book)
+            for cursor in reversed(older):
+                page = await self._store.dead(queue, cursor, _PAGE)
+                book = await self._tell_page(queue, book, page)
+                if book is None:
                     return
-                if not book.knows(job):
-                    told = await self._tell(queue, book, job)
-                    if told is None:
-                        return
-                    book = told
+            if not older:
+                await self._tell_page(queue, book, latest)
+                return
+            # Again, for others have died meanwhile: the latest page may be further down now.
 
-    async def _pages(self, queue: str, book: Book) -> list[str]:
-        """Where the pages begin that hold what was not told of, the latest first. The events
-        themselves, which may be large and many, are read again one page at a time."""
-        cursors = [""]
-        while True:
-            page = await self._store.dead(queue, cursors[-1], _PAGE)
-            if not page.cursor or not page.jobs or book.knows(page.jobs[-1]):
-                return cursors
+    async def _older(self, queue: str, page: DeadPage, book: Book) -> list[str]:
+        """Where the pages after this one begin that hold what was not told of, the latest first.
+        The events themselves, which may be large and many, are read again one page at a time."""
+        cursors: list[str] = []
+        holding = 0
+        _, ended = book.untold(page.jobs)
+        while page.cursor and not ended:
             cursors.append(page.cursor)
+            page = await self._store.dead(queue, page.cursor, _PAGE)
+            jobs, ended = book.untold(page.jobs)
+            holding = len(cursors) if jobs else holding
+        return cursors[:holding]
+
+    async def _tell_page(self, queue: str, book: Book, page: DeadPage) -> Book | None:
+        """The book with all of a page told of; None if the worker stops, or another has taken
+        over."""
+        jobs, _ = book.untold(page.jobs)
+        for job in reversed(jobs):
+            if self.stopping:
+                break
+            told = await self._tell(queue, book, job)
+            if told is None:
+                return None
+            book = told
+        written = await self._books.write(queue, book)
+        return book if written and not self.stopping else None
 
     async def _tell(self, queue: str, book: Book, job: DeadJob) -> Book | None:
-        """The book with this event told of; None if another worker has taken over."""
+        """The book with this event told of, to be written with the next or at the end of the page;
+        None if another worker has taken over."""
         for attempt in range(book.tries(job), _TRIES):
             if attempt:
                 await asyncio.sleep(_FIRST_PAUSE * 2**attempt)
             # Before the try: an event that kills its worker must not be tried for ever.
-            tried = await self._books.write(queue, book, book.trying(job, attempt + 1))
-            if tried is None:
+            if not await self._books.write(queue, book.trying(job, attempt + 1)):
                 return None
-            book = tried
             if await self._ticket.kept(queue, self._given(queue, job)):
                 break
         else:
@@ -108,7 +127,7 @@ class Mourner(Rounds):
                 "the function for dead events of %s failed %d times over event %s: it is passed "
                 "over, and stays in the dead list", queue, _TRIES, ids.to_text(job.key),
             )  # fmt: skip
-        return await self._books.write(queue, book, book.told(job))
+        return book.told(job)
 
     async def _given(self, queue: str, job: DeadJob) -> bool:
         """Whether the function has returned; also if there is nothing to give it."""

@@ -4,7 +4,7 @@ a time."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,31 +21,52 @@ _TICKETS = "on_dead_tickets"
 _KEPT = 4 * DEAD_KEPT_DAYS * 86_400.0
 
 
+# Of those that died in one millisecond, as many are known by name.
+_NAMED = 100
+
+
 class Book(msgspec.Struct, array_like=True, frozen=True):
     """All that died before `until_ms` have been told of, and of those of that millisecond the ones
-    in `then`. `now` is the event at hand, which is tried for the `tries_now`-th time."""
+    in `then`: another may join them anywhere in the list. If they were too `many` to name them all,
+    `then` has the latest, and what is before one of them in the list was told of, too. `now` is the
+    event at hand, which is tried for the `tries_now`-th time."""
 
     until_ms: int = 0
     then: tuple[JobKey, ...] = ()
     now: JobKey = b""
     now_ms: int = 0
     tries_now: int = 0
+    many: bool = False
 
     def knows(self, job: DeadJob) -> bool:
+        """Whether it is certain, without a look at the list, that this death was told of."""
         if job.died_ms == self.until_ms:
             return job.key in self.then
         return job.died_ms < self.until_ms
+
+    def untold(self, jobs: Sequence[DeadJob]) -> tuple[list[DeadJob], bool]:
+        """Those of a page, the latest first, that were not told of; and whether all further ones
+        were."""
+        found = []
+        for job in jobs:
+            if not self.knows(job):
+                found.append(job)
+            elif self.many or job.died_ms < self.until_ms:
+                return found, True
+        return found, False
 
     def tries(self, job: DeadJob) -> int:
         """How often this death has been tried to be told of."""
         return self.tries_now if (self.now, self.now_ms) == (job.key, job.died_ms) else 0
 
     def trying(self, job: DeadJob, tries: int) -> Book:
-        return Book(self.until_ms, self.then, job.key, job.died_ms, tries)
+        return Book(self.until_ms, self.then, job.key, job.died_ms, tries, self.many)
 
     def told(self, job: DeadJob) -> Book:
-        then = self.then if job.died_ms == self.until_ms else ()
-        return Book(job.died_ms, (*then, job.key))
+        goes_on = job.died_ms == self.until_ms
+        then = (*self.then, job.key) if goes_on else (job.key,)
+        many = len(then) > _NAMED or (goes_on and self.many)
+        return Book(job.died_ms, then[-_NAMED:], many=many)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,16 +98,17 @@ class Books:
         self._known[queue] = book, data
         return book
 
-    async def write(self, queue: str, was: Book, book: Book) -> Book | None:
-        """The new book; None if another worker has written meanwhile."""
+    async def write(self, queue: str, book: Book) -> bool:
+        """Let this follow the book that was read or written last; False if another worker has
+        written meanwhile."""
         known, before = self._known.get(queue, (_NEW, None))
-        if known is not was:
-            return None
+        if book == known:
+            return True
         data = _encode(book)
         if not await self._store.note(_SPACE, queue, data, ttl=_KEPT, expected=before):
-            return None
+            return False
         self._known[queue] = book, data
-        return book
+        return True
 
 
 class Ticket:

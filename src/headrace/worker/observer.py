@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
+
+from headrace.core.functions import is_async
 
 log = logging.getLogger("headrace.worker")
 
@@ -29,8 +30,8 @@ class Observer:
     in the log, and nothing else comes of it."""
 
     def __init__(self, hooks: Sequence[ErrorHook]) -> None:
-        self._async = [hook for hook in hooks if _is_async(hook)]
-        self._plain = [hook for hook in hooks if not _is_async(hook)]
+        self._async = [hook for hook in hooks if is_async(hook)]
+        self._plain = [hook for hook in hooks if not is_async(hook)]
         self._calls: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._errands: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
@@ -114,12 +115,6 @@ class Observer:
         if (hook, kind) not in self._blamed:
             self._blamed.add((hook, kind))
             log.error("the error hook %r %s; said once", hook, what)
-
-
-def _is_async(hook: ErrorHook) -> bool:
-    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
-        getattr(hook, "__call__", None)  # noqa: B004
-    )
 
 
 def unobserved(scope: str, error: BaseException, details: dict[str, Any]) -> None:

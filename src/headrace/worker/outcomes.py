@@ -98,10 +98,17 @@ class Outcomes:
         return outcome
 
     def note(self, run: Run, error: BaseException) -> None:
-        """An error that changes nothing: the function had settled its event before."""
-        log.error("event %s failed after it was settled", run.delivery.key_text, exc_info=error)
+        """An error that changes nothing: the function had said before what becomes of its event."""
+        trouble = None if run.fate is None else run.fate.trouble
+        event = run.delivery.key_text
+        if error is trouble:
+            # What it had said was not written, and it was told so.
+            log.warning("event %s was not settled as its function said: %s", event, error)
+            return
+        when = "after it was settled" if trouble is None else "after it could not be settled"
+        log.error("event %s failed %s", event, when, exc_info=error)
         if self._observe is not None:
-            self._observe("handler", error, {**details(run), "settled": True})
+            self._observe("handler", error, {**details(run), "settled": trouble is None})
 
     def _judged(self, run: Run, error: BaseException) -> Outcome:
         if not isinstance(error, Unfit):

@@ -17,6 +17,7 @@ from headrace.worker.autoscaler import autoscaler_of
 from headrace.worker.courier import Courier
 from headrace.worker.ending import WorkerOutcome
 from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.leftovers import report_leftovers
 from headrace.worker.line import Line
 from headrace.worker.lines import Lines
 from headrace.worker.mourner import Mourner
@@ -56,7 +57,7 @@ class Parts:
         self._rounds: tuple[Rounds, ...] = (
             Promoter(self.upkeep, [*queues, *worker.group_queues, *worker.logs]),
             self._courier,
-            Trimmer(store, worker.app.topics.values()),
+            *([Trimmer(store, worker.app.topics.values())] if worker.app.topics else []),
             *self._mourners.values(),
         )
         self._scheduler = Scheduler(store, worker.app.schedules.declared, worker.name)
@@ -65,7 +66,7 @@ class Parts:
             self._shop.reporter,
             *self._rounds,
             self._scheduler,
-            self._autoscaler,
+            *([self._autoscaler] if worker.subscriptions else []),
         )
         self._tasks: dict[Service, asyncio.Task[None]] = {}
         self._former = WorkerOutcome()
@@ -181,6 +182,7 @@ class Parts:
         # A server that has just come back may still be loading its data; the heartbeat goes on.
         with contextlib.suppress(StoreUnavailable):
             await self._registry.beat()
+            await report_leftovers(self._worker.app.store, self._worker.app.topics)
         for rounds in self._rounds:
             await rounds.listen()
         for line in self.lines:

@@ -1,11 +1,11 @@
-"""Takes over jobs whose worker is gone."""
+"""Takes over jobs whose worker is gone, or has dropped them."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError, StoreUnavailable
@@ -14,26 +14,43 @@ from headrace.store.contract import Consumer, reclaim_every
 log = logging.getLogger("headrace.worker")
 
 
+class LastChance:
+    """One for all lines of a worker: of what they hold together, at most one job is on its last
+    chance. With two of them in one process, the one that kills it takes the other along."""
+
+    def __init__(self, held: Collection[Delivery], crash_limit: int) -> None:
+        self._held = held
+        self._crash_limit = crash_limit
+        self._claimed = False
+
+    @contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Whether whoever asks the store may be given such a job: nobody else may until that is
+        over. What it was given must be held by then."""
+        if self._claimed or self.is_among(self._held):
+            yield False
+            return
+        self._claimed = True
+        try:
+            yield True
+        finally:
+            self._claimed = False
+
+    def is_among(self, deliveries: Collection[Delivery]) -> bool:
+        return any(delivery.count >= self._crash_limit for delivery in deliveries)
+
+
 class Reclaimer:
-    """The reader lets it look, now and then, before it asks for new jobs. Those of one worker look
-    in turn: two jobs on their last chance in one process, and the one that kills it takes the other
-    along."""
+    """The reader lets it look, now and then, before it asks for new jobs. No line of a worker waits
+    for another that looks; one that must do without a last chance meanwhile looks again soon."""
 
     def __init__(
-        self,
-        consumer: Consumer,
-        queues: Sequence[str],
-        held: Collection[Delivery],
-        lease: float,
-        crash_limit: int,
-        turn: asyncio.Lock | None = None,
+        self, consumer: Consumer, queues: Sequence[str], lease: float, last_chance: LastChance
     ) -> None:
         self._consumer = consumer
         self._queues = queues
-        self._held = held
         self._every = reclaim_every(lease)
-        self._crash_limit = crash_limit
-        self._turn = turn or asyncio.Lock()
+        self._last_chance = last_chance
         self._next_at = 0.0
         self._trouble = ""
 
@@ -43,22 +60,27 @@ class Reclaimer:
         return max(self._next_at - time.monotonic(), 0.001)
 
     async def step(self, room: int) -> list[Delivery]:
-        """Up to `room` jobs, if it is time to look."""
+        """Up to `room` jobs, if it is time to look; to be held before anything else is awaited."""
         if time.monotonic() < self._next_at:
             return []
         found: list[Delivery] = []
-        async with self._turn:
+        with self._last_chance.claimed() as mine:
             for queue in self._queues:
                 if len(found) < room:
-                    found += await self._reclaimed(queue, room - len(found), found)
-        self._next_at = time.monotonic() + self._rest(found, room)
+                    free = mine and not self._last_chance.is_among(found)
+                    found += await self._reclaimed(queue, room - len(found), free)
+        free = mine and not self._last_chance.is_among(found)
+        self._next_at = time.monotonic() + self._rest(len(found) >= room, free)
         again = sum(delivery.count > 1 for delivery in found)
         if again:
-            log.warning("took over %d job(s) whose worker is gone", again)
+            log.warning(
+                "took over %d job(s) whose workers died, lost their lease, or dropped them "
+                "without settling",
+                again,
+            )
         return found
 
-    async def _reclaimed(self, queue: str, room: int, found: Sequence[Delivery]) -> list[Delivery]:
-        last_chance = not self._holds_last_chance(found)
+    async def _reclaimed(self, queue: str, room: int, last_chance: bool) -> list[Delivery]:
         try:
             return await self._consumer.reclaim(queue, room, last_chance=last_chance)
         except StoreUnavailable:
@@ -70,13 +92,8 @@ class Reclaimer:
                 log.warning("abandoned jobs of queue %r cannot be looked for: %s", queue, error)
             return []
 
-    def _rest(self, found: Sequence[Delivery], room: int) -> float:
+    def _rest(self, full: bool, free: bool) -> float:
         """Seconds until the next look: short while there is likely more to take over."""
-        if len(found) >= room:
+        if full:
             return 0.0
-        return self._every / 10 if self._holds_last_chance(found) else self._every
-
-    def _holds_last_chance(self, found: Sequence[Delivery]) -> bool:
-        return any(
-            delivery.count >= self._crash_limit for held in (self._held, found) for delivery in held
-        )
+        return self._every if free else self._every / 10

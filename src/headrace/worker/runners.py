@@ -45,6 +45,13 @@ def forks() -> int:
     return _forks
 
 
+def end_if_forked(since: int) -> None:
+    """End this process if it is a child of the one in which `forks` gave `since`: a handler forked
+    and its child came back, but the job belongs to the parent."""
+    if _forks != since:
+        os._exit(0)
+
+
 class Runners:
     """Runs the function of a prepared run where its task says."""
 
@@ -109,8 +116,7 @@ class Runners:
     def _guarded(self, function: Interruptible, work: partial[Any]) -> Answer:
         """Called in the thread. StopIteration and its kind cannot pass through a future."""
         answer = function.run(work)
-        if forks() != self._forks:
-            os._exit(0)
+        end_if_forked(self._forks)
         return answer
 
     async def _in_process(self, run: Run) -> Any:

@@ -7,8 +7,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.client.gathering import bounded
 from headrace.client.schedules import SPACE, put
-from headrace.client.sender import bounded
 from headrace.core.call import Tick
 from headrace.core.definition import Definition
 from headrace.core.ids import JobKey

@@ -17,10 +17,14 @@ log = logging.getLogger("headrace.worker")
 _IDLE = 3600.0
 _LEFT_KNOWN = 10_000
 
+Settle = Callable[[Delivery, Outcome], None]
+"""Called once for each delivery, when its outcome is known."""
 Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
 """What has to be written before jobs end; must not fail."""
-Settled = Callable[[Sequence[Settlement], Sequence[Delivery]], None]
-"""Told of outcomes that were written, and of the deliveries among them that were lost."""
+Settled = Callable[[Sequence[Settlement], Sequence[Delivery], Sequence[Delivery]], None]
+"""Told of outcomes that were written, of the deliveries among them that were lost, and of those in
+doubt: most likely they were written at a first try whose answer was lost, but maybe they are with
+another worker."""
 
 
 class Settler(Service):
@@ -93,7 +97,8 @@ class Settler(Service):
         if lost:
             self._report(lost, batch)
         if self._settled is not None:
-            self._settled(batch.settlements, () if batch.unconfirmed else lost)
+            doubtful, lost = (lost, []) if batch.unconfirmed else ([], lost)
+            self._settled(batch.settlements, lost, doubtful)
         return None
 
     def _report(self, lost: list[Delivery], batch: _Batch) -> None:

@@ -12,6 +12,7 @@ from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.outcome import RELEASED, Outcome, task_gate
 from headrace.store.values import Control
+from headrace.worker.by_hand import why_too_late
 from headrace.worker.floor import Floor
 from headrace.worker.outcomes import Outcomes
 from headrace.worker.run import BatchRun, Run
@@ -137,10 +138,10 @@ class Stopper:
 
     def _tell_to_end(self, run: Run) -> None:
         run.tell_to_end()
-        run.future.add_done_callback(partial(self._never_ran, run))
+        run.future.add_done_callback(partial(self._came_to_nothing, run))
 
-    def _never_ran(self, run: Run, future: asyncio.Future[None]) -> None:
-        """An asyncio task that is cancelled before its first step does not take it."""
+    def _came_to_nothing(self, run: Run, future: asyncio.Future[None]) -> None:
+        """Nobody has caught the cancellation: the run's task has ended, and gave it no outcome."""
         if run in self._floor.running:
             for one in run.members:
                 self._conclude(one, self._cut_short(one))
@@ -170,6 +171,8 @@ class Stopper:
         self._floor.outlast(run)
         for one in run.members:
             if not one.abandoned:
+                if one.fate is not None:
+                    one.fate.close(why_too_late(one))
                 self._conclude(one, outcome_of(one))
         run.abandoned = True
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from headrace.core.breaker import QUICK_DEATHS, Breaker
 from headrace.core.scaling import Scaler, Scaling
 from headrace.core.workers import Scaled, WorkerRecord
-from headrace.worker.load import Reading
+from headrace.worker.load import Survey
 from headrace.worker.parent import Process, how_it_ended, severity
 from headrace.worker.signals import Signals
 
@@ -30,7 +30,7 @@ class Readings(Protocol):
     """What one process can hold at once."""
 
     def start(self, wake: Callable[[], None]) -> None: ...
-    def take(self) -> list[Reading | None]: ...
+    def take(self) -> list[Survey | None]: ...
     def tell(self, processes: Scaled) -> None: ...
     def stop(self) -> None: ...
 
@@ -107,12 +107,12 @@ class Supervisor:
 
     def step(self) -> float | None:
         """Look after every process once. The seconds until one is to be started; None if only the
-        end of a process, a signal or a reading can give something to do."""
+        end of a process, a signal or a survey can give something to do."""
         self._note_ends()
         if self.stopping:
             return None
-        for reading in self._gauge.take() if self._gauge else []:
-            self._scale(reading)
+        for survey in self._gauge.take() if self._gauge else []:
+            self._scale(survey)
         for seat in self._seats:
             if seat.process is None and seat.due_at <= self._monotonic():
                 self._fill(seat)
@@ -131,23 +131,23 @@ class Supervisor:
             # SIGTERM for SIGINT too: a process that is still starting then leaves quietly.
             process.send_signal(signal.SIGTERM)
 
-    def _scale(self, reading: Reading | None) -> None:
-        if reading is None:
+    def _scale(self, survey: Survey | None) -> None:
+        if survey is None:
             self.scaler.blind()
             return
-        loads = reading.loads(self.active, self._is_ours)
+        loads = survey.loads(self.active, self._is_ours)
         decision = self.scaler.decide(self._monotonic(), *loads)
         if decision.reason:
             log.info("worker processes: %s", decision.why)
-            self._resize(decision.target, reading)
+            self._resize(decision.target, survey)
 
     def _is_ours(self, worker: WorkerRecord) -> bool:
         return worker.host == self._host and worker.pid in self._pids
 
-    def _resize(self, target: int, reading: Reading) -> None:
+    def _resize(self, target: int, survey: Survey) -> None:
         def busyness(seat: _Seat) -> tuple[int, float]:
             """Empty seats first, then what holds least, then the youngest."""
-            held = reading.held_by(self._host, seat.process.pid) if seat.process else -1
+            held = survey.held_by(self._host, seat.process.pid) if seat.process else -1
             return held, -seat.started_at
 
         self._seats += [_Seat() for _ in range(target - len(self._seats))]

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.worker")
 
+_DAY_MS = 86_400_000
+_UNITS = ((_DAY_MS, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1000, "seconds"))
+# Broadcasts read the log with nobody keeping their place: what they are about to read must stay.
+_BROADCAST_MS = 60_000
+
 
 class Trimmer(Rounds):
     """Looks at each log every few seconds, and again at once while there is more to remove. A group
@@ -29,18 +34,19 @@ class Trimmer(Rounds):
         topics: Iterable[Topic[Any]],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._options = {log: topic.options for topic in topics for log in topic.logs}
-        super().__init__(list(self._options), monotonic)
+        self._topics = {log: topic for topic in topics for log in topic.logs}
+        super().__init__(list(self._topics), monotonic)
         self._store = store
         self._gone: set[tuple[str, str]] = set()
 
     async def look(self, queue: str) -> float:
-        options = self._options[queue]
+        topic = self._topics[queue]
+        gone_after_ms = topic.options.gone_after_ms
         trimmed = await self._store.trim(
-            queue, retention_ms=options.retention_ms, gone_after_ms=options.gone_after_ms
+            queue, retention_ms=_retention_ms(topic), gone_after_ms=gone_after_ms
         )
         for group in trimmed.gone:
-            self._report(group, queue, options.gone_after_ms)
+            self._report(group, queue, gone_after_ms)
         return 0.0 if trimmed.more else POLL
 
     def _report(self, group: str, queue: str, gone_after_ms: int) -> None:
@@ -48,9 +54,20 @@ class Trimmer(Rounds):
             return
         self._gone.add((group, queue))
         log.warning(
-            "no worker has served group %r of %s for %.3g days: what it has not handled is not "
+            "no worker has served group %r of %s for %s: what it has not handled is not "
             "kept for it any longer; run a worker with it, or remove it with app.admin",
             group,
             queue,
-            gone_after_ms / 86_400_000,
+            _span(gone_after_ms),
         )
+
+
+def _retention_ms(topic: Topic[Any]) -> int:
+    least = _BROADCAST_MS if topic.broadcasts else 0
+    return max(topic.options.retention_ms, least)
+
+
+def _span(ms: int) -> str:
+    """A length of time in the unit in which it is a small number, such as `7 days`."""
+    length, unit = next(each for each in _UNITS if ms >= 2 * each[0])
+    return f"{ms / length:.3g} {unit}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,11 @@ from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
 from headrace.worker.auditing import Auditing
 from headrace.worker.observer import Observer
+from headrace.worker.reclaimer import LastChance
 from headrace.worker.reporter import Reporter
 from headrace.worker.runners import Runners
 from headrace.worker.store_clock import StoreClock
+from headrace.worker.terms import Terms
 from headrace.worker.voice import Voices
 
 if TYPE_CHECKING:
@@ -52,17 +53,22 @@ class Workshop:
     def __init__(self, worker: Worker, state: Any) -> None:
         app = worker.app
         self.app = app
-        self.worker = worker.name
-        self.state = state
-        self.capacity = worker.concurrency
         self.held = Holdings()
-        self.reclaiming = asyncio.Lock()
+        self.last_chance = LastChance(self.held, app.crash_limit)
         self.clock = StoreClock(app.store, app.clock)
         self.observer = Observer(app.error_hooks)
         self.observe = self.observer.tell if app.error_hooks else None
         self.trails = [Trail(audit) for audit in app.audits]
         self.reporter = Reporter(app.store, self.clock.now_ms)
-        self.voices = Voices(app.store, self.reporter, patience=app.lease)
+        self.terms = Terms(
+            worker.name,
+            state,
+            app.crash_limit,
+            app.max_payload,
+            self.clock.now_ms,
+            app.events,
+            Voices(app.store, self.reporter, patience=app.lease),
+        )
         self.runners = Runners(
             threads=worker.threads, processes=worker.processes, middleware=app.middlewares
         )
