@@ -15,6 +15,7 @@ from headrace.client.task import Task
 from headrace.client.topic import Topic
 from headrace.client.watch import JobUpdate
 from headrace.core.call import Call
+from headrace.core.content import EventCodec
 from headrace.core.event import Event
 from headrace.core.flow import Flow, chain, group
 from headrace.core.job import Reason, State
@@ -71,6 +72,7 @@ __all__ = [
     "DeliveryUsed",
     "EnqueueUnknown",
     "Event",
+    "EventCodec",
     "EventError",
     "EventNotFound",
     "Flow",

@@ -16,7 +16,7 @@ HeadraceError
 ├── EventNotFound           the topic's log does not hold this event (any more)
 ├── GroupNotFound           the topic has no such group
 ├── TopicNotFound           the store has no such topic
-├── DeliveryUsed            a delivery was settled by hand a second time
+├── DeliveryUsed            a delivery was settled by hand a second time, or too late
 ├── LeaseLost               another worker has the job now; what this one did is not recorded
 ├── AuditError              a delivery could not be recorded where the app says it must be
 └── JobError
@@ -151,14 +151,18 @@ class ScheduleNotFound(HeadraceError):
 
 
 class EventNotFound(HeadraceError):
-    """The log of the topic does not hold this event: it never did, or it was trimmed."""
+    """The log of the topic does not hold this event: it never did, or it was trimmed. `group` is
+    the one that was to begin there, if that is why it was looked for."""
 
-    def __init__(self, log: str, event_id: str) -> None:
+    def __init__(self, log: str, event_id: str, group: str = "") -> None:
+        wish = f", at which group {group!r} should begin" if group else ""
+        way_out = "; begin= takes 'new', 'start', an id that is there, or a time" if group else ""
         super().__init__(
-            f"topic {log.removeprefix('@')!r} does not hold event {event_id}: it never did, or it "
-            "is older than the topic's retention"
+            f"topic {log.removeprefix('@')!r} does not hold event {event_id}{wish}: it never did, "
+            f"or it is older than the topic's retention{way_out}"
         )
         self.event_id = event_id
+        self.group = group
 
 
 class GroupNotFound(HeadraceError):
@@ -184,7 +188,7 @@ class TopicNotFound(HeadraceError):
 
 class DeliveryUsed(HeadraceError):
     """A delivery is settled by hand once: it was acknowledged, retried, rejected or deferred
-    already."""
+    already, or its time was up. The text says which."""
 
 
 class LeaseLost(HeadraceError):

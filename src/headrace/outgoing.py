@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.client.dispatch import Office, send_flow
 from headrace.client.flow import FlowJob
+from headrace.client.gathering import BATCH
 from headrace.client.job import Job
-from headrace.client.sender import BATCH
 from headrace.client.session import Session
 from headrace.core.call import Call, Parcel
 from headrace.core.ids import JobKey

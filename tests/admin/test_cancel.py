@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, State
+from headrace.core.ids import to_key
 from tests.admin.burying import bury, envelope
 
 
@@ -145,3 +146,40 @@ async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
             await app.admin.cancel(queue="default", state=state)
     assert (await app.admin.cancel([])).cancelled == 0
     assert await job.status() is State.WAITING
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_a_delayed_event_is_taken_back_before_it_is_due(app: Headrace, shards: int) -> None:
+    notes = app.topic("notes", str, key=lambda note: note, shards=shards)
+    seen: asyncio.Queue[str] = asyncio.Queue()
+
+    @notes.subscribe("audit")
+    async def audit(note: str) -> None:
+        seen.put_nowait(note)
+
+    back = [await notes.publish(f"back {number}", delay=0.5) for number in range(3)]
+    await notes.publish("kept", delay=0.5)
+    report = await app.admin.cancel([*back, "never-heard-of"])
+    assert (report.cancelled, report.unknown) == (3, ("never-heard-of",))
+    await notes.publish("back 0", id=back[0])
+    with pytest.raises(JobNotFound):
+        await app.admin.job(back[1])
+    async with app.worker(), asyncio.timeout(20):
+        assert sorted([await seen.get(), await seen.get()]) == ["back 0", "kept"]
+    assert seen.empty()
+    assert len(await notes.read()) == 2
+
+
+async def test_an_event_in_the_log_is_not_taken_from_its_groups(app: Headrace) -> None:
+    notes = app.topic("notes", str)
+
+    @notes.subscribe("audit")
+    async def audit(note: str) -> None: ...
+
+    event = await notes.publish("a note")
+    with pytest.raises(ConfigError, match="still in its topic's log"):
+        await app.admin.cancel(event)
+    # Not even if it was added to the log in the moment after it was seen to be scheduled.
+    assert await app.store.cancel("@notes", [to_key(event)]) == [None]
+    assert [each.id for each in await notes.read()] == [event]
+    assert (await app.store.groups("@notes"))[0].behind == 1

@@ -143,9 +143,10 @@ def test_show_tells_all_of_one_topic(market: Market) -> None:
     market.worked(dead=1, blocked=1)
     text = market.said("topics", "show", "orders").splitlines()
     assert text[:2] == ["topic      orders", "length     2"]
-    assert text[2].startswith("shards     @orders ")
-    assert "LAST SEEN" in text[4]
-    assert text[5].startswith("billing  by key, block")
+    assert text[2] == "last hour  2 published"
+    assert text[3].startswith("shards     @orders ")
+    assert "LAST SEEN" in text[5]
+    assert text[6].startswith("billing  by key, block")
     assert "groups     none (yet)" in market.said("topics", "show", "blobs").splitlines()
 
 

@@ -345,6 +345,20 @@ async def test_a_group_that_cannot_begin_stops_no_one_from_publishing(app: Headr
         await bill.join(app.store)
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_a_worker_says_which_group_cannot_begin_where_it_should(
+    app: Headrace, shards: int
+) -> None:
+    topic = app.topic("orders", OrderPaid, shards=shards)
+
+    @topic.subscribe("billing", begin="latest")
+    async def bill(event: OrderPaid) -> None: ...
+
+    with pytest.raises(EventNotFound, match=r"'orders' .* group 'billing' .*begin= takes") as told:
+        await app.worker().run()
+    assert (told.value.event_id, told.value.group) == ("latest", "billing")
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_group_begins_and_is_rewound_where_it_is_told(app: Headrace, shards: int) -> None:
     topic = app.topic("orders", OrderPaid, shards=shards)
@@ -475,3 +489,22 @@ async def test_what_a_handler_says_itself_wins(orders: Topic[OrderPaid], run: Ru
     (event,) = await orders.read()
     assert dict(event.headers) == {"traceparent": other}
     assert event.correlation_id == "c-2"
+
+
+async def test_a_time_that_has_not_come_is_refused(app: Headrace, orders: Topic[OrderPaid]) -> None:
+    @orders.subscribe("billing")
+    async def bill(event: OrderPaid) -> None: ...
+
+    await orders.publish(paid(1))
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    for asked in (
+        orders.read(after=tomorrow),
+        orders.rewind("billing", to=tomorrow),
+        app.admin.read("orders", after=tomorrow),
+        app.admin.rewind("orders", "billing", to=tomorrow),
+    ):
+        with pytest.raises(ConfigError, match="a time in the future"):
+            await asked
+    assert (await app.store.groups("@orders"))[0].behind == 1
+    # Clocks differ a little.
+    assert await orders.read(after=datetime.now(UTC) + timedelta(seconds=30)) == []

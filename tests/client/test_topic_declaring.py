@@ -22,7 +22,7 @@ from headrace import (
     Topic,
 )
 from headrace.core.job import decode_envelope
-from headrace.store.topics import Group
+from headrace.store.topics import Bound, Group
 
 
 @dataclass
@@ -132,6 +132,7 @@ async def loose(event: OrderPaid) -> None: ...
         ({"batch": 5}, r"annotate 'event' as list"),
         ({"on_failure": "skip"}, "ordered=True"),
         ({"begin": 7}, "begin"),
+        ({"begin": datetime(2999, 1, 1, tzinfo=UTC)}, "begin is a time in the future"),
     ],
 )
 def test_a_subscription_refuses(
@@ -141,6 +142,16 @@ def test_a_subscription_refuses(
     with pytest.raises(ConfigError, match=said):
         subscribe(**{"group": "billing", **options})(function)
     assert not orders.subscriptions
+
+
+def test_a_group_that_may_be_busy_for_longer_than_it_is_waited_for_is_refused(
+    app: Headrace,
+) -> None:
+    topic = app.topic("brief", OrderPaid, group_gone_after=60)
+    with pytest.raises(ConfigError, match="'billing': timeout=300 is no less than"):
+        topic.subscribe("billing")(function)
+    topic.subscribe("billing", timeout=30)(function)
+    topic.broadcast(loose)
 
 
 def test_order_needs_the_topics_own_key(app: Headrace) -> None:
@@ -339,3 +350,13 @@ def dead_event(topic: Topic[OrderPaid], payload: bytes | None) -> DeadEvent:
         envelope = msgspec.structs.replace(envelope, payload=payload)
     event = topic.event_of(envelope)
     return DeadEvent(event.id, "g", "rejected", "no", 1, datetime.now(UTC), event.raw, event)
+
+
+def test_groups_that_are_gone_for_the_topic_keep_no_room_in_it(app: Headrace) -> None:
+    topic = app.topic(
+        "orders", OrderPaid, max_length=10, group_gone_after=timedelta(hours=1), shards=2
+    )
+    assert topic.bound == Bound(5, gone_after_ms=3_600_000)
+    latest = app.topic("clicks", OrderPaid, max_length=10, overflow="drop_oldest")
+    assert latest.bound == Bound(10, drops_oldest=True, gone_after_ms=7 * 86_400_000)
+    assert app.topic("mails", OrderPaid).bound is None

@@ -180,6 +180,16 @@ def test_the_content_type_says_which_codec_reads_it() -> None:
     assert content.codec_name("application/avro") is None
 
 
+@dataclass
+class Left:
+    x: int
+
+
+@dataclass
+class Right:
+    y: int
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "says"),
     [
@@ -190,6 +200,8 @@ def test_the_content_type_says_which_codec_reads_it() -> None:
         ("msgpack", complex, "events of type complex cannot travel as msgpack"),
         ("json", list[complex], r"events of type list\[complex\] cannot travel as json"),
         ("msgpack", Paid, "use codec='protobuf'"),
+        ("msgpack", Left | Right, "structs with tag=True, or have a topic for each"),
+        ("json", list[Left | Right], "structs with tag=True, or have a topic for each"),
         ("avro", Order, "there is no codec 'avro': use 'msgpack', 'json', 'raw', 'protobuf', or"),
     ],
 )

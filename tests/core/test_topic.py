@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Retry
-from headrace.core.subscribing import check_subscription
+from headrace.core.subscribing import check_patience, check_subscription
 from headrace.core.topic import SubscriptionOptions, TopicOptions, check_place
+
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
 
 
 def test_a_topic_keeps_events_for_a_day_and_waits_a_week_for_groups() -> None:
@@ -32,7 +35,9 @@ def test_the_shards_share_the_length_of_their_topic() -> None:
         ({"shards": 5000}, "up to 1024"),
         ({"retention": -1}, "retention"),
         ({"retention": "a day"}, "retention"),
-        ({"group_gone_after": 0}, "group_gone_after"),
+        ({"group_gone_after": 0}, "group_gone_after must be at least 60 seconds"),
+        ({"group_gone_after": timedelta(seconds=59)}, "events of a group that is served could go"),
+        ({"group_gone_after": "a week"}, "group_gone_after"),
         ({"max_length": 0}, "max_length"),
         ({"max_length": 2, "shards": 3}, "at least"),
         ({"overflow": "block"}, "needs max_length="),
@@ -51,7 +56,8 @@ def check(
     batch: int | None = None, retry: Retry | None = None, keyed: bool = True, **wants: Any
 ) -> SubscriptionOptions:
     made = SubscriptionOptions("billing", **wants)
-    check_subscription("group 'billing': ", made, keyed=keyed, batch=batch, retry=retry)
+    where = "group 'billing': "
+    check_subscription(where, made, keyed=keyed, batch=batch, retry=retry, now_ms=NOW_MS)
     return made
 
 
@@ -86,7 +92,14 @@ def test_a_subscription_refuses(wants: dict[str, Any], said: str) -> None:
 def test_what_goes_together_is_taken() -> None:
     check(ordered=True, on_failure="fail_key", ack="manual", retry=Retry(5))
     check(batch=500, max_in_flight=500, consumers=(1, 4), begin="start")
-    check(ack="receive", begin=datetime.now(UTC) - timedelta(days=1), consumers=3)
+    check(ack="receive", begin=NOW - timedelta(days=1), consumers=3)
+
+
+def test_a_group_is_waited_for_longer_than_it_may_be_busy() -> None:
+    check_patience("billing: ", 59.0, 60_000)
+    check_patience("billing: ", None, 60_000)
+    with pytest.raises(ConfigError, match=r"billing: timeout=300 .*would count as gone"):
+        check_patience("billing: ", 300.0, 60_000)
 
 
 def test_an_ordered_group_stops_a_key_unless_it_says_otherwise() -> None:
@@ -101,6 +114,17 @@ def test_a_number_of_consumers_is_the_least_and_the_most() -> None:
     assert check().scale is None
 
 
-@pytest.mark.parametrize("place", ["new", "start", "order-5", datetime(2030, 1, 1, tzinfo=UTC)])
+@pytest.mark.parametrize(
+    "place", ["new", "start", "order-5", NOW - timedelta(days=900), NOW + timedelta(seconds=60)]
+)
 def test_a_place_is_a_word_an_id_or_a_time(place: Any) -> None:
-    assert check_place("to", place) == place
+    assert check_place("to", place, NOW_MS) == place
+
+
+def test_a_time_that_has_not_come_is_no_place() -> None:
+    with pytest.raises(ConfigError, match="to is a time in the future, 2026-07-01T00:01:01"):
+        check_place("to", NOW + timedelta(seconds=61), NOW_MS)
+
+
+def test_a_group_may_wait_for_a_minute_only() -> None:
+    assert TopicOptions("orders", group_gone_after=60).gone_after_ms == 60_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -105,6 +106,29 @@ async def test_a_task_that_runs_again_after_its_commit_has_its_effect_once(
         jobs = [await pay.enqueue(cents) for cents in (995, 995)]
         assert [await job.result(timeout=30) for job in jobs] == [3, 3]
     assert count(database, "payments") == 2
+
+
+async def test_an_event_is_noted_under_its_group_from_whichever_shard_it_comes(
+    app: Headrace, inbox: Inbox, database: str
+) -> None:
+    orders = app.topic("orders", int, key=str, shards=3)
+    queues: list[str] = []
+
+    @orders.subscribe("billing")
+    async def bill(cents: int, ctx: Context) -> None:
+        with transaction(database) as connection:
+            assert inbox.first(connection, ctx)
+        queues.append(ctx.queue)
+
+    async with app.worker():
+        published = await orders.publish_many(range(20))
+        async with asyncio.timeout(30):
+            while len(queues) < 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert set(queues) == {"billing@orders", "billing@orders#1", "billing@orders#2"}
+    with transaction(database) as connection:
+        for event in published.ids:
+            assert not inbox.first(connection, "billing@orders", event)
 
 
 def test_the_table_is_the_same_however_it_is_made(database: str, engine: sa.Engine) -> None:

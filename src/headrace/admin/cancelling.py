@@ -52,6 +52,19 @@ class Cancelling:
             if not group_source(queue):
                 left = [key for key in left if self._states.get(key) not in _HIT]
 
+    async def scheduled(self, logs: Sequence[str], keys: Sequence[JobKey]) -> None:
+        """Cancel those not found yet that are events whose time has not come: no group has seen
+        them."""
+        left = [key for key in keys if key not in self._states]
+        for log in logs:
+            for start in range(0, len(left), CANCELLED_TOGETHER):
+                await self._cancel_scheduled(log, left[start : start + CANCELLED_TOGETHER])
+
+    async def _cancel_scheduled(self, log: str, keys: Sequence[JobKey]) -> None:
+        seen = zip(keys, await self.store.look(log, keys), strict=True)
+        due = [key for key, each in seen if each is not None and each.state is State.SCHEDULED]
+        await self._cancel(log, due)
+
     async def matching(
         self, queues: Sequence[str], states: Sequence[State], wanted: JobFilter
     ) -> None:

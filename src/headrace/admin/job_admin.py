@@ -101,6 +101,7 @@ class JobAdmin(Desk):
     ) -> CancelReport:
         """End jobs, whatever state they are in: what has not begun never does, what runs is asked
         to end. Named by id, or else all that fit: at least a queue or a condition must be given.
+        An id may be that of an event, in all groups that have taken it, or before it is due.
         `JobNotFound` if there is one id and no such job."""
         given = any(value is not None for value in conditions.values())
         if ids is not None:
@@ -113,8 +114,11 @@ class JobAdmin(Desk):
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
         keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
-        cancelling = Cancelling(await self._store())
+        store = await self._store()
+        cancelling = Cancelling(store)
         await cancelling.named(await self._sources(queue), keys)
+        if queue is None:
+            await cancelling.scheduled(await store.logs(), keys)
         report = cancelling.report(keys)
         if len(keys) == 1 and report.unknown:
             await self._found(report.unknown[0], queue)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from headrace.admin.bodies import EventInfo, opened
 from headrace.admin.desk import Desk
 from headrace.admin.queues import total
+from headrace.admin.stats import read_stats
 from headrace.admin.workers import read_workers
 from headrace.client.job import to_datetime
 from headrace.client.places import positions_of, read_logs
@@ -22,6 +24,7 @@ from headrace.core.topic import GROUP_GONE_AFTER, OnFailure, Place, check_place
 from headrace.errors import ConfigError, GroupNotFound
 
 if TYPE_CHECKING:
+    from headrace.store.contract import Store
     from headrace.store.topics import GroupState, LoggedEvent, StoppedKey
 
 
@@ -98,6 +101,10 @@ class TopicInfo:
     """How many events it holds, settled or not."""
     shards: tuple[ShardInfo, ...]
     groups: tuple[GroupInfo, ...]
+    published: int
+    """How many were published in the last hour, as far as the app records events."""
+    dropped: int
+    """How many `max_length` pushed out in the last hour before all groups had settled them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,8 @@ class TopicAdmin(Desk):
             GroupInfo.of(found[group], now_ms, gone_ms, paused=group in paused)
             for group in sorted(found)
         ]
-        return TopicInfo(name, sum(shard.length for shard in shards), shards, tuple(groups))
+        length, counted = sum(shard.length for shard in shards), await _last_hour(store, logs)
+        return TopicInfo(name, length, shards, tuple(groups), counted["sent"], counted["dropped"])
 
     async def read(
         self, topic: str, after: Place | None = None, limit: int = 100
@@ -153,7 +161,7 @@ class TopicAdmin(Desk):
         from this time on. Changes nothing for any group, and needs no event type."""
         limits.check_count("limit", limit)
         if after is not None:
-            check_place("after", after)
+            check_place("after", after, self._app.clock.now_ms())
         store, logs = await self._store(), await self._logs_of(topic)
         declared = self._app.topics.get(topic)
         kind = None if declared is None else named(declared.event_type)
@@ -163,7 +171,7 @@ class TopicAdmin(Desk):
         """Have a group handle what comes from this place on, back or forth: "start", "new", an
         event's id or a time. What it holds already, it still handles. `TopicNotFound`,
         `GroupNotFound` or `EventNotFound` if there is no such thing."""
-        check_place("to", to)
+        check_place("to", to, self._app.clock.now_ms())
         store, logs = await self._store(), await self._logs_of(topic)
         if topic in self._app.topics:
             await self._app.topics[topic].gather_groups(await self._app.session())
@@ -174,7 +182,8 @@ class TopicAdmin(Desk):
 
     async def remove_group(self, topic: str, group: str, *, force: bool = False) -> None:
         """Forget a group with all that it holds, its dead events included. Refused while a running
-        worker serves it, unless `force`; a worker that starts later makes it anew."""
+        worker serves it, unless `force`. Whoever starts later with an app that declares it, and
+        works or publishes, makes it anew: take the subscription out of the code first."""
         store, queues = await self._store(), await self._queues_of(topic, group)
         for worker in [] if force else await read_workers(store):
             if not worker.queues.keys().isdisjoint(queues):
@@ -182,8 +191,10 @@ class TopicAdmin(Desk):
                     f"worker {worker.name!r} serves group {group!r} of topic {topic!r}: stop it "
                     "first, or remove the group by force"
                 )
+        removed = group_queue(topic, group)
+        (await self._app.session()).removed.add(removed)
         if not any([await store.disband(queue) for queue in queues]):
-            raise GroupNotFound(group_queue(topic, group))
+            raise GroupNotFound(removed)
 
     async def stopped_keys(
         self, topic: str, group: str, *, limit: int = 1000
@@ -206,6 +217,14 @@ class TopicAdmin(Desk):
         if declared is not None:
             return declared.options.gone_after_ms
         return to_ms("group_gone_after", GROUP_GONE_AFTER)
+
+
+async def _last_hour(store: Store, logs: Iterable[str]) -> Counter[str]:
+    """What was counted of all shards, by kind."""
+    found: Counter[str] = Counter()
+    for minute in await read_stats(store, logs, 60):
+        found.update(minute.counts)
+    return found
 
 
 def _info(topic: str, logged: LoggedEvent, kind: str | None) -> EventInfo:

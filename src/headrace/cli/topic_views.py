@@ -57,6 +57,8 @@ def show_topic(topic: TopicInfo) -> None:
     lengths = ", ".join(f"{shard.log} {shard.length}" for shard in topic.shards)
     click.echo(f"{'topic':<11}{harmless(topic.name)}")
     click.echo(f"{'length':<11}{topic.length}")
+    dropped = f", {topic.dropped} dropped" if topic.dropped else ""
+    click.echo(f"{'last hour':<11}{topic.published} published{dropped}")
     if len(topic.shards) > 1:
         click.echo(f"{'shards':<11}{harmless(lengths)}")
     if not topic.groups:

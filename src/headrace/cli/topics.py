@@ -199,8 +199,9 @@ def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None
 def remove(app: Headrace, topic: str, group: str, force: bool, yes: bool, as_json: bool) -> None:
     """Forget a group with all that it holds, its dead events included.
 
-    A worker that starts later makes it anew. Asks first; where there is no terminal to ask in, it
-    needs --yes.
+    A worker that starts later makes it anew, and so does a publisher whose app declares the group:
+    take the subscription out of the code first. Asks before; where there is no terminal to ask in,
+    it needs --yes.
     """
     if not yes:
         confirm("remove", f"group {group!r} of topic {topic!r}, and its dead events")

@@ -88,6 +88,12 @@ class Context:
         self._cancelled = threading.Event()
         self._voice = voice
 
+    @property
+    def queue(self) -> str:
+        """The queue from which the job came; of an event that of its group, for example
+        `billing@orders`, or `billing@orders#1` in another shard. Empty if no worker gave it."""
+        return self.job._queue or ""
+
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the job is, from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and
         does not wait: of many in a short time the latest is written."""

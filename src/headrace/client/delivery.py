@@ -35,12 +35,18 @@ class Fate:
         # the same time only one does.
         self.right: list[bool] = [True]
         self.reason: HeadraceError | None = None
+        self.trouble: BaseException | None = None
+        """Why what was said is not written."""
 
     def close(self, reason: HeadraceError | None = None) -> None:
-        """Let nobody decide any more: the run ended in another way. Whoever tries is told
-        `reason`, or that the delivery is settled already."""
+        """Let nobody decide any more: the run ended in another way. Whoever tries, or has tried at
+        this moment, is told the first `reason` that was given, or that the delivery is settled
+        already. In the loop only."""
         self.right.clear()
-        self.reason = reason
+        self._set(None, Dropped())
+        if reason is not None:
+            self.reason = self.reason or reason
+            self.written(self.reason)
 
     async def decided(self) -> Decision:
         """What was said of the delivery. May be awaited again after it was cancelled."""
@@ -50,6 +56,7 @@ class Fate:
         """The store has the outcome or, with `error`, does not: whoever decided is told."""
         if self._answer.done():
             return
+        self.trouble = error
         if error is None:
             self._answer.set_result(None)
         else:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.client.flow import FlowJob
+from headrace.client.gathering import BATCH
 from headrace.client.job import Job
-from headrace.client.sender import BATCH
 from headrace.client.session import Session
 from headrace.client.shipment import Shipment, is_unique
 from headrace.core.call import Call

@@ -28,10 +28,12 @@ async def join_all(session: Session, topic: Topic[Any]) -> None:
 async def _join_all(session: Session, topic: Topic[Any]) -> None:
     subscriptions = list(topic.subscriptions.values())
     for subscription in subscriptions:
+        if subscription.declared.queue in session.removed:
+            continue
         # That a group cannot begin where it should is told to its worker.
         with suppress(EventNotFound):
             await insist(partial(subscription.join, session.store))
-    session.joined[topic.name] = len(subscriptions)
+    session.note_joined(topic.name, len(subscriptions))
 
 
 def _forget(session: Session, topic: str, joining: asyncio.Task[None]) -> None:

@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from headrace.client.gathering import BATCH, BATCH_BYTES, Gathering, bounded, texts
+from headrace.client.gathering import Gathering, bounded, texts
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
 from headrace.errors import EnqueueUnknown, HeadraceError, StoreUnavailable, TopicFull
 from headrace.store.contract import Store
 from headrace.store.topics import Bound
-
-__all__ = ["BATCH", "BATCH_BYTES", "Sender", "bounded", "insist"]
 
 T = TypeVar("T")
 

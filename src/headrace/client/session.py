@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from headrace.client.sender import Sender
 from headrace.client.waiter import Waiter
 from headrace.store.contract import Store
 
+# The store may lose its groups (FLUSHALL); those of a process that only publishes must come back.
+_JOINED_FOR = 10.0
+
 
 class Session:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
+        self.monotonic = monotonic
         self.entered = 0
         """How many `async with app` of this loop are open."""
         self.sender = Sender(store)
         self.waiter = Waiter(store)
-        self.joined: dict[str, int] = {}
-        """Of each topic that was published to, how many of its groups have joined."""
         self.joining: dict[str, asyncio.Task[None]] = {}
-        """Topics whose groups are about to."""
+        """Topics whose groups are about to join."""
+        self.removed: set[str] = set()
+        """Queues of groups that were removed here: publishing does not bring them back."""
+        self._joined: dict[str, tuple[int, float]] = {}
+
+    def note_joined(self, topic: str, groups: int) -> None:
+        """So many groups of a topic exist now."""
+        self._joined[topic] = groups, self.monotonic() + _JOINED_FOR
+
+    def has_joined(self, topic: str, groups: int) -> bool:
+        """Whether so many groups of a topic existed, as far as is known: a while ago is too long
+        ago to know."""
+        known, until = self._joined.get(topic, (-1, 0.0))
+        return known == groups and self.monotonic() < until
 
     async def close(self) -> None:
         await self.waiter.close()

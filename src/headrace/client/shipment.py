@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from headrace.client.gathering import BATCH, BATCH_BYTES
 from headrace.client.job import Job
-from headrace.client.sender import BATCH, BATCH_BYTES, insist
+from headrace.client.sender import insist
 from headrace.client.session import Session
 from headrace.core.call import Bond, Child, Parcel
 from headrace.core.flow import Node

@@ -19,7 +19,7 @@ from headrace.core.limits import TIMEOUT
 from headrace.core.retry import Retry
 from headrace.core.signature import Signature
 from headrace.core.sources import check_topic, group_queue
-from headrace.core.subscribing import check_subscription
+from headrace.core.subscribing import check_patience, check_subscription
 from headrace.core.topic import (
     Broadcasting,
     Subscribing,
@@ -27,7 +27,7 @@ from headrace.core.topic import (
     SubscriptionOptions,
     check_known,
 )
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EventNotFound
 from headrace.store.topics import Group, Topics
 
 if TYPE_CHECKING:
@@ -77,8 +77,11 @@ class Subscription(Task[P, R_co]):
         begin at an event that is not there."""
         topic = self.topic
         places = await positions_of(store, topic.logs, self.wants.begin)
-        for queue, place in zip(self.queues, places, strict=True):
-            await store.join(queue, self.group, place)
+        try:
+            for queue, place in zip(self.queues, places, strict=True):
+                await store.join(queue, self.group, place)
+        except EventNotFound as error:
+            raise EventNotFound(topic.name, error.event_id, self.wants.group) from None
 
     def unpack(
         self, envelope: Envelope, fed: bytes = b""
@@ -209,9 +212,12 @@ def declare(
         **{name: options[name] for name in own},
     )
     batch, retry = options.get("batch"), options.get("retry")
-    keyed = topic.make_key is not None
-    check_subscription(where, wants, keyed=keyed, batch=batch, retry=retry)
-    return Subscription(topic, function, _task_options(topic, function, wants, options), wants)
+    keyed, now_ms = topic.make_key is not None, topic.app.clock.now_ms()
+    check_subscription(where, wants, keyed=keyed, batch=batch, retry=retry, now_ms=now_ms)
+    declared = _task_options(topic, function, wants, options)
+    if not broadcast:
+        check_patience(where, declared.timeout, topic.options.gone_after_ms)
+    return Subscription(topic, function, declared, wants)
 
 
 def _task_options(

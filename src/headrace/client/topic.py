@@ -190,18 +190,19 @@ class Topic(Generic[E]):
         from this time on. Changes nothing for any group."""
         check_count("read(limit=)", limit)
         if after is not None:
-            check_place("read(after=)", after)
+            check_place("read(after=)", after, self.app.clock.now_ms())
         store = (await self.app.session()).store
         return [self._logged(each) for each in await read_logs(store, self.logs, after, limit)]
 
     async def rewind(self, group: str, to: Place) -> None:
         """Have a group handle what comes from this place on, back or forth: "start", "new", an
-        event's id or a time. What it holds already, it still handles. `GroupNotFound` or
-        `EventNotFound` if there is no such thing."""
+        event's id or a time. What runs or is to be tried again, it still handles. `GroupNotFound`
+        or `EventNotFound` if there is no such thing."""
         check_topic("group name", group)
+        check_place("rewind(to=)", to, self.app.clock.now_ms())
         session = await self.app.session()
         await self.gather_groups(session)
-        places = await positions_of(session.store, self.logs, check_place("rewind(to=)", to))
+        places = await positions_of(session.store, self.logs, to)
         for shard, place in enumerate(places):
             await session.store.rewind(group_queue(self.name, group, shard), place)
 
@@ -222,8 +223,8 @@ class Topic(Generic[E]):
 
     async def gather_groups(self, session: Session) -> None:
         """See to it that all groups that the app declares exist, so that none misses what is
-        published now. Once per event loop, unless more are declared."""
-        while session.joined.get(self.name) != len(self.subscriptions):
+        published now. Asks the store every few seconds, or when more are declared."""
+        while not session.has_joined(self.name, len(self.subscriptions)):
             await join_all(session, self)
 
     def _logged(self, logged: LoggedEvent) -> Event[E]:
@@ -239,7 +240,9 @@ class Topic(Generic[E]):
 
 def _bound(options: TopicOptions) -> Bound | None:
     most = options.most_per_shard
-    return None if most is None else Bound(most, options.overflow == "drop_oldest")
+    if most is None:
+        return None
+    return Bound(most, options.overflow == "drop_oldest", options.gone_after_ms)
 
 
 def _registered(

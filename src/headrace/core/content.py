@@ -128,9 +128,9 @@ def _typed(
     try:
         decode = decoder(event_type)
     except (TypeError, NameError) as error:
-        hint = "; use codec='protobuf'" if hasattr(event_type, "DESCRIPTOR") else ""
+        problem = f"{error}{_hint(event_type, str(error))}"
         raise ConfigError(
-            f"events of type {named(event_type)} cannot travel as {name}: {error}{hint}"
+            f"events of type {named(event_type)} cannot travel as {name}: {problem}"
         ) from None
     return Content(
         name=name,
@@ -142,6 +142,14 @@ def _typed(
         from_plain=encode,
         kinds=kinds_of(event_type),
     )
+
+
+def _hint(event_type: Any, problem: str) -> str:
+    if hasattr(event_type, "DESCRIPTOR"):
+        return "; use codec='protobuf'"
+    if "union" in problem:
+        return "; make them msgspec structs with tag=True, or have a topic for each"
+    return ""
 
 
 def _raw(event_type: Any) -> Content:

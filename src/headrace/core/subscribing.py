@@ -17,6 +17,7 @@ def check_subscription(
     keyed: bool,
     batch: int | None,
     retry: Retry | None,
+    now_ms: int,
 ) -> None:
     """Refuse what contradicts itself or could not be done; `keyed` says that the topic makes the
     key of each event itself."""
@@ -25,7 +26,18 @@ def check_subscription(
     _check_order(where, wants, keyed)
     _check_ack(where, wants, batch, retry)
     _check_flow(where, wants, batch)
-    check_place(f"{where}begin", wants.begin)
+    check_place(f"{where}begin", wants.begin, now_ms)
+
+
+def check_patience(where: str, timeout: float | None, gone_after_ms: int) -> None:
+    """Refuse a group whose workers would count as gone while all their slots are taken: then they
+    do not look for more, which is what shows that they are there."""
+    if timeout is not None and timeout * 1000 >= gone_after_ms:
+        raise ConfigError(
+            f"{where}timeout={timeout:g} is no less than the topic's group_gone_after of "
+            f"{gone_after_ms / 1000:g} s: a worker that is busy for so long would count as gone, "
+            "and events that it has still to handle could go; change one of them"
+        )
 
 
 def _check_order(where: str, wants: SubscriptionOptions, keyed: bool) -> None:

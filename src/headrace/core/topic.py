@@ -11,7 +11,7 @@ from headrace.core import ids
 from headrace.core.content import CodecName, EventCodec
 from headrace.core.labels import check_label
 from headrace.core.limits import check_count
-from headrace.core.options import Duration, to_ms
+from headrace.core.options import Duration, epoch_ms, to_ms
 from headrace.core.retry import Retry
 from headrace.core.sources import check_topic
 from headrace.core.upcast import Upcast, Upcasts
@@ -27,6 +27,8 @@ Consumers = int | tuple[int, int]
 RETENTION = timedelta(days=1)
 GROUP_GONE_AFTER = timedelta(days=7)
 MAX_SHARDS = 1024
+_LEAST_GONE_AFTER = 60.0
+_FAST_CLOCK_MS = 60_000
 
 
 class TopicDeclaring(TypedDict, total=False):
@@ -61,7 +63,7 @@ class TopicOptions:
     def __post_init__(self) -> None:
         where = f"topic {check_topic('topic name', self.name)!r}: "
         to_ms(f"{where}retention", self.retention)
-        to_ms(f"{where}group_gone_after", self.group_gone_after, least=1.0)
+        _check_gone_after(where, self.group_gone_after)
         if check_count(f"{where}shards", self.shards) > MAX_SHARDS:
             raise ConfigError(f"{where}shards can be up to {MAX_SHARDS}, not {self.shards!r}")
         if self.source is not None:
@@ -84,6 +86,15 @@ class TopicOptions:
     def most_per_shard(self) -> int | None:
         """How many events each log may hold, so that all together hold `max_length` at most."""
         return None if self.max_length is None else self.max_length // self.shards
+
+
+def _check_gone_after(where: str, after: Duration) -> None:
+    if to_ms(f"{where}group_gone_after", after) < _LEAST_GONE_AFTER * 1000:
+        raise ConfigError(
+            f"{where}group_gone_after must be at least {_LEAST_GONE_AFTER:g} seconds, not "
+            f"{after!r}: that a group has a worker is written only every few seconds, and with "
+            "less, events of a group that is served could go"
+        )
 
 
 def _check_overflow(where: str, options: TopicOptions) -> None:
@@ -160,11 +171,15 @@ class SubscriptionOptions:
         return self.consumers, self.consumers
 
 
-def check_place(what: str, place: object) -> Place:
-    """`place` if it can be a place in a topic."""
+def check_place(what: str, place: object, now_ms: int) -> Place:
+    """`place` if it can be a place in a topic: a time must have come by now, give or take a
+    minute."""
     if isinstance(place, datetime):
-        if place.tzinfo is None:
-            raise ConfigError(f"{what} must be a datetime with a time zone, not {place!r}")
+        if epoch_ms(what, place) > now_ms + _FAST_CLOCK_MS:
+            raise ConfigError(
+                f"{what} is a time in the future, {place.isoformat()}: no event can be there yet; "
+                "give a time that has passed, or 'new' for what is published from now on"
+            )
         return place
     if not isinstance(place, str):
         raise ConfigError(

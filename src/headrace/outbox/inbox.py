@@ -99,6 +99,5 @@ def _consumer(who: Context | Delivery) -> str:
     """The group of a topic, or the queue of a task; the same from whichever shard it comes."""
     if isinstance(who, Delivery):
         return group_queue(who.topic, who.group)
-    queue = who.job._queue or ""
-    source = group_source(queue)
-    return queue if source is None else group_queue(source.topic, source.group)
+    source = group_source(who.queue)
+    return who.queue if source is None else group_queue(source.topic, source.group)

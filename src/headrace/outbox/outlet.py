@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.call import Parcel
-from headrace.core.sources import is_log
+from headrace.core.sources import is_log, log_source
 from headrace.errors import TopicFull
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Outlet:
 
     async def _publish(self, log: str, events: Sequence[Parcel]) -> Taken:
         session = await self._app.session()
-        name = log.removeprefix("@").partition("#")[0]
+        name, _ = log_source(log)
         topic = self._app.topics.get(name)
         if topic is not None:
             await topic.gather_groups(session)

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from headrace.client.sender import BATCH, BATCH_BYTES
+from headrace.client.gathering import BATCH, BATCH_BYTES
 from headrace.core.limits import MAX_ERROR_TEXT
 from headrace.outbox.dialects import POSTGRESQL, Dialect, Make, Statement
 from headrace.outbox.links import Connection, execute

@@ -130,8 +130,10 @@ class Topics(Protocol):
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
         """See to it that the group of this queue exists, and is as `group` says; a new one begins
-        at `begin`. To be called before a consumer reads it. Whether it is new. Raises
-        `EventNotFound` if the event at which it should begin is not in the log."""
+        at `begin`. One that this store has joined before and that is missing was removed on
+        purpose, and is left so; or was lost with the log, and begins with its first event. To be
+        called before a consumer reads it. Whether it is new. Raises `EventNotFound` if the event at
+        which it should begin is not in the log."""
         ...
 
     async def disband(self, queue: str) -> bool:

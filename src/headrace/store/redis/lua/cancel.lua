@@ -70,6 +70,9 @@ for i = 4, #ARGV do
   local place = place_of(job_key)
   if not place then
     answers[#answers + 1] = redis.call('GET', key.result .. job_key) or in_log(job_key)
+  elseif string.find(place, '^%d') and string.sub(ARGV[2], 1, 1) == '@' then
+    -- What a log holds belongs to its groups.
+    answers[#answers + 1] = ''
   elseif string.find(place, '^%d') then
     answers[#answers + 1] = in_stream(job_key, place)
   elseif string.sub(place, 1, 1) == 'd' then
