@@ -92,11 +92,10 @@ async def test_a_group_that_was_removed_is_not_brought_back_by_who_knew_it(
     assert await groups(app) == []
 
 
+@pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_a_group_that_was_removed_elsewhere_is_not_brought_back_either(
     app: Headrace, store_url: str
 ) -> None:
-    if store_url == "memory://":
-        pytest.skip("nobody else has this store")
     notes, advance = notes_of(app, asyncio.Queue()), await clocked(app)
     await notes.publish("a note")
     async with Headrace(store_url, namespace=app.namespace) as other:

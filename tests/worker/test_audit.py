@@ -661,11 +661,10 @@ asyncio.run(app.worker().run())
 """
 
 
+@pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_what_a_worker_recorded_before_it_died_is_recorded_again_as_another_delivery(
     app: Headrace, records: list[AuditRecord]
 ) -> None:
-    if app.url == "memory://":
-        pytest.skip("no other process sees what is in memory")
     job = await add_task(app).enqueue(1, 2)
     dying = await asyncio.create_subprocess_exec(
         sys.executable, "-c", DIES, app.url, app.namespace, stdout=asyncio.subprocess.PIPE

@@ -58,6 +58,7 @@ class Subscription(Task[P, R_co]):
         self.injects = bool(self._parameters.fills)
         self._parameters.check_event(topic.event_type, declared.batch is not None)
         self._check_delivery(where)
+        self._decode, self._most = topic.schema.decode, topic.max_payload
 
     @property
     def group(self) -> Group:
@@ -87,7 +88,10 @@ class Subscription(Task[P, R_co]):
         self, envelope: Envelope, fed: bytes = b""
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The event in an envelope, as the function's only argument; or `Unfit`."""
-        return (self.topic.decode(envelope),), {}
+        if len(envelope.payload) > self._most:
+            return (self.topic.decode(envelope),), {}
+        # As `topic.decode` does, which is a call more for each event.
+        return (self._decode(envelope),), {}
 
     def delivery(
         self,

@@ -38,11 +38,9 @@ async def publish(
     return reply
 
 
-async def draw(
-    link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int
-) -> tuple[list[Any], bytes, int]:
-    entries, last, more = await _draw(link, keys, [events, keys.queue, consumer, limit, PUMP])
-    return entries, last, more
+async def draw(link: Link, keys: QueueKeys, *, events: int, limit: int) -> tuple[bytes, int]:
+    last, more = await _draw(link, keys, [events, keys.queue, limit, PUMP])
+    return last, more
 
 
 async def join(

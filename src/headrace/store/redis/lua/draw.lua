@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Read the queue of an ordered group, and have it filled from the log; atomic, so that events of a key come in the order of the log, whoever reads.
+-- Fill the queue of an ordered group from the log, if it holds less than is wanted; atomic, so that events of a key come into it in the order of the log, whoever asks.
 -- KEYS: *
--- ARGV: events queue consumer limit pump
--- Returns {entries, last, more}: entries as {receipt, fields}, the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
+-- ARGV: events queue limit pump
+-- Returns {last, more}: the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
 
-local limit = tonumber(ARGV[4])
+local limit = tonumber(ARGV[3])
 -- Events that wait behind others of their key are copies: of these not without end.
 local BLOCKED_MOST = 100000
 local PAGE = math.max(100, math.min(limit * 2, 500))
@@ -14,14 +14,15 @@ local function many_blocked()
   return redis.call('HLEN', key.jobs) - elsewhere >= BLOCKED_MOST
 end
 
-local function take_in(entry)
-  local job_key = key_of(field(entry[2], 'j'))
-  if job_key == '' then
-    -- Not ours: whoever runs it will say so.
-    redis.call('XADD', key.ready, '*', unpack(entry[2]))
-    return
-  end
-  local known, job = place_of(job_key), job_of(job_key, entry[2])
+-- What an entry of the log holds, if it is an event of ours.
+local function event_of(fields)
+  local envelope, ties = fields[2], fields[4] or ''
+  local job_key = fields[1] == 'j' and (ties == '' or fields[3] == 't') and key_of(envelope) or ''
+  return job_key ~= '' and {key = job_key, envelope = envelope, past = '', ties = ties, inputs = ''}
+end
+
+local function take_in(job)
+  local known = place_of(job.key)
   local is_dead = known and string.sub(known, 1, 1) == 'd'
   if known and not is_dead then
     return
@@ -43,18 +44,23 @@ local function take_in(entry)
 end
 
 local function fill()
-  local reply = redis.call('XREADGROUP', 'GROUP', GROUP, ARGV[5], 'COUNT', PAGE, 'NOACK', 'STREAMS', key.log, '>')
+  local reply = redis.call('XREADGROUP', 'GROUP', GROUP, ARGV[4], 'COUNT', PAGE, 'NOACK', 'STREAMS', key.log, '>')
   local page = reply and reply[1][2] or {}
-  local keys, keyed = {}, {}
+  local jobs, keys, keyed = {}, {}, {}
   for i, entry in ipairs(page) do
-    keys[i] = key_of(field(entry[2], 'j'))
-    keyed[#keyed + 1] = read_ties(field(entry[2], 't')).k
+    local job = event_of(entry[2])
+    jobs[i] = job
+    if job then
+      keys[#keys + 1] = job.key
+      keyed[#keyed + 1] = tie_of(job).k
+    end
   end
   read_ahead(places, key.jobs, keys)
   read_ahead(lanes, key.lanes, keyed)
-  for _, entry in ipairs(page) do
-    -- The log has passed on: whatever is wrong with one, none may be lost.
-    if not pcall(take_in, entry) then
+  for i, entry in ipairs(page) do
+    -- The log has passed on: whatever is wrong with one, none may be lost. What is not ours goes
+    -- dead as soon as a worker has looked at it.
+    if not jobs[i] or not pcall(take_in, jobs[i]) then
       redis.call('XADD', key.ready, '*', unpack(entry[2]))
     end
   end
@@ -67,6 +73,5 @@ if wants and not is_full then
   taken = fill()
 end
 finish(0, '', {}, '')
-local reply = redis.call('XREADGROUP', 'GROUP', GROUP, ARGV[3], 'COUNT', limit, 'STREAMS', key.ready, '>')
 local info = group_info(key.log, GROUP)
-return {reply and reply[1][2] or {}, info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0}
+return {info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0}

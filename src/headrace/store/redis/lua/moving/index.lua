@@ -57,7 +57,11 @@ local UNTIED = {}
 local known_ties = {[''] = UNTIED}
 local function read_ties(ties)
   local tie = known_ties[ties]
-  if not tie then
+  if not tie and string.sub(ties, 1, 3) == '\129\161k' and string.byte(ties, 4) == 156 + #ties then
+    -- Nothing but a short key, as most ties are: told from its length.
+    tie = {k = string.sub(ties, 5)}
+    known_ties[ties] = tie
+  elseif not tie then
     local fine, read = pcall(cmsgpack.unpack, ties)
     tie = fine and type(read) == 'table' and read or UNTIED
     known_ties[ties] = tie

@@ -67,7 +67,10 @@ end
 local function leave_lane(name)
   local lane, waiting = lane_of(name), key.lane .. name
   lane.inside = lane.inside - 1
-  if (lane.width or 0) == 0 then
+  if lane.last == 0 then
+    -- Nobody has had to wait since it was last empty.
+    return
+  elseif (lane.width or 0) == 0 then
     return enter_while_wide(lane, waiting)
   end
   while lane.inside < lane.width do

@@ -71,6 +71,10 @@ local function put_in_stream(job)
       control_changed = true
     end
   end
+  if job.past == '' and job.inputs == '' and job.ties ~= '' then
+    places[job.key] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.ties)
+    return
+  end
   local fields = {'j', job.envelope}
   if job.past ~= '' then
     fields[3], fields[4] = 'h', job.past
