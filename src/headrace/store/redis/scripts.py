@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -59,18 +60,32 @@ class Script:
         return await link.run(self, [getattr(keys, name) for name in self.keys], arguments)
 
 
+@cache
 def _source(name: str) -> str:
     return files("headrace.store.redis").joinpath(f"lua/{name}.lua").read_text()
+
+
+def _calls(text: str) -> set[str]:
+    return set(re.findall(r"\b(\w+)\(", text))
+
+
+@cache
+def _shared() -> list[tuple[str, str, set[str]]]:
+    """The functions of the prelude, the last one first: name, text, and what each calls."""
+    parts = re.split(r"\n\n+(?=(?:--.*\n)*local function )", _source("prelude"))
+    named = [(re.search(r"local function (\w+)", part), part) for part in parts]
+    return [(found[1], part, _calls(part)) for found, part in reversed(named) if found]
 
 
 def _used_by(script: str) -> list[str]:
     """The functions of the prelude that a script needs, itself or for another of them. The server
     makes each anew whenever a script is run, so those that it does not need stay out."""
     used: list[str] = []
-    for function in reversed(re.split(r"\n\n+(?=(?:--.*\n)*local function )", _source("prelude"))):
-        found = re.search(r"local function (\w+)", function)
-        if found and re.search(rf"\b{found[1]}\(", "\n".join([*used, script])):
-            used.insert(0, function)
+    called = _calls(script)
+    for name, text, calls in _shared():
+        if name in called:
+            used.insert(0, text)
+            called |= calls
     return used
 
 
