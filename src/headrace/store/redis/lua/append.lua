@@ -30,11 +30,7 @@ local function schedule(job_key, when, envelope)
   if not now then
     now, earliest = now_ms(), first_due()
   end
-  local due = tonumber(string.sub(when, 2))
-  if string.sub(when, 1, 1) == '+' then
-    -- One more: `now` has lost its fraction, and a job must never start early.
-    due = now + due + 1
-  end
+  local due = due_at(when, now)
   if due <= now then
     return redis.call('XADD', key.ready, '*', 'j', envelope)
   end

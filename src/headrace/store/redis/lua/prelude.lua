@@ -6,6 +6,16 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- The moment that a sender names: '+ms' is so long from now, '@ms' that time.
+local function due_at(when, now)
+  local due = tonumber(string.sub(when, 2))
+  if string.sub(when, 1, 1) == '+' then
+    -- One more: `now` has lost its fraction, and nothing must ever come early.
+    return now + due + 1
+  end
+  return due
+end
+
 -- An error reply if a key is not of its type: found half way, it would leave a job nowhere.
 local function wrong_type(kinds)
   for name, kind in pairs(kinds) do

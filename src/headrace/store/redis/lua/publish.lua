@@ -54,11 +54,7 @@ local function schedule(event, when, envelope, ties)
   if not now then
     now, earliest = now_ms(), redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2]
   end
-  local due = tonumber(string.sub(when, 2))
-  if string.sub(when, 1, 1) == '+' then
-    -- One more: `now` has lost its fraction, and an event must never come early.
-    due = now + due + 1
-  end
+  local due = due_at(when, now)
   if due <= now then
     return nil
   end
@@ -75,18 +71,22 @@ local function add(envelope, ties)
 end
 
 local known, index, seen, taken = {}, {}, {}, count
-if is_plain and not check and room == math.huge then
-  -- Most events by far come this way.
-  local log, n = key.ready, 0
-  for i = HEAD + 1, #ARGV do
-    local envelope = ARGV[i]
-    index[n + 1] = string.sub(envelope, 5, 4 + string.byte(envelope, 4))
-    index[n + 2] = redis.call('XADD', log, '*', 'j', envelope)
-    n = n + 2
+
+-- Events that are new, due and have room: most by far.
+local function add_all()
+  local log = key.ready
+  for i = 1, count do
+    local envelope = ARGV[HEAD + i]
+    index[2 * i - 1] = string.sub(envelope, 5, 4 + string.byte(envelope, 4))
+    index[2 * i] = redis.call('XADD', log, '*', 'j', envelope)
   end
-  count = 0
 end
-for i = 1, count do
+
+local are_simple = is_plain and not check and room == math.huge
+if are_simple then
+  add_all()
+end
+for i = 1, are_simple and 0 or count do
   local event, envelope, when, ties = event_at(i)
   if places[i] or (check and seen[event]) then
     known[#known + 1] = i

@@ -109,11 +109,7 @@ local function due_of(when)
   if when == '' then
     return nil
   end
-  local due = tonumber(string.sub(when, 2))
-  if string.sub(when, 1, 1) == '+' then
-    -- One more: `now` has lost its fraction, and a job must never start early.
-    due = now() + due + 1
-  end
+  local due = due_at(when, now())
   return due > now() and due or nil
 end
 
