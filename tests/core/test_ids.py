@@ -81,7 +81,8 @@ def test_new_ids_sort_by_time(times: list[int]) -> None:
     assert [ids.to_text(key) for key in keys] == sorted(ids.to_text(key) for key in keys)
 
 
-@given(st.integers(0, 250 * 10**18))
+# Up to the year 4095, in which keys would begin like those of ids that callers chose.
+@given(st.integers(0, 67 * 10**18))
 def test_an_id_tells_when_it_was_made(time_ns: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.core.ids.time.time_ns", lambda: time_ns)

@@ -184,6 +184,10 @@ async def test_a_flow_crosses_nodes(app: Headrace) -> None:
     async def total(numbers: list[int]) -> int:
         return sum(numbers)
 
+    waiting = await app.enqueue(group([one.call(), more.call(1)]).then(total.call()))
+    drawn = await app.admin.flow(waiting.jobs[0].id)
+    assert (drawn.id, {job.queue for job in drawn.jobs}) == (waiting.id, {"a", "b", "c"})
+    assert {job.state for job in drawn.jobs} == {State.WAITING, State.BLOCKED}
     async with app.worker():
         steps = [chain(one.call(), more.call(), more.call()) for _ in range(3)]
         in_turn = [await app.enqueue(step) for step in steps]

@@ -16,6 +16,7 @@ from headrace.store.contract import Settlement
 from headrace.store.sqlite import schema
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.tables import UPGRADES
+from headrace.store.values import Counts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -96,6 +97,22 @@ async def test_what_was_dead_can_be_sent_again(store: SqliteStore) -> None:
     [sighting] = await store.look("q", [to_key("given-up")], bodies=True)
     assert sighting is not None
     assert (sighting.state, sighting.past) == (State.WAITING, b"")
+
+
+async def test_what_waited_is_taken_to_wait_since_the_upgrade(store: SqliteStore) -> None:
+    [before] = await store.survey(["q"])
+    assert before.counts == Counts(waiting=2, running=1, scheduled=1, dead=1)
+    assert before.oldest_ms is not None
+    assert 0 <= await store.time_ms() - before.oldest_ms < 60_000
+    worker = store.consumer("w2", ["q"], 30.0)
+    assert len(await worker.fetch(10, 0)) == 2
+    assert {worker.ready_ms(each) for each in await worker.recover([])} == {before.oldest_ms}
+
+
+async def test_when_a_running_job_came_in_line_is_not_known(store: SqliteStore) -> None:
+    holder = store.consumer("w1", ["q"], 30.0)
+    [delivery] = await holder.recover([])
+    assert holder.ready_ms(delivery) == 0
 
 
 async def test_the_file_has_the_new_version(store: SqliteStore) -> None:

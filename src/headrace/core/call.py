@@ -65,6 +65,8 @@ class Bond(msgspec.Struct, frozen=True):
     feed: Feed
     parents: tuple[JobKey, ...]
     children: tuple[Child, ...]
+    end_queue: str = ""
+    graph: bytes = b""
 
 
 class Call(Step[R_co]):
@@ -125,8 +127,13 @@ class Call(Step[R_co]):
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
         """The same call with these headers beside those that it has."""
+        beside = {**self.options.overrides.headers, **headers}
+        return self.with_options(self.options.changed(headers=beside))
+
+    def with_options(self, options: SendOptions) -> Self:
+        """The same call with others of the options that do not tie it to other jobs."""
         other = copy.copy(self)
-        other.options = self.options.changed(headers={**self.options.overrides.headers, **headers})
+        other.options = options
         other.is_plain = False
         return other
 
@@ -184,7 +191,9 @@ class Call(Step[R_co]):
         if options.id is not None:
             changes["sent_ms"] = now_ms
         if bond.flow:
-            changes |= {"flow": bond.flow, "feed": bond.feed}
+            changes |= {"flow": bond.flow, "feed": bond.feed, "graph": bond.graph}
+            if bond.end_queue != self.queue:
+                changes["end_queue"] = bond.end_queue
         if not changes:
             return options.overrides
         return msgspec.structs.replace(options.overrides, **changes)

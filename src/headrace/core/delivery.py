@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.core.ids import JobKey, to_text
+from headrace.core.outcome import Outcome
 
 Receipt = str | bytes | int
 
@@ -23,11 +26,15 @@ class Delivery:
     """Filled in when the envelope is decoded; stays empty for what is not an envelope."""
     leased_at = 0.0
     """By the worker's monotonic clock; the heartbeat renews leases that are older than a while."""
+    ready_ms = 0
+    """When the job came in line, by the store's clock, as far as the store says so with it."""
     task = ""
     attempt = 0
     started_ms = 0
     took_us = 0
     """For the record of events; zero where the function was not entered."""
+    told: Callable[[Outcome], None] | None = None
+    """Called with the outcome before it is written, if anyone wants to know."""
 
     def __init__(
         self, queue: str, receipt: Receipt, envelope: bytes, past: bytes = b"", count: int = 1
@@ -45,6 +52,16 @@ class Delivery:
         """The job's id for people; the receipt of what has none."""
         return to_text(self.key) if self.key else f"(entry {self.receipt!r})"
 
+    @property
+    def fields(self) -> dict[str, object]:
+        """What a line in the log that speaks of it has as `extra`."""
+        fields: dict[str, object] = {"job": self.key_text, "queue": self.queue}
+        if self.task:
+            fields["task"] = self.task
+        if self.attempt:
+            fields["attempt"] = self.attempt
+        return fields
+
     def __repr__(self) -> str:
         return f"Delivery({self.queue!r}, {self.receipt!r}, count={self.count})"
 
@@ -53,7 +70,7 @@ class Delivery:
 # first of a worker come by the hundred, before anything else is set on them: each would get a dict
 # of its own for what is set later, which takes twice the time and memory.
 _first = Delivery("", 0, b"")
-for _name in ("past", "count", "ties", "inputs", "stamp", "key", "leased_at"):
+for _name in ("past", "count", "ties", "inputs", "stamp", "ready_ms", "key", "leased_at"):
     setattr(_first, _name, getattr(Delivery, _name))
-for _name in ("task", "attempt", "started_ms", "took_us"):
+for _name in ("task", "attempt", "started_ms", "took_us", "told"):
     setattr(_first, _name, getattr(Delivery, _name))

@@ -94,7 +94,7 @@ Feed = Literal["", "one", "list"]
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
     "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
-    "content": "m", "version": "v",
+    "content": "m", "version": "v", "end_queue": "q", "graph": "g",
 }):  # fmt: skip
     """What one call sets differently from its task, or one event from its topic; left out of the
     envelopes of most."""
@@ -121,6 +121,10 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """The content type of the payload; empty for MessagePack."""
     version: int = 1
     """Of the event's schema."""
+    end_queue: str = ""
+    """Of a job in a flow, the queue of the flow's last job; empty if it is its own."""
+    graph: bytes = b""
+    """What people are shown of the flow, as `core/graph.py` has it; of most of its jobs, empty."""
 
 
 NO_OVERRIDES = Overrides()

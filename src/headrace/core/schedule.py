@@ -56,6 +56,20 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
             return None
         return definition.after(self.passed_ms)
 
+    def coming(self, now_ms: int, most: int) -> list[int]:
+        """The next ticks after now, up to so many; none if it is paused or has ended."""
+        definition, ticks = self.definition, list[int]()
+        if definition.limit is not None:
+            most = min(most, definition.limit - self.fired)
+        after_ms = max(self.passed_ms, now_ms)
+        while not self.paused and len(ticks) < most:
+            tick = definition.after(after_ms)
+            if tick is None:
+                break
+            ticks.append(tick)
+            after_ms = tick
+        return ticks
+
     @property
     def ended(self) -> bool:
         """Whether it will never tick again, as it is."""

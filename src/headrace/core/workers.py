@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from headrace.core.breaker import Breaker
+from headrace.core.ids import JobKey
 from headrace.core.scaling import Scaler
 
 WORKERS = "workers"
@@ -44,6 +45,16 @@ class Scaled(msgspec.Struct, frozen=True):
         )
 
 
+class RunRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job, or an event, that a worker runs."""
+
+    key: JobKey
+    queue: str
+    task: str
+    started_ms: int
+    """By the store's clock."""
+
+
 class WorkerRecord(msgspec.Struct, frozen=True):
     """One worker, as of its last beat. It is gone from the store one lease after that."""
 
@@ -64,6 +75,8 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     strict: bool = False
     consumers: dict[str, Scaled] = {}
     """Those of each subscription, by its name."""
+    runs: tuple[RunRecord, ...] = ()
+    """What it runs, the longest-running first; of many, the first."""
 
     @property
     def started(self) -> datetime:

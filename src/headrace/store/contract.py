@@ -17,17 +17,20 @@ from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import Outcome
+from headrace.core.tally import Tally
 from headrace.store.topics import Topics
 from headrace.store.values import (
     Arrival,
     Control,
     Counts,
+    Description,
     Ending,
     Event,
     KeyPage,
     Letter,
     LogPage,
     MinuteCount,
+    QueueState,
     Report,
 )
 
@@ -108,6 +111,10 @@ class Store(Topics, Protocol):
         """The time by which the store decides what is due."""
         ...
 
+    async def describe(self) -> Description:
+        """What the store is, and which of its settings may lose jobs; asks it."""
+        ...
+
     async def append(
         self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
     ) -> dict[int, JobKey]:
@@ -155,6 +162,11 @@ class Store(Topics, Protocol):
         `runs_anyway`: dead as `parent_failed` after a dead one, cancelled after a cancelled one."""
         ...
 
+    async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+        """Of each pair of a blocked job and one that it waits for, whether it was told that this
+        one has ended."""
+        ...
+
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         """Keep what running jobs tell of themselves; of those that are not in the store, nothing.
         Logs keep their last 1,000 lines, for a day after the last one."""
@@ -186,8 +198,9 @@ class Store(Topics, Protocol):
         first. If some after the cursor are no longer kept, the first event is `lost`."""
         ...
 
-    async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:
-        """What was counted in this minute and each one since."""
+    async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
+        """What was counted in this minute and each one since, of each of the queues; in as few
+        round trips as can be."""
         ...
 
     async def note(
@@ -230,6 +243,16 @@ class Store(Topics, Protocol):
         ...
 
     async def count(self, queue: str) -> Counts: ...
+
+    async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
+        """Those of the queues that `look` would find the job in, in their order; in as few round
+        trips as can be."""
+        ...
+
+    async def survey(self, queues: Sequence[str]) -> list[QueueState]:
+        """How each of the queues is, which may be those of groups; all zero of one that was never
+        sent to. In as few round trips as can be: people look at hundreds of queues at once."""
+        ...
 
     async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
         """Dead jobs, the latest first."""
@@ -288,11 +311,20 @@ class Consumer(Protocol):
         ...
 
     async def settle(
-        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+        self,
+        queue: str,
+        settlements: Sequence[Settlement],
+        *,
+        repeat: bool = False,
+        tally: Tally | None = None,
     ) -> list[Delivery]:
         """Apply the outcomes in one atomic step and return the deliveries that this consumer no
         longer held, of which nothing was written. `repeat` says that an earlier try may have been
-        carried out."""
+        carried out; `tally` is what they come to, where the caller has counted already."""
+        ...
+
+    def ready_ms(self, delivery: Delivery) -> int:
+        """When the job came in line, by the store's clock; 0 if that is not known."""
         ...
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:

@@ -20,6 +20,27 @@ class Counts(msgspec.Struct, frozen=True):
     blocked: int = 0
 
 
+class Description(msgspec.Struct, frozen=True):
+    """What a store is."""
+
+    kind: str
+    """Such as `Redis`."""
+    version: str
+    risks: tuple[str, ...] = ()
+    """Settings that may lose jobs, each as a sentence that says what to do."""
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """How a queue is: what is in it, what of it is paused, and for how long jobs have waited."""
+
+    counts: Counts = Counts()
+    paused: bool = False
+    paused_tasks: frozenset[str] = frozenset()
+    oldest_ms: int | None = None
+    """When the job that has waited longest for a worker came in line, by the store's clock; None if
+    none waits."""
+
+
 class Ending(msgspec.Struct, frozen=True):
     """How a job ended, as told to one that waits for it. `value` is its encoded result; empty if it
     had none or it was not kept."""
@@ -101,15 +122,10 @@ class Event(msgspec.Struct, frozen=True):
     fact: Fact
 
 
-BUCKETS_US = tuple(1000 * 4**power for power in range(12))
-"""Upper bounds, in microseconds, by which the lengths of runs are counted."""
-
-
 class MinuteCount(msgspec.Struct, frozen=True):
     """What was counted of one task (of a log: `@` and the topic) in one minute. `kind` is that of a
-    fact; or `dropped`, for events that a bound removed before all groups had settled them; or `<`
-    and a number of microseconds for runs that took up to so long (and longer than the next smaller
-    one)."""
+    fact; or `dropped`, for events that a bound removed before all groups had settled them; or one
+    of those that `core/tally.py` makes of runs: how long they took and had waited."""
 
     minute: int
     """Minutes since 1970 by the store's clock."""

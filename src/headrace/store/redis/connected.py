@@ -15,6 +15,7 @@ from headrace.store.redis.keys import QueueKeys, queues_key
 from headrace.store.redis.link import Link
 from headrace.store.redis.server import Server
 from headrace.store.topics import Group
+from headrace.store.values import Description
 
 _ANNOUNCED_FOR = 60.0
 
@@ -77,6 +78,9 @@ class Connected:
         links = self._links.pop()
         if links is not None:
             await links.close()
+
+    async def describe(self) -> Description:
+        return await self.server.describe(self.links().ask)
 
     async def time_ms(self) -> int:
         seconds, micros = await self.links().ask.call("TIME")

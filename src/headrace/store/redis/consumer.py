@@ -11,6 +11,7 @@ from headrace.core.delivery import Delivery
 from headrace.core.job import State, peek_key
 from headrace.core.limits import DEAD_KEPT_DAYS
 from headrace.core.outcome import RELEASED
+from headrace.core.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import Hear, Promotion, Settlement, Subscription, reclaim_every
 from headrace.store.redis import scripts
@@ -20,7 +21,7 @@ from headrace.store.redis.keys import signed
 from headrace.store.redis.link import Argument
 from headrace.store.redis.reading import Reading
 from headrace.store.redis.settling import Batch, parts
-from headrace.store.redis.source import delivery_of
+from headrace.store.redis.source import delivery_of, ready_ms
 from headrace.store.values import Arrival, Ending, Letter
 
 if TYPE_CHECKING:
@@ -98,13 +99,27 @@ class RedisConsumer:
         }
 
     async def settle(
-        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+        self,
+        queue: str,
+        settlements: Sequence[Settlement],
+        *,
+        repeat: bool = False,
+        tally: Tally | None = None,
     ) -> list[Delivery]:
         lost: list[Delivery] = []
         for part in parts(settlements):
-            batch = Batch(part, events=self._store.events_most > 0)
+            given = tally if len(part) == len(settlements) else None
+            batch = Batch(part, self._tally(part, given))
             lost += await self._settle(queue, batch, part, checked=repeat)
         return lost
+
+    def _tally(self, settlements: Sequence[Settlement], given: Tally | None) -> Tally | None:
+        if not self._store.events_most:
+            return None
+        return given or Tally.of(settlements, self.ready_ms)
+
+    def ready_ms(self, delivery: Delivery) -> int:
+        return ready_ms(delivery.receipt)
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         # The asking link of the loop that renews, which is not the worker's.
@@ -218,7 +233,7 @@ class RedisConsumer:
             delivery.key = peek_key(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
-            await self._settle(queue, Batch(mine, events=False), mine, checked=False)
+            await self._settle(queue, Batch(mine, None), mine, checked=False)
 
     def _woken(self, waking: asyncio.Task[None]) -> None:
         self._waking.discard(waking)

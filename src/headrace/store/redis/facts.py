@@ -6,10 +6,8 @@ Many facts make one entry, so that a batch of jobs costs one more command and no
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from operator import itemgetter
 
 import msgspec
 
@@ -17,17 +15,16 @@ from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import key_and_task
 from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Outcome
+from headrace.core.tally import Tally
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
-from headrace.store.values import BUCKETS_US, Event, Fact, Kind, MinuteCount
+from headrace.store.values import Event, Fact, Kind, MinuteCount
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_facts = msgspec.msgpack.Decoder(list[Fact]).decode
 _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
 _ROW = b"\x97"
 _NO_RUN = b"\x00\x00\x00\xa0"
-_kind_and_task = itemgetter(0, 2)
-_took = itemgetter(5)
 _Row = tuple[str, bytes, str, int, int, int, str]
 """The fields of a fact."""
 _SENT, _SCHEDULED = _encode("sent"), _encode("scheduled")
@@ -74,7 +71,7 @@ def _named(parcel: Parcel) -> tuple[bytes, bytes]:
     return named, task
 
 
-def of_settlements(settlements: Sequence[Settlement]) -> Facts:
+def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> Facts:
     rows: list[_Row] = []
     for item in settlements:
         delivery, outcome = item.delivery, item.outcome
@@ -91,32 +88,8 @@ def of_settlements(settlements: Sequence[Settlement]) -> Facts:
                 detail,
             )
         )
-    return Facts(len(rows), _without_header(_encode(rows), len(rows)), _counted(rows))
-
-
-def _counted(rows: Sequence[_Row]) -> dict[str, int]:
-    """How many there are of each kind and task, and how many runs of each task took how long."""
-    counts = {f"{kind} {task}": n for (kind, task), n in Counter(map(_kind_and_task, rows)).items()}
-    tasks = {row[2] for row in rows}
-    for task in tasks:
-        mine = rows if len(tasks) == 1 else [row for row in rows if row[2] == task]
-        counts.update(_lengths(task, sorted(map(_took, mine))))
-    return counts
-
-
-def _lengths(task: str, took: Sequence[int]) -> dict[str, int]:
-    """How many runs fall between each bound and the one before it; `took` is sorted, zero for what
-    did not run."""
-    counts: dict[str, int] = {}
-    below = bisect_right(took, 0)
-    for bound in BUCKETS_US:
-        upto = len(took) if bound == BUCKETS_US[-1] else bisect_right(took, bound)
-        if upto > below:
-            counts[f"<{bound} {task}"] = upto - below
-            below = upto
-        if below == len(took):
-            break
-    return counts
+    counts = {f"{name} {task}": count for (name, task), count in tally.counts.items()}
+    return Facts(len(rows), _without_header(_encode(rows), len(rows)), counts)
 
 
 def _kind(outcome: Outcome) -> tuple[Kind, str]:

@@ -2,7 +2,8 @@
 
 A script's header names its KEYS as attributes of `QueueKeys` (`*` for all of them), which is how
 they are filled in and what the script finds in its table `key`; and its ARGV as the parameters of
-the function here of the same name. A test compares the two.
+the function here of the same name. A test compares the two. A script about many queues at once says
+that it has these keys "of each queue"; it goes from one to the next with `each_queue`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+import msgspec
 
 from headrace.core.ids import JobKey
 from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
@@ -35,21 +38,35 @@ _CONSTANTS = "\n".join(
     }.items()
 )
 
+_OF_EACH = ", of each queue"
+# `groups` has the consumer group of each queue. The keys may be more than theirs: see `routed.py`.
+_EACH_QUEUE = """
+local key
+local function each_queue(groups, visit)
+  for at, group in ipairs(cmsgpack.unpack(groups)) do
+    local before = (at - 1) * {count}
+    key = {{{named}}}
+    visit(group)
+  end
+end
+"""
+_encode = msgspec.msgpack.Encoder().encode
+
 
 class Script:
     """A Lua file, and what its header says."""
 
     def __init__(self, name: str) -> None:
         source = _source(name)
-        self.takes_all = _header(source, "KEYS") == "*"
-        self.keys = QueueKeys.ALL if self.takes_all else tuple(_header(source, "KEYS").split())
+        names, self._is_of_each = _keys_named(source)
+        self.takes_all = names == "*"
+        self.keys = QueueKeys.ALL if self.takes_all else tuple(names.split())
         # The first line says to the server what the script may do, so the rest comes after it.
         flags, _, rest = source.partition("\n")
-        named = ", ".join(f"{key} = KEYS[{at}]" for at, key in enumerate(self.keys, start=1))
         if self.takes_all:
             moving = [_source(f"moving/{part}") for part in MOVING]
             rest = "\n".join([_CONSTANTS, *moving, rest])
-        self.body = "\n".join([flags, f"local key = {{{named}}}", *_used_by(rest), rest])
+        self.body = "\n".join([flags, self._named_keys(), *_used_by(rest), rest])
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(
@@ -58,6 +75,22 @@ class Script:
         if self.takes_all and isinstance(keys, QueueKeys):
             return await link.run(self, keys.all, arguments)
         return await link.run(self, [getattr(keys, name) for name in self.keys], arguments)
+
+    async def of_each(
+        self, link: Link, queues: Sequence[QueueKeys], arguments: Sequence[Argument]
+    ) -> Any:
+        """Run it about all of these queues, whose consumer groups are its first argument."""
+        names = [getattr(keys, name) for keys in queues for name in self.keys]
+        groups = _encode([keys.group for keys in queues])
+        return await link.run(self, names, [groups, *arguments])
+
+    def _named_keys(self) -> str:
+        place = "before + {}" if self._is_of_each else "{}"
+        places = [f"KEYS[{place.format(at)}]" for at in range(1, len(self.keys) + 1)]
+        named = ", ".join(f"{key} = {it}" for key, it in zip(self.keys, places, strict=True))
+        if self._is_of_each:
+            return _EACH_QUEUE.format(count=len(self.keys), named=named)
+        return f"local key = {{{named}}}"
 
 
 @cache
@@ -89,6 +122,12 @@ def _used_by(script: str) -> list[str]:
     return used
 
 
+def _keys_named(source: str) -> tuple[str, bool]:
+    """The names of a script's keys, and whether it has them of each of many queues."""
+    named = _header(source, "KEYS")
+    return named.removesuffix(_OF_EACH), named.endswith(_OF_EACH)
+
+
 def _header(source: str, name: str) -> str:
     found = re.search(rf"^-- {name}: (.+)$", source, re.MULTILINE)
     return found[1] if found else ""
@@ -106,7 +145,7 @@ _prepare = Script("prepare")
 _leave = Script("leave")
 _look = Script("look")
 _browse = Script("browse")
-_count = Script("count")
+_survey = Script("survey")
 _replay = Script("replay")
 _purge = Script("purge")
 _cancel = Script("cancel")
@@ -118,6 +157,7 @@ _posted = Script("posted")
 _report = Script("report")
 _mark = Script("mark")
 _marks = Script("marks")
+_told = Script("told")
 _note = Script("note")
 _notes = Script("notes")
 _stats = Script("stats")
@@ -241,11 +281,9 @@ async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:
 
 
 async def look(
-    link: Link, keys: QueueKeys, *, bodies: bool, job_keys: Sequence[JobKey]
+    link: Link, keys: Sequence[QueueKeys], *, bodies: bool, job_keys: Sequence[JobKey]
 ) -> list[list[Any]]:
-    sights: list[list[Any]] = await _look(
-        link, keys, [keys.group, RETURNED, int(bodies), *job_keys]
-    )
+    sights: list[list[Any]] = await _look.of_each(link, keys, [RETURNED, int(bodies), *job_keys])
     return sights
 
 
@@ -256,9 +294,9 @@ async def browse(
     return page
 
 
-async def count(link: Link, keys: QueueKeys) -> list[int]:
-    counts: list[int] = await _count(link, keys, [keys.group, RETURNED])
-    return counts
+async def survey(link: Link, keys: Sequence[QueueKeys]) -> list[list[Any]]:
+    states: list[list[Any]] = await _survey.of_each(link, keys, [RETURNED])
+    return states
 
 
 async def replay(
@@ -332,6 +370,11 @@ async def marks(link: Link, keys: QueueKeys, *, job: JobKey) -> list[bytes]:
     return pairs
 
 
+async def told(link: Link, keys: QueueKeys, *, pairs: Sequence[JobKey]) -> list[int]:
+    answers: list[int] = await _told(link, keys, [*pairs])
+    return answers
+
+
 async def note(
     link: Link,
     keys: NoteKeys,
@@ -352,6 +395,8 @@ async def notes(link: Link, keys: NoteKeys) -> list[bytes]:
     return pairs
 
 
-async def stats(link: Link, keys: QueueKeys, *, since: int) -> list[list[bytes]]:
-    minutes: list[list[bytes]] = await _stats(link, keys, [since])
+async def stats(
+    link: Link, keys: Sequence[QueueKeys], *, since: int, most: int
+) -> list[list[list[bytes]]]:
+    minutes: list[list[list[bytes]]] = await _stats.of_each(link, keys, [since, most])
     return minutes

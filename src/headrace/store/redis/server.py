@@ -20,6 +20,7 @@ from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
 from headrace.store.redis.cluster import Cluster, pool_of
 from headrace.store.redis.link import Link
 from headrace.store.redis.routed import ClusterLink, KeyLink
+from headrace.store.values import Description
 
 log = logging.getLogger("headrace.store")
 
@@ -44,6 +45,7 @@ class Server:
     def __init__(self, url: str) -> None:
         self.url = url
         self._cluster: Cluster | None = None
+        self._known_as = ("Redis", "")
         scheme = urlsplit(url).scheme
         if scheme == "redis+sentinel":
             watch = sentinel.parse(url)
@@ -86,6 +88,15 @@ class Server:
         """Refuse a server that is too old; say which settings may lose jobs, and refuse those
         under `require_durable`. In a cluster, all masters are looked at."""
         shown = without_password(self.url)
+        risks = (await self.describe(link)).risks
+        if risks and require_durable:
+            raise ConfigError(f"require_durable: {'; '.join(risks)} (URL {shown})")
+        for risk in risks:
+            log.info("Redis at %s: %s", shown, risk)
+
+    async def describe(self, link: Link) -> Description:
+        """What it is; of a cluster, what the masters are that were looked at last."""
+        shown = without_password(self.url)
         try:
             if self._cluster is None:
                 risks = await self._inspect(link, shown)
@@ -93,10 +104,7 @@ class Server:
                 risks = await self._inspect_all(self._cluster)
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} (URL {shown})") from error
-        if risks and require_durable:
-            raise ConfigError(f"require_durable: {'; '.join(risks)} (URL {shown})")
-        for risk in risks:
-            log.info("Redis at %s: %s", shown, risk)
+        return Description(*self._known_as, tuple(risks))
 
     async def _inspect_all(self, cluster: Cluster) -> list[str]:
         risks = []
@@ -116,6 +124,7 @@ class Server:
                 f"Redis {info.get('redis_version')} at {shown} is too old: "
                 "Headrace needs Redis 7.0 or newer, or Valkey"
             )
+        self._known_as = _known_as(info)
         if self._cluster is None and info.get("cluster_enabled") == "1":
             raise ConfigError(
                 f"the Redis server at {shown} is part of a cluster: write redis+cluster://host:port"
@@ -159,6 +168,13 @@ def _check_parts(url: str) -> None:
                 f"the Redis URL {shown!r} has an option {name!r}; it can have "
                 f"{', '.join(sorted(_QUERY))} and ssl_…"
             )
+
+
+def _known_as(info: dict[str, str]) -> tuple[str, str]:
+    """Kind and version. Valkey tells the version of Redis that it can stand in for, too."""
+    if "valkey_version" in info:
+        return "Valkey", info["valkey_version"]
+    return "Redis", info.get("redis_version", "")
 
 
 def _parsed(info: Any) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import DONE, Again, Cancelled, Dead, Done, Held
+from headrace.core.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
 from headrace.store.redis.ear import encode_keys
@@ -19,9 +20,10 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 class Batch:
     """Outcomes that are written in one step: in columns those of what is done, which is most of
-    them; the others, and those of jobs with a priority, each with all there is to know."""
+    them; the others, and those of jobs with a priority, each with all there is to know. `tally` is
+    what they come to, None where events are not recorded."""
 
-    def __init__(self, settlements: Sequence[Settlement], *, events: bool) -> None:
+    def __init__(self, settlements: Sequence[Settlement], tally: Tally | None) -> None:
         self.done: list[Delivery] = []
         self.kept: list[tuple[Delivery, Done]] = []
         self.heard: list[Delivery] = []
@@ -30,7 +32,7 @@ class Batch:
         self.moved = 0
         self._moved: list[Argument] = []
         self.epoch = min(item.delivery.stamp for item in settlements)
-        self.facts = facts.of_settlements(settlements) if events else facts.NONE
+        self.facts = facts.NONE if tally is None else facts.of_settlements(settlements, tally)
         finished: list[bytes] = []
         done, heard = self.done, self.heard
         for item in settlements:

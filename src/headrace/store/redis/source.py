@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from headrace.core.delivery import Delivery
+from headrace.core.delivery import Delivery, Receipt
 from headrace.errors import StoreError
 from headrace.store.redis.forms import envelope_of
 from headrace.store.redis.keys import LOG, QueueKeys
@@ -74,6 +74,14 @@ class Source:
     @property
     def is_stale(self) -> bool:
         return time.monotonic() - self.known_at > _FRESH
+
+
+def ready_ms(receipt: Receipt) -> int:
+    """When the entry came into its stream; 0 if the receipt is not that of one."""
+    if not isinstance(receipt, bytes):
+        return 0
+    time = receipt[receipt.rfind(b"/") + 1 :].partition(b"-")[0]
+    return int(time) if time.isdigit() else 0
 
 
 def delivery_of(

@@ -13,7 +13,7 @@ from headrace.core.limits import LOG_LINES, LOG_TTL
 from headrace.core.outcome import task_gate
 from headrace.core.sources import is_log
 from headrace.errors import ConfigError
-from headrace.store.contract import DeadPage, Hear, Sighting, Subscription
+from headrace.store.contract import DeadPage, Hear, Subscription
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.consumer import RedisConsumer
 from headrace.store.redis.ear import encode_keys
@@ -24,12 +24,10 @@ from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
     Control,
-    Counts,
     Ending,
     Event,
     KeyPage,
     LogPage,
-    MinuteCount,
     Report,
 )
 
@@ -118,14 +116,6 @@ class RedisStore(RedisTopics):
 
     # Asking
 
-    async def look(
-        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
-    ) -> list[Sighting | None]:
-        sights = await scripts.look(
-            self.links().ask, self.keys(queue), bodies=bodies, job_keys=keys
-        )
-        return [forms.sighting(sight) for sight in sights]
-
     async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
         if state in (State.DONE, State.CANCELLED):
             return KeyPage([], "")
@@ -140,9 +130,6 @@ class RedisStore(RedisTopics):
 
     async def queues(self) -> list[str]:
         return [name for name in await self.names() if not is_log(name)]
-
-    async def count(self, queue: str) -> Counts:
-        return Counts(*await scripts.count(self.links().ask, self.keys(queue)))
 
     async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
         _check_cursor(State.DEAD, cursor)
@@ -165,14 +152,15 @@ class RedisStore(RedisTopics):
         pairs = await scripts.marks(self.links().ask, self.keys(queue), job=key)
         return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
+    async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+        flat = [key for pair in pairs for key in pair]
+        answers = await scripts.told(self.links().ask, self.keys(queue), pairs=flat)
+        return [bool(answer) for answer in answers]
+
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
     ) -> list[Event]:
         return await read_events(self, self.keys(queue), after, limit, wait)
-
-    async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:
-        minutes = await scripts.stats(self.links().ask, self.keys(queue), since=since_minute)
-        return facts.minute_counts(minutes)
 
     async def control(self, queue: str) -> Control:
         keys, ask = self.keys(queue), self.links().ask

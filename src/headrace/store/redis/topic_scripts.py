@@ -68,9 +68,9 @@ async def trim(
     return reply
 
 
-async def member(link: Link, keys: QueueKeys) -> tuple[int, int, int]:
-    behind, oldest, stopped = await _member(link, keys, [keys.group])
-    return behind, oldest, stopped
+async def member(link: Link, keys: Sequence[QueueKeys]) -> list[list[int]]:
+    figures: list[list[int]] = await _member.of_each(link, keys, [])
+    return figures
 
 
 async def stopped(link: Link, keys: QueueKeys) -> list[Any]:

@@ -12,9 +12,9 @@ from headrace.core.job import peek_key
 from headrace.core.sources import is_log
 from headrace.core.topic import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
-from headrace.store.redis import forms, scripts, topic_scripts
-from headrace.store.redis.connected import Connected
+from headrace.store.redis import forms, topic_scripts
 from headrace.store.redis.link import Argument
+from headrace.store.redis.surveying import RedisSurveys
 from headrace.store.topics import (
     Bound,
     Group,
@@ -33,7 +33,7 @@ _TICKET_MS = 1000
 _CURSOR = re.compile(r"\d+-\d+")
 
 
-class RedisTopics(Connected):
+class RedisTopics(RedisSurveys):
     """See `headrace.store.topics.Topics`."""
 
     def member(self, queue: str) -> str:
@@ -142,23 +142,14 @@ class RedisTopics(Connected):
         ask, key = self.links().ask, self.keys(log).groups
         pairs = await ask.call("HGETALL", key, key=key)
         records = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        return [await self._state(log, name.decode(), records[name]) for name in sorted(records)]
-
-    async def _state(self, log: str, name: str, record: bytes) -> GroupState:
-        ask, keys = self.links().ask, self.keys(f"{name}{log}")
-        counts = Counts(*await scripts.count(ask, keys))
-        behind, oldest, stopped = await topic_scripts.member(ask, keys)
-        ordered, policy, seen = record.decode().split(" ")
-        return GroupState(
-            name=name,
-            ordered=ordered == "1",
-            on_failure=_policy(policy),
-            behind=behind,
-            counts=counts,
-            oldest_ms=oldest or None,
-            seen_ms=int(seen),
-            stopped_keys=stopped,
-        )
+        names = sorted(records)
+        queues = [f"{name.decode()}{log}" for name in names]
+        states = await self.survey(queues)
+        figures = await self.of_each(queues, topic_scripts.member)
+        return [
+            _state(name.decode(), records[name], state.counts, figure)
+            for name, state, figure in zip(names, states, figures, strict=True)
+        ]
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
         removed, more, *gone = await topic_scripts.trim(
@@ -182,6 +173,21 @@ class RedisTopics(Connected):
             self.links().send, self.keys(queue), events=self.events_most, lane=key
         )
         return bool(was_stopped)
+
+
+def _state(name: str, record: bytes, counts: Counts, figures: Sequence[int]) -> GroupState:
+    ordered, policy, seen = record.decode().split(" ")
+    behind, oldest, stopped = figures
+    return GroupState(
+        name=name,
+        ordered=ordered == "1",
+        on_failure=_policy(policy),
+        behind=behind,
+        counts=counts,
+        oldest_ms=oldest or None,
+        seen_ms=int(seen),
+        stopped_keys=stopped,
+    )
 
 
 def _record(group: Group) -> str:

@@ -1,9 +1,10 @@
 """The store that needs no server: one SQLite file, or a database in memory.
 
-`store` and `consumer` are the contract's verbs. What most jobs need is in `placing`, `claiming`,
-`settling`, `scheduling` and `browsing`, and reads and writes jobs many at a time; what some need
-besides is found by a flag in their row (`entries`) and goes through `tied`, `way` (into `lanes`,
-through `limits` and their `accounts`), `uniques`, `flows`, `pausing`, `returning` and `endings`.
+`store`, `views` and `consumer` are the contract's verbs. What most jobs need is in `placing`,
+`claiming`, `settling`, `scheduling`, `browsing` and `surveying`, and reads and writes jobs many at
+a time; what some need besides is found by a flag in their row (`entries`) and goes through `tied`,
+`way` (into `lanes`, through `limits` and their `accounts`), `uniques`, `flows`, `pausing`,
+`returning` and `endings`.
 Topics are in `topics` (the verbs), `logbook` (a log), `publishing`, `groups`, `pumping` (out of the
 log into a group's queue), `untaken` (what is still in the log) and `stopping` (keys that failed).
 `step` and `writing` hold one change together with all that follows from it; `facts`, `reporting`

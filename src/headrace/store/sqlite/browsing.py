@@ -8,9 +8,9 @@ from headrace.core.job import State, decode_verdict
 from headrace.core.sources import group_source, is_log
 from headrace.store.contract import DeadJob, DeadPage, Sighting
 from headrace.store.sqlite import reporting, stopping, untaken
-from headrace.store.sqlite.entries import REPORTED
+from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id
-from headrace.store.values import Counts, KeyPage
+from headrace.store.values import KeyPage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,16 +26,21 @@ _WITH_BODIES = _JOB.format(bodies="envelope, past")
 _WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
 _PROGRESS = "SELECT value FROM progress WHERE queue = ? AND key = ?"
 _RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
+LOCATE = """
+    SELECT name FROM queues
+    WHERE namespace = ?1 AND name IN (SELECT value FROM json_each(?2)) AND (
+        EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = queues.id AND jobs.key = ?3)
+        OR EXISTS (
+            SELECT 1 FROM results
+            WHERE results.queue = queues.id AND results.key = ?3 AND expires_ms > ?4)
+        OR EXISTS (
+            SELECT 1 FROM topic_groups CROSS JOIN topic_events
+                ON topic_events.log = topic_groups.log AND topic_events.key = ?3
+            WHERE topic_groups.queue = queues.id AND topic_events.id > position))"""
 _DEAD = """
     SELECT id, key, time_ms, reason, envelope, past, ties FROM jobs
     WHERE queue = ? AND state = 'dead' AND (time_ms, id) < (?, ?)
     ORDER BY time_ms DESC, id DESC LIMIT ?"""
-# A query for each state: each has an index that holds nothing else.
-_COUNT = "SELECT count(*) FROM jobs WHERE queue = ? AND state = '{state}'"
-_COUNTS = {
-    state: _COUNT.format(state=state)
-    for state in ("waiting", "running", "scheduled", "dead", "blocked")
-}
 _AFTER_ALL = 2**63 - 1
 _PAGES = {
     State.WAITING: (
@@ -130,19 +135,23 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting:
     )
 
 
+def locate(
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    queues: Sequence[str],
+    key: JobKey,
+    now_ms: int,
+) -> list[str]:
+    """Those of the queues of which `look` says something."""
+    found = connection.execute(LOCATE, (namespace, json_of(queues), key, now_ms))
+    names = {name for (name,) in found}
+    return [queue for queue in queues if queue in names]
+
+
 def queues(connection: sqlite3.Connection, *, namespace: str) -> list[str]:
     found = connection.execute("SELECT name FROM queues WHERE namespace = ?", (namespace,))
     return sorted(name for (name,) in found if not is_log(name) and not group_source(name))
-
-
-def count(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Counts:
-    number = queue_id(connection, namespace, queue)
-    counts = {
-        state: connection.execute(sql, (number,)).fetchone()[0] for state, sql in _COUNTS.items()
-    }
-    if number is not None and group_source(queue):
-        counts["waiting"] += untaken.count(connection, number)
-    return Counts(**counts)
 
 
 def dead(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # What there is of few jobs is not read with the others: each column would cost all of them.
 _COLUMNS = "id, envelope, count, position, flags"
+_TIMED = f"{_COLUMNS}, ready_ms"
 _LADEN = """
     SELECT id, priority, past, ties, inputs FROM jobs
     WHERE id IN (SELECT value FROM json_each(?))"""
@@ -28,13 +29,14 @@ _NOT_PAUSED = """NOT EXISTS (
     SELECT 1 FROM pauses
     WHERE pauses.namespace = queues.namespace AND pauses.queue = queues.name AND task = '')"""
 _TAKE = f"""
-    UPDATE jobs SET state = 'running', owner = ?, time_ms = ?, count = count + 1
+    UPDATE jobs SET state = 'running', owner = ?, ready_ms = time_ms, time_ms = ?, count = count + 1
     WHERE id IN (
         SELECT id FROM jobs
         WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ? AND {_NOT_PAUSED})
             AND state = 'waiting'
         ORDER BY priority DESC, position LIMIT ?)
     RETURNING {_COLUMNS}"""
+_TAKE_TIMED = f"{_TAKE}, ready_ms"
 _ANY_WAITING = f"""
     SELECT 1 FROM queues
     WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND {_NOT_PAUSED}
@@ -45,9 +47,9 @@ _TAKE_OVER = f"""
         SELECT id FROM jobs
         WHERE queue = ? AND state = 'running' AND time_ms <= ? AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
-    RETURNING {_COLUMNS}"""
+    RETURNING {_TIMED}"""
 _OWNED = f"""
-    SELECT {_COLUMNS} FROM jobs
+    SELECT {_TIMED} FROM jobs
     WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
         AND state = 'running' AND owner = ?"""
 _PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
@@ -67,6 +69,8 @@ class Claims(msgspec.Struct, frozen=True):
     lease: float
     crash_limit: int
     clock: Clock
+    timed: bool
+    """Whether `take` is to say since when jobs have waited."""
 
     def _leased_until(self, now_ms: int) -> int:
         return now_ms + round(self.lease * 1000)
@@ -82,14 +86,15 @@ class Claims(msgspec.Struct, frozen=True):
         how many are wanted of it."""
         until = self._leased_until(self.clock.now_ms())
         taken: list[Delivery] = []
+        sql = _TAKE_TIMED if self.timed else _TAKE
         for queue, share in shares:
             room = min(share, limit - len(taken))
             if room > 0:
                 if pump is not None:
                     pump(queue, room)
                 chosen = (self.owner, until, self.namespace, queue, room)
-                found = connection.execute(_TAKE, chosen).fetchall()
-                taken += _deliveries(connection, queue, found)
+                found = connection.execute(sql, chosen).fetchall()
+                taken += _deliveries(connection, queue, found, timed=self.timed)
         return taken
 
     def nothing_waits(
@@ -198,10 +203,15 @@ def begin(step: Step, owner: str, deliveries: Sequence[Delivery]) -> dict[Delive
     return refused
 
 
-def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> list[Delivery]:
+def _deliveries(
+    connection: sqlite3.Connection, queue: str, rows: list[Any], *, timed: bool = True
+) -> list[Delivery]:
     # RETURNING promises no order.
     rows.sort(key=_POSITION)
-    deliveries = [Delivery(queue, id, envelope, b"", count) for id, envelope, count, _, _ in rows]
+    deliveries = [Delivery(queue, row[0], row[1], b"", row[2]) for row in rows]
+    if timed:
+        for delivery, row in zip(deliveries, rows, strict=True):
+            delivery.ready_ms = row[5]
     laden = [row[0] for row in rows if row[4] & LADEN]
     return _loaded(connection, deliveries, laden) if laden else deliveries
 

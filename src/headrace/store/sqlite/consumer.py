@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.core.delivery import Delivery
     from headrace.core.ids import JobKey
+    from headrace.core.tally import Tally
     from headrace.store.contract import Hear, Promotion, Settlement, Subscription
     from headrace.store.sqlite.claiming import Claims
     from headrace.store.sqlite.sharing import Share, Sharing
@@ -77,14 +78,22 @@ class SqliteConsumer:
             waiting.end()
 
     async def settle(
-        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+        self,
+        queue: str,
+        settlements: Sequence[Settlement],
+        *,
+        repeat: bool = False,
+        tally: Tally | None = None,
     ) -> list[Delivery]:
         if not settlements:
             return []
         # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
         return await self._writer.change(
-            queue, partial(settling.settle, owner=self.name, settlements=settlements)
+            queue, partial(settling.settle, owner=self.name, settlements=settlements, tally=tally)
         )
+
+    def ready_ms(self, delivery: Delivery) -> int:
+        return delivery.ready_ms
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         if not deliveries:

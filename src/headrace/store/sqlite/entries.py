@@ -107,8 +107,8 @@ class Entry(msgspec.Struct):
         """Be blocked in the line of a gate."""
         self.state, self.time_ms, self.gate, self.reason = "blocked", 0, gate, reason
 
-    def be_ready(self) -> None:
-        self.state, self.time_ms, self.gate, self.reason = "waiting", 0, "", ""
+    def be_ready(self, now_ms: int) -> None:
+        self.state, self.time_ms, self.gate, self.reason = "waiting", now_ms, "", ""
 
     @property
     def place(self) -> tuple[str, int, int, int, str, str, str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,9 @@ import msgspec
 
 from headrace.core.job import key_and_task
 from headrace.core.limits import EVENTS_KEPT
+from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
-from headrace.store.values import BUCKETS_US, Event, Fact, MinuteCount
+from headrace.store.values import Event, Fact, MinuteCount
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DROPPED_TOGETHER = 1_000
 _MINUTE_MS = 60_000
 _COUNTED = frozenset(("done", "retry", "dead", "cancelled", "held", "released", "replayed"))
-_TASK, _TASK_AND_KIND, _TOOK_US = itemgetter(2), itemgetter(2, 0), 5
+_TASK, _TASK_AND_KIND = itemgetter(2), itemgetter(2, 0)
 
 _WRITE = """
     INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (?1, coalesce((
@@ -46,8 +46,10 @@ _READ = """
 _LAST = "SELECT first + count - 1 FROM facts WHERE queue = ? ORDER BY first DESC LIMIT 1"
 _OLDEST = "SELECT first, at_ms FROM facts WHERE queue = ? ORDER BY first LIMIT 1"
 _STATS = """
-    SELECT minute, task, kind, count FROM counters WHERE queue = ? AND minute >= ?
-    ORDER BY minute, task, kind"""
+    SELECT name, minute, task, kind, count
+    FROM queues CROSS JOIN counters ON counters.queue = queues.id
+    WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND minute >= ?
+    ORDER BY name, minute, task, kind"""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Fact]).decode
@@ -70,31 +72,12 @@ def write(step: Step) -> None:
 
 def _count(step: Step, facts: Sequence[tuple[Any, ...]]) -> None:
     sent = Counter(map(_TASK, facts[: step.sent]))
-    counts = step.counts | {(task, "sent"): n for task, n in sent.items()}
-    kinds = Counter(map(_TASK_AND_KIND, facts))
+    counts = Counter(step.counts | {(task, "sent"): n for task, n in sent.items()})
+    kinds = Counter(map(_TASK_AND_KIND, facts[step.tallied :]))
     counts.update({(task, kind): n for (task, kind), n in kinds.items() if kind in _COUNTED})
-    runs: dict[str, list[int]] = defaultdict(list)
-    for fact in facts:
-        # Those that tell of a run are longer than the others.
-        if len(fact) > _TOOK_US:
-            runs[fact[2]].append(fact[_TOOK_US])
-    for task, took in runs.items():
-        counts.update({(task, name): n for name, n in _histogram(took)})
     minute = step.now_ms // _MINUTE_MS
     rows = [(step.number, minute, *counted, count) for counted, count in counts.items()]
     run_rows(step.connection, _COUNT, rows)
-
-
-def _histogram(took: list[int]) -> Iterator[tuple[str, int]]:
-    """How many runs took up to so long; those that took no time at all were none."""
-    took.sort()
-    below = bisect_left(took, 1)
-    for bucket in BUCKETS_US:
-        # What takes longest of all counts with the last.
-        upto = len(took) if bucket == BUCKETS_US[-1] else bisect_right(took, bucket)
-        if upto > below:
-            yield f"<{bucket}", upto - below
-        below = upto
 
 
 def read(
@@ -139,11 +122,13 @@ def _events(place: int, at_ms: int, fact: Fact) -> Iterator[Event]:
 
 
 def stats(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, since_minute: int
-) -> list[MinuteCount]:
-    number = queue_id(connection, namespace, queue)
-    found = connection.execute(_STATS, (number, since_minute))
-    return [MinuteCount(*row) for row in found]
+    connection: sqlite3.Connection, *, namespace: str, queues: Sequence[str], since_minute: int
+) -> dict[str, list[MinuteCount]]:
+    counted: dict[str, list[MinuteCount]] = {queue: [] for queue in queues}
+    chosen = (namespace, json_of(queues), since_minute)
+    for queue, *count in connection.execute(_STATS, chosen):
+        counted[queue].append(MinuteCount(*count))
+    return counted
 
 
 def task_of(envelope: bytes) -> str:

@@ -13,11 +13,12 @@ from headrace.core.job import State, decode_verdict
 from headrace.store.sqlite import endings, entries, way
 from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
 from headrace.store.sqlite.facts import task_of
-from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
 from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 from headrace.store.values import Arrival, Ending
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Sequence
 
     from headrace.core.call import Child, Parcel
@@ -34,6 +35,7 @@ _NOTE_CHILDREN = """
 _NOTE_JOINS = """
     INSERT OR REPLACE INTO joins (queue, child, remaining, delay_ms, at_ms) VALUES {rows}"""
 _NOTE_PARENTS = "INSERT INTO parents (queue, child, parent, place) VALUES {rows}"
+_TOLD = "SELECT 1 FROM parents WHERE queue = ? AND child = ? AND parent = ? AND arrived"
 _ARRIVE = """
     WITH news (queue, child, parent, value) AS (VALUES {rows})
     UPDATE parents SET arrived = 1, value = news.value FROM news
@@ -85,6 +87,18 @@ def follow(
         return Ending(State.DEAD)
     kept = step.connection.execute(_RESULT, (step.number, parent, step.now_ms)).fetchone()
     return Ending(State.DONE) if kept is None else ending_of(kept[0])
+
+
+def told(
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    queue: str,
+    pairs: Sequence[tuple[JobKey, JobKey]],
+) -> list[bool]:
+    """Whether jobs that wait for others were told that these have ended."""
+    number = queue_id(connection, namespace, queue)
+    return [connection.execute(_TOLD, (number, *pair)).fetchone() is not None for pair in pairs]
 
 
 def ending_of(verdict: bytes) -> Ending:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.ids import created_ms
 from headrace.core.sources import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
-from headrace.store.sqlite import browsing, logbook, reporting, stopping, untaken
+from headrace.store.sqlite import logbook, reporting, stopping, surveying, untaken
 from headrace.store.sqlite.entries import MARKED, REPORTED
 from headrace.store.topics import GroupState
 
@@ -37,11 +37,6 @@ _ALL = """
     SELECT name, queue, ordered, on_failure, seen_ms,
         (SELECT count(*) FROM stopped_keys WHERE stopped_keys.queue = topic_groups.queue)
     FROM topic_groups JOIN queues ON queues.id = queue WHERE log = ? ORDER BY name"""
-_FIRST_UNTAKEN = """
-    SELECT added_ms FROM topic_events WHERE id = (
-        SELECT max(position + 1, first) FROM topic_groups
-            JOIN topics ON topics.log = topic_groups.log
-        WHERE queue = ?)"""
 _TAKEN = """
     SELECT held.key, added_ms
     FROM (SELECT key FROM jobs WHERE queue = ? AND state = '{state}' ORDER BY {order} LIMIT ?)
@@ -143,22 +138,25 @@ def _state(
     connection: sqlite3.Connection, namespace: str, log: int, row: tuple[Any, ...]
 ) -> GroupState:
     name, queue, ordered, on_failure, seen_ms, stopped = row
+    behind = untaken.find(connection, [queue]).get(queue, untaken.NOTHING)
     return GroupState(
         _source(name).group,
         bool(ordered),
         on_failure,
-        untaken.count(connection, queue),
-        browsing.count(connection, namespace=namespace, queue=name),
-        _oldest_ms(connection, queue, log),
+        behind.count,
+        surveying.count(connection, namespace=namespace, queue=name),
+        _oldest_ms(connection, queue, log, behind.oldest_ms),
         seen_ms,
         stopped,
     )
 
 
-def _oldest_ms(connection: sqlite3.Connection, queue: int, log: int) -> int | None:
+def _oldest_ms(
+    connection: sqlite3.Connection, queue: int, log: int, untaken_ms: int | None
+) -> int | None:
     """When the first of those that are not settled was added, as far as the first thousand in each
     state tell; of one that the log holds no more, when its id was made."""
-    times = [added for (added,) in connection.execute(_FIRST_UNTAKEN, (queue,))]
+    times = [untaken_ms]
     for sql in _OLDEST:
         for key, added in connection.execute(sql, (queue, _LOOKED_AT, log)):
             times.append(created_ms(key) if added is None else added)

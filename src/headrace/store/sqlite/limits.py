@@ -141,7 +141,7 @@ def _open(step: Step, name: str, most: int) -> list[Entry]:
         )
         if closed is not None and closed.name == name:
             break
-        entry.be_ready()
+        entry.be_ready(step.now_ms)
         if closed is None:
             _let_through(step, entry)
         else:

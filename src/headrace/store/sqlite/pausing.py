@@ -45,7 +45,7 @@ def resume(step: Step, task: str) -> None:
     step.connection.execute(_RESUME, (step.namespace, step.queue, task))
     while task and (held := _held_at(step, task)):
         for entry in held:
-            entry.be_ready()
+            entry.be_ready(step.now_ms)
         # They keep their positions: they came before those that wait now.
         limits.pass_through(step, held)
         entries.save(step.connection, held)
@@ -77,7 +77,7 @@ def hold(step: Step, held: Sequence[tuple[Entry, Held]]) -> None:
     first_places: dict[str, int] = {}
     # From the last to the first, because each is put in front of the others.
     for entry, outcome in reversed(held):
-        entry.be_ready()
+        entry.be_ready(step.now_ms)
         if limits.stand_at(step, entry, outcome.gate):
             if entry.gate not in first_places:
                 line = (step.number, entry.gate)

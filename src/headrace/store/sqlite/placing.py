@@ -67,7 +67,7 @@ def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dic
         refused = {place: row[2] for place, row in enumerate(rows) if row[0] not in new}
     if step.facts is not None:
         step.facts += [
-            ("scheduled" if row[5] else "sent", row[2], task_of(row[6]))
+            ("sent" if row[3] == "waiting" else "scheduled", row[2], task_of(row[6]))
             for place, row in enumerate(rows)
             if place not in refused
         ]
@@ -77,16 +77,16 @@ def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dic
 
 def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]:
     if parcel.delay_ms is None and parcel.at_ms is None:
-        return place, queue, parcel.key, "waiting", place, 0, parcel.envelope
+        return place, queue, parcel.key, "waiting", place, now_ms, parcel.envelope
     due = due_time(now_ms, parcel.delay_ms, parcel.at_ms)
     if not due:
-        return place, queue, parcel.key, "waiting", place, 0, parcel.envelope
+        return place, queue, parcel.key, "waiting", place, now_ms, parcel.envelope
     return place, queue, parcel.key, "scheduled", 0, due, parcel.envelope
 
 
 def _tell_of_rows(step: Step, rows: Sequence[tuple[Any, ...]]) -> None:
     """To be called before the rows are in their places."""
-    due_times = [row[5] for row in rows if row[5]]
+    due_times = [row[5] for row in rows if row[3] == "scheduled"]
     if due_times:
         tell_of_due(step, min(due_times), next_due(step.connection, step.number))
     if len(due_times) < len(rows):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.store.sqlite.step import Step
 
-_Event = tuple["JobKey", str, bytes]
-"""Its id, its key as the name of a lane, its envelope."""
+_Event = tuple["JobKey", str, bytes, int]
+"""Its id, its key as the name of a lane, its envelope, when it was added."""
 
 _TOGETHER = 1000
 # Bounds the time that one fetch keeps others from writing.
@@ -47,7 +47,7 @@ _SAW = "UPDATE topic_groups SET seen_ms = ? WHERE queue = ?"
 _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ?"
 _INTO_LINE = """
     INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope)
-    SELECT id + ?1, ?2, key, 'waiting', id + ?1, 0, envelope FROM topic_events
+    SELECT id + ?1, ?2, key, 'waiting', id + ?1, added_ms, envelope FROM topic_events
     WHERE id > ?3 AND id <= ?4 ORDER BY id
     ON CONFLICT DO NOTHING"""
 _DEAD_AMONG = """
@@ -56,7 +56,9 @@ _DEAD_AMONG = """
     WHERE topic_events.id > ?2 AND topic_events.id <= ?3 AND jobs.state = 'dead'
         AND EXISTS (SELECT 1 FROM jobs WHERE queue = ?1 AND state = 'dead')
     ORDER BY topic_events.id"""
-_EVENTS = "SELECT key, lane, envelope FROM topic_events WHERE id > ? AND id <= ? ORDER BY id"
+_EVENTS = """
+    SELECT key, lane, envelope, added_ms FROM topic_events WHERE id > ? AND id <= ?
+    ORDER BY id"""
 
 
 class _Group(msgspec.Struct):
@@ -138,30 +140,31 @@ def _into_lanes(step: Step, after: int, upto: int) -> None:
     """The same in the order of keys. Those of keys that have failed go dead, or stay so, until the
     event comes again that made the key fail."""
     events = step.connection.execute(_EVENTS, (after, upto)).fetchall()
-    stopped = stopping.among(step, {lane for _, lane, _ in events})
+    stopped = stopping.among(step, {lane for _, lane, _, _ in events})
     stoppers = {event: key for key, (_, event) in stopped.items()}
     dead = set(_dead_among(step, after, upto))
     for (stops, is_dead), run in groupby(events, lambda e: (e[0] in stoppers, e[0] in dead)):
         some = list(run)
         if stops:
-            for key, _, _ in some:
+            for key, _, _, _ in some:
                 stopping.free(step, stoppers[key])
                 del stopped[stoppers[key]]
         failed = {key for key, (state, _) in stopped.items() if state == "failed"}
         others = [event for event in some if event[1] not in failed]
         if is_dead:
-            placing.replay(step, [key for key, _, _ in others])
+            placing.replay(step, [key for key, _, _, _ in others])
         else:
             _append(step, others)
-            stopping.bury(step, [event for event in some if event[1] in failed])
+            stopping.bury(step, [event[:3] for event in some if event[1] in failed])
 
 
 def _append(step: Step, events: Sequence[_Event]) -> None:
     parcels = [
         Parcel(key, envelope, ties=Ties(lane=lane) if lane else NO_TIES)
-        for key, lane, envelope in events
+        for key, lane, envelope, _ in events
     ]
+    added = {key: added_ms for key, _, _, added_ms in events}
     # Their log has told of them.
     facts, step.facts = step.facts, None
-    tied.append(step, parcels, repeat=False)
+    tied.append(step, parcels, repeat=False, since=added)
     step.facts = facts

@@ -23,10 +23,11 @@ _PLACE_AGAIN = f"""
         time_ms = again.time_ms, past = again.past, count = 0, owner = '',
         flags = flags | {LADEN}
     FROM again WHERE jobs.id = again.id"""
-# Its position is still the one it was fetched from, before those of all jobs not yet fetched.
+# Its position is still the one it was fetched from, before those of all jobs not yet fetched; the
+# time since when it waits is that of then, too.
 _HAND_BACK = """
     WITH released (id, place) AS (VALUES {rows})
-    UPDATE jobs SET id = released.place, state = 'waiting', time_ms = 0, count = count - 1,
+    UPDATE jobs SET id = released.place, state = 'waiting', time_ms = ready_ms, count = count - 1,
         owner = ''
     FROM released WHERE jobs.id = released.id"""
 _OWNED = "SELECT id FROM jobs WHERE queue = ? AND state = 'running' AND owner = ?"
@@ -58,7 +59,7 @@ def _again_plain(step: Step, settled: Sequence[tuple[Delivery, Again]]) -> None:
             due = due_after(step.now_ms, outcome.delay_ms)
             rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.past))
         else:
-            rows.append((delivery.receipt, place, "waiting", place, 0, outcome.past))
+            rows.append((delivery.receipt, place, "waiting", place, step.now_ms, outcome.past))
     run_rows(step.connection, _PLACE_AGAIN, rows)
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _PROMOTED_TOGETHER = 1000
 
 _PROMOTE = """
-    UPDATE jobs SET state = 'waiting', position = ? + due.place, time_ms = 0
+    UPDATE jobs SET state = 'waiting', position = ?1 + due.place, time_ms = ?3
     FROM (SELECT id, row_number() OVER (ORDER BY time_ms, id) AS place FROM jobs
-          WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
-          ORDER BY time_ms, id LIMIT ?) AS due
+          WHERE queue = ?2 AND state = 'scheduled' AND time_ms <= ?3
+          ORDER BY time_ms, id LIMIT ?4) AS due
     WHERE jobs.id = due.id"""
 _TELLING = " RETURNING jobs.position, jobs.key, substr(jobs.envelope, 1, 1100)"
 _MORE_TO_DO = f"""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.job import CANCELLED_VERDICT, State, peek_key
 from headrace.core.outcome import RELEASED, Again, Cancelled, Dead, Done, Held, Released
 from headrace.core.sources import group_source
+from headrace.core.tally import Tally
 from headrace.core.ties import decode_ties
+from headrace.store.contract import Settlement
 from headrace.store.sqlite import endings, entries, holding, returning, stopping, sweeping
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
 from headrace.store.sqlite.flows import ending_of
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from headrace.core.delivery import Delivery, Receipt
     from headrace.core.ids import JobKey
-    from headrace.store.contract import Settlement
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
@@ -48,8 +49,11 @@ _KINDS: dict[type, str] = {
 }
 
 
-def settle(step: Step, owner: str, settlements: Sequence[Settlement]) -> list[Delivery]:
-    """Apply the outcomes of what `owner` still holds; returns what it lost."""
+def settle(
+    step: Step, owner: str, settlements: Sequence[Settlement], tally: Tally | None = None
+) -> list[Delivery]:
+    """Apply the outcomes of what `owner` still holds; returns what it lost. `tally` is what all of
+    them come to, if that is known."""
     holds = holding.find(step.connection, owner, [each.delivery for each in settlements])
     if not holds.counts:
         return holds.lost
@@ -61,8 +65,9 @@ def settle(step: Step, owner: str, settlements: Sequence[Settlement]) -> list[De
             by_kind[type(each.outcome)].append((each.delivery, each.outcome))
     if attached or by_kind[Cancelled]:
         _heed_cancelling(by_kind, attached)
+        tally = None
     if step.facts is not None:
-        _record(step, by_kind)
+        _record(step, by_kind, None if holds.lost else tally)
     _end(step, by_kind, attached)
     if again := by_kind[Again]:
         returning.again(step, again, attached)
@@ -94,7 +99,7 @@ def _taken_out(
     return chosen
 
 
-def _record(step: Step, by_kind: dict[type, Settled]) -> None:
+def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> None:
     facts: list[tuple[Any, ...]] = [
         ("done", d.key or peek_key(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
         for d, _ in by_kind[Done]
@@ -104,6 +109,14 @@ def _record(step: Step, by_kind: dict[type, Settled]) -> None:
             key, detail = d.key or peek_key(d.envelope), _detail(outcome)
             facts.append((name, key, d.task, d.attempt, d.started_ms, d.took_us, detail))
     step.facts = facts
+    step.tallied = len(facts)
+    for (name, task), count in (tally or _tally(by_kind)).counts.items():
+        step.count(task, name, count)
+
+
+def _tally(by_kind: dict[type, Settled]) -> Tally:
+    settled = [Settlement(*each) for many in by_kind.values() for each in many]
+    return Tally.of(settled, lambda delivery: delivery.ready_ms)
 
 
 def _detail(outcome: Any) -> str:

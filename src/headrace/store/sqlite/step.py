@@ -40,6 +40,8 @@ class Step:
         self.facts: list[tuple[Any, ...]] | None = [] if recording else None
         self.sent = 0
         """How many of the facts, the first ones, tell of new jobs."""
+        self.tallied = 0
+        """How many of the facts, the first ones, are part of `counts` already."""
         self.counts: dict[tuple[str, str], int] = {}
         """By task and kind, what is counted beyond the facts, for there is none of each."""
         self.freed_lanes: set[str] = set()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigError
 from headrace.store.sqlite import (
     browsing,
-    facts,
     flows,
     noting,
     pausing,
@@ -22,7 +22,9 @@ from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.sharing import sharing
 from headrace.store.sqlite.topics import SqliteTopics
+from headrace.store.sqlite.views import SqliteViews
 from headrace.store.sqlite.writing import Writer
+from headrace.store.values import Description
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,21 +33,17 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.ids import JobKey
     from headrace.core.job import State
-    from headrace.store.contract import DeadPage, Hear, Sighting, Subscription
+    from headrace.store.contract import Hear, Subscription
     from headrace.store.values import (
         Arrival,
-        Control,
-        Counts,
         Ending,
-        Event,
-        KeyPage,
-        LogPage,
-        MinuteCount,
         Report,
     )  # fmt: skip
 
+_FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file.db",)
 
-class SqliteStore(SqliteTopics):
+
+class SqliteStore(SqliteViews, SqliteTopics):
     """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and is there after
     a crash of the process or of the machine; except with `memory://`. Without `events` it records
     none."""
@@ -57,6 +55,7 @@ class SqliteStore(SqliteTopics):
         writer = Writer(database, namespace, clock, recording=events)
         super().__init__(database, writer, namespace=namespace, clock=clock)
         self._crash_limit = crash_limit
+        self._risks = _FORGETFUL if url == "memory://" else ()
 
     async def open(self) -> None:
         await self._database.open()
@@ -66,6 +65,11 @@ class SqliteStore(SqliteTopics):
 
     async def time_ms(self) -> int:
         return self._clock.now_ms()
+
+    async def describe(self) -> Description:
+        # A question, so that a file that cannot be read is told.
+        await self.queues()
+        return Description("SQLite", sqlite3.sqlite_version, self._risks)
 
     async def append(
         self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
@@ -87,11 +91,6 @@ class SqliteStore(SqliteTopics):
     async def resume(self, queue: str, task: str = "") -> None:
         await self._writer.change(queue, partial(pausing.resume, task=task))
 
-    async def control(self, queue: str) -> Control:
-        return await self._database.read(
-            partial(pausing.control, namespace=self._namespace, queue=queue)
-        )
-
     async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
         return await self._writer.change(
             queue, partial(flows.follow, parent=parent, children=children)
@@ -103,54 +102,12 @@ class SqliteStore(SqliteTopics):
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         await self._writer.change(queue, partial(reporting.report, reports=reports))
 
-    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
-        return await self._database.read(
-            lambda connection: reporting.log(
-                connection,
-                namespace=self._namespace,
-                queue=queue,
-                key=key,
-                start=start,
-                now_ms=self._clock.now_ms(),
-            )
-        )
-
     async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
         await self._writer.change(queue, partial(reporting.mark, key=key, name=name, value=value))
 
-    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
+    async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
         return await self._database.read(
-            partial(reporting.marks, namespace=self._namespace, queue=queue, key=key)
-        )
-
-    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
-        return await self._database.read(
-            partial(
-                browsing.browse,
-                namespace=self._namespace,
-                queue=queue,
-                state=state,
-                cursor=cursor,
-                limit=limit,
-            )
-        )
-
-    async def events(
-        self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
-    ) -> list[Event]:
-        read = partial(
-            facts.read,
-            namespace=self._namespace,
-            queue=queue,
-            after=after,
-            limit=limit,
-            clock=self._clock,
-        )
-        return await self._database.read_when_told(("facts", queue), read, wait)
-
-    async def stats(self, queue: str, since_minute: int) -> list[MinuteCount]:
-        return await self._database.read(
-            partial(facts.stats, namespace=self._namespace, queue=queue, since_minute=since_minute)
+            partial(flows.told, namespace=self._namespace, queue=queue, pairs=pairs)
         )
 
     async def note(
@@ -167,50 +124,14 @@ class SqliteStore(SqliteTopics):
             lambda connection, news: note.write(connection, news, self._clock.now_ms())
         )
 
-    async def notes(self, space: str) -> dict[str, bytes]:
-        return await self._database.read(
-            lambda connection: noting.notes(
-                connection, namespace=self._namespace, space=space, now_ms=self._clock.now_ms()
-            )
-        )
-
     async def hear_notes(self, space: str, hear: Hear) -> Subscription:
         return await self._database.listen([("notes", space)], hear)
 
     async def hear_news(self, queue: str, hear: Hear) -> Subscription:
         return await self._database.listen([("news", queue)], hear)
 
-    async def look(
-        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
-    ) -> list[Sighting | None]:
-        return await self._database.read(
-            lambda connection: browsing.look(
-                connection,
-                namespace=self._namespace,
-                queue=queue,
-                keys=keys,
-                bodies=bodies,
-                now_ms=self._clock.now_ms(),
-            )
-        )
-
     async def hear_finished(self, queue: str, hear: Hear) -> Subscription:
         return await self._database.listen([("finished", queue)], hear)
-
-    async def queues(self) -> list[str]:
-        return await self._database.read(partial(browsing.queues, namespace=self._namespace))
-
-    async def count(self, queue: str) -> Counts:
-        return await self._database.read(
-            partial(browsing.count, namespace=self._namespace, queue=queue)
-        )
-
-    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
-        return await self._database.read(
-            partial(
-                browsing.dead, namespace=self._namespace, queue=queue, cursor=cursor, limit=limit
-            )
-        )
 
     async def replay(
         self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
@@ -230,7 +151,9 @@ class SqliteStore(SqliteTopics):
         *,
         strict: bool = False,
     ) -> SqliteConsumer:
-        claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock)
+        # Only the record of events asks for it.
+        timed = self._writer.recording
+        claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock, timed)
         return SqliteConsumer(self._writer, claims, list(queues), sharing(queues, strict=strict))
 
 

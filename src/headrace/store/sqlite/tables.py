@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 # A row id is given to a job anew each time it takes a new place, and none is given twice, so that
-# (id, count) names one delivery for ever. `time_ms` is what the state makes of it: when a scheduled
-# job is due, until when a running one is leased, when a dead one died.
+# (id, count) names one delivery for ever. `time_ms` is what the state makes of it: since when a job
+# waits, when a scheduled one is due, until when a running one is leased, when a dead one died.
 _FIRST = (
     "CREATE TABLE queues (id INTEGER PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,"
     " UNIQUE (namespace, name))",
@@ -119,5 +119,16 @@ _THIRD = (
     " event BLOB NOT NULL, since_ms INTEGER NOT NULL, PRIMARY KEY (queue, key)) WITHOUT ROWID",
     "CREATE INDEX stopped_keys_by_event ON stopped_keys (queue, event)",
 )
-UPGRADES = (_FIRST, _SECOND, _THIRD)
+# `ready_ms` is since when a running job had waited; it stands behind the bodies, because it is read
+# with them only. With `time_ms` the index tells of those that wait by itself.
+_FOURTH = (
+    "ALTER TABLE jobs ADD COLUMN ready_ms INTEGER NOT NULL DEFAULT 0",
+    # At least since now: when they came in line was not written.
+    "UPDATE jobs SET time_ms = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    " WHERE state = 'waiting'",
+    "DROP INDEX jobs_waiting",
+    "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position, time_ms)"
+    " WHERE state = 'waiting'",
+)
+UPGRADES = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """What brings a file of version n to version n + 1."""

@@ -14,7 +14,7 @@ from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 from headrace.store.values import Arrival, Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.core.call import Parcel
     from headrace.core.ids import JobKey
@@ -39,12 +39,19 @@ _REPLACE = """
 _SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
 
-def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
-    """By position, those parcels that were not added, with the job that is there instead."""
+def append(
+    step: Step,
+    parcels: Sequence[Parcel],
+    *,
+    repeat: bool,
+    since: Mapping[JobKey, int] | None = None,
+) -> dict[int, JobKey]:
+    """By position, those parcels that were not added, with the job that is there instead. `since`
+    says of those that have waited elsewhere since when."""
     step.made_number()
     refused = _refuse(step, parcels, repeat=repeat)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
-    _add(step, added)
+    _add(step, added, since or {})
     for at, standing in refused.items():
         parcel = parcels[at]
         if parcel.ties.debounced and standing != parcel.key:
@@ -91,7 +98,7 @@ def _last_ticks(step: Step, parcels: Sequence[Parcel]) -> dict[str, int]:
     return dict(select_rows(step.connection, _LAST_TICKS, rows))
 
 
-def _add(step: Step, parcels: Sequence[Parcel]) -> None:
+def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobKey, int]) -> None:
     if not parcels:
         return
     first = step.new_numbers(len(parcels))
@@ -99,6 +106,9 @@ def _add(step: Step, parcels: Sequence[Parcel]) -> None:
     due_times = [entry.time_ms for entry in new if entry.state == "scheduled"]
     if due_times:
         tell_of_due(step, min(due_times), next_due(step.connection, step.number))
+    for entry in new:
+        if entry.state == "waiting":
+            entry.time_ms = since.get(entry.key, step.now_ms)
     lanes.enter(step, new)
     limits.pass_through(step, new)
     rows = [

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace.core.job import State
 from headrace.store.contract import Sighting
+from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in
 from headrace.store.values import KeyPage
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from headrace.core.ids import JobKey
 
 _BEHIND = """
-    SELECT max(0, last - max(position, first - 1)) FROM topic_groups
-        JOIN topics ON topics.log = topic_groups.log
-    WHERE queue = ?"""
+    SELECT queue, last - max(position + 1, first) + 1,
+        (SELECT added_ms FROM topic_events WHERE id = max(position + 1, first))
+    FROM topic_groups CROSS JOIN topics ON topics.log = topic_groups.log
+    WHERE queue IN (SELECT value FROM json_each(?)) AND position < last AND first <= last"""
 _EVENT = """
     SELECT envelope FROM topic_groups
         JOIN topic_events ON topic_events.log = topic_groups.log AND topic_events.key = ?
@@ -29,9 +34,21 @@ _KEYS = "SELECT key, id FROM topic_events WHERE id > ? AND id <= ? ORDER BY id L
 _AFTER_ALL = [2**63 - 1, 0, 0]
 
 
-def count(connection: sqlite3.Connection, queue: int) -> int:
-    found = connection.execute(_BEHIND, (queue,)).fetchone()
-    return found[0] if found else 0
+class Untaken(msgspec.Struct, frozen=True):
+    count: int = 0
+    oldest_ms: int | None = None
+    """When the first of them was added."""
+
+
+NOTHING = Untaken()
+
+
+def find(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, Untaken]:
+    """What each of these groups has not taken; nothing of those that have taken all."""
+    if not queues:
+        return {}
+    found = connection.execute(_BEHIND, (json_of(queues),))
+    return {queue: Untaken(*behind) for queue, *behind in found}
 
 
 def sighting(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def decide(step: Step, arrived: Sequence[Entry]) -> None:
     """Set where jobs must wait now: behind all others of the queue, or blocked. Not written yet."""
     for place, entry in enumerate(arrived, start=step.new_numbers(len(arrived))):
-        entry.be_ready()
+        entry.be_ready(step.now_ms)
         entry.position = place
     lanes.enter(step, arrived)
     limits.pass_through(step, arrived)

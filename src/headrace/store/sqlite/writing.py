@@ -28,7 +28,7 @@ class Writer:
         self.database = database
         self.namespace = namespace
         self.clock = clock
-        self._recording = recording
+        self.recording = recording
 
     def change(
         self,
@@ -56,7 +56,7 @@ class Writer:
             namespace=self.namespace,
             queue=queue,
             now_ms=self.clock.now_ms(),
-            recording=self._recording,
+            recording=self.recording,
         )
         result = do(step)
         _draw_consequences(step)

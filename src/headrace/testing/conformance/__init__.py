@@ -47,6 +47,7 @@ from headrace.testing.conformance.sending import SendingConformance
 from headrace.testing.conformance.settling import SettlingConformance
 from headrace.testing.conformance.stats import StatsConformance
 from headrace.testing.conformance.stopping import StoppingConformance
+from headrace.testing.conformance.surveys import LocatingConformance, SurveysConformance
 from headrace.testing.conformance.topic_mixing import TopicMixingConformance
 from headrace.testing.conformance.trimming import TrimmingConformance
 from headrace.testing.conformance.unique import TicksConformance, UniqueConformance
@@ -80,6 +81,8 @@ class StoreConformance(
     StatsConformance,
     AskingConformance,
     BrowsingConformance,
+    SurveysConformance,
+    LocatingConformance,
     MixingConformance,
     LogsConformance,
     GroupsConformance,

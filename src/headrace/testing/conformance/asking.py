@@ -19,6 +19,11 @@ class AskingConformance(Ground):
             await self.settle(worker, [delivery], DEAD)
         return keys_of(taken)
 
+    async def test_a_store_says_what_it_is(self, store: Store) -> None:
+        described = await store.describe()
+        assert described.kind
+        assert described.version
+
     async def test_an_unknown_job_is_nowhere(self, store: Store) -> None:
         assert await store.look(QUEUE, [parcel().key]) == [None]
 

@@ -32,7 +32,8 @@ class BoundsConformance(TopicGround):
     async def tallied(self, store: Store, log: str = LOG) -> Counter[str]:
         """What was counted of the log, whose counters have the name of its topic."""
         found: Counter[str] = Counter()
-        for each in await store.stats(log, await store.time_ms() // 60_000 - 5):
+        minute = await store.time_ms() // 60_000 - 5
+        for each in (await store.stats([log], minute))[log]:
             assert each.task == TASK
             found[each.kind] += each.count
         return found

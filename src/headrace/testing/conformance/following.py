@@ -79,6 +79,17 @@ class FollowingConformance(Ground):
         assert await store.look(QUEUE, [child.key]) == [None]
         await self.nothing_left(worker)
 
+    async def test_it_can_be_asked_who_was_told_of_what(self, store: Store) -> None:
+        first, second, other = parcel(), parcel(), parcel()
+        child = parcel(parents=[first, second])
+        await store.append(QUEUE, [child])
+        await store.arrive(QUEUE, [Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))])
+        pairs = [(child.key, each.key) for each in (first, second, other)]
+        assert await store.told(QUEUE, [*pairs, (other.key, first.key)]) == [
+            True, False, False, False,
+        ]  # fmt: skip
+        assert await store.told("never", pairs[:1]) == [False]
+
     async def test_news_for_unknown_jobs_is_ignored(self, store: Store) -> None:
         (plain,) = await self.send(store)
         ending = Ending(State.DEAD)

@@ -7,24 +7,25 @@ from collections import Counter
 from headrace.core.call import Child
 from headrace.core.job import State
 from headrace.core.outcome import DONE, Again
+from headrace.core.tally import BUCKETS_US
 from headrace.core.ties import Ties
 from headrace.store.contract import Store
-from headrace.store.values import BUCKETS_US
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD
 
 
 class StatsConformance(Ground):
-    async def counted(self, store: Store) -> Counter[tuple[str, str]]:
+    async def counted(self, store: Store, queue: str = QUEUE) -> Counter[tuple[str, str]]:
         minute = await store.time_ms() // 60_000
         found: Counter[tuple[str, str]] = Counter()
-        for each in await store.stats(QUEUE, minute - 5):
+        for each in (await store.stats([queue], minute - 5))[queue]:
             assert minute - 5 <= each.minute <= minute + 1
             found[each.task, each.kind] += each.count
         return found
 
     async def test_nothing_was_counted_in_an_empty_queue(self, store: Store) -> None:
-        assert await store.stats(QUEUE, 0) == []
+        assert await store.stats([QUEUE], 0) == {QUEUE: []}
+        assert await store.stats([], 0) == {}
 
     async def test_facts_are_counted_by_task_and_minute(self, store: Store) -> None:
         await store.append(
@@ -43,7 +44,16 @@ class StatsConformance(Ground):
             ("one", "retry"): 1,
         }
         minute = await store.time_ms() // 60_000
-        assert await store.stats(QUEUE, minute + 2) == []
+        assert await store.stats([QUEUE], minute + 2) == {QUEUE: []}
+
+    async def test_many_queues_are_counted_at_once_and_each_by_itself(self, store: Store) -> None:
+        queues = [f"queue-{number}" for number in range(7)]
+        for number in (1, 6):
+            await self.send(store, number, queues[number])
+        found = await store.stats(queues, 0)
+        assert list(found) == queues
+        sent = {queue: [each.count for each in counts] for queue, counts in found.items() if counts}
+        assert sent == {"queue-1": [1], "queue-6": [6]}
 
     async def test_runs_are_counted_by_how_long_they_took(self, store: Store) -> None:
         first, second, third = BUCKETS_US[:3]
@@ -60,6 +70,25 @@ class StatsConformance(Ground):
             f"<{third}": 1,
             f"<{BUCKETS_US[-1]}": 1,
         }
+
+    async def test_runs_are_counted_by_how_long_they_had_waited(self, store: Store) -> None:
+        first, second, *_, last = BUCKETS_US
+        waited_ms = [-5, 0, 1, 2, 4, 2 * last // 1000]
+        await self.send(store, len(waited_ms) + 1)
+        worker = self.worker(store)
+        taken = await self.take(worker, len(waited_ms) + 1)
+        for delivery, waited in zip(taken, waited_ms, strict=False):
+            delivery.started_ms, delivery.took_us = worker.ready_ms(delivery) + waited, 1
+        # The last one has not been started.
+        await self.settle(worker, taken, DONE)
+        found = {kind: count for (_, kind), count in (await self.counted(store)).items()}
+        assert {kind: count for kind, count in found.items() if kind.startswith("~")} == {
+            f"~{first}": 3,
+            f"~{second}": 2,
+            f"~{last}": 1,
+        }
+        assert found["wait_us"] == 7000 + 2 * last
+        assert (found["run_us"], found[f"<{first}"]) == (6, 6)
 
     async def test_what_was_not_added_is_not_counted(self, store: Store) -> None:
         item, unique = parcel("known"), Ties(unique="one")

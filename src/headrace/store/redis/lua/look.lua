@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
--- KEYS: ready level jobs scheduled parked dead result progress log log_jobs
--- ARGV: group returned bodies, then the job keys
--- Returns for each job {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place.
+-- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
+-- ARGV: groups returned bodies, then the job keys
+-- Returns for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place.
 
-local group, returned, bodies = ARGV[1], ARGV[2], ARGV[3] == '1'
+local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
 
 local function in_stream(stream, id)
@@ -85,14 +85,17 @@ local function sight_of(job_key, place)
   return ready(place)
 end
 
-local told = redis.call('EXISTS', key.progress) == 1
 local sights = {}
-for i = 4, #ARGV do
-  local job_key = ARGV[i]
-  local place = redis.call('HGET', key.jobs, job_key)
-  local sight = place and sight_of(job_key, place) or in_log(job_key)
-  sight[8] = redis.call('GET', key.result .. job_key) or ''
-  sight[10] = told and redis.call('HGET', key.progress, job_key) or ''
-  sights[#sights + 1] = sight
-end
+each_queue(ARGV[1], function(its_group)
+  group = its_group
+  local told = redis.call('EXISTS', key.progress) == 1
+  for i = 4, #ARGV do
+    local job_key = ARGV[i]
+    local place = redis.call('HGET', key.jobs, job_key)
+    local sight = place and sight_of(job_key, place) or in_log(job_key)
+    sight[8] = redis.call('GET', key.result .. job_key) or ''
+    sight[10] = told and redis.call('HGET', key.progress, job_key) or ''
+    sights[#sights + 1] = sight
+  end
+end)
 return sights

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Tell how a group of a topic is doing; atomic, so that its figures fit together.
--- KEYS: ready log log_jobs stopped scheduled lane
--- ARGV: group
--- Returns {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
+-- Tell how groups of a topic are doing; atomic, so that the figures of each fit together.
+-- KEYS: ready log log_jobs stopped scheduled lane, of each queue
+-- ARGV: groups
+-- Returns for each {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
 
 local oldest
 local function consider(entry)
@@ -18,22 +18,31 @@ local function consider_own(event, otherwise)
   consider(at and {at} or otherwise)
 end
 
-local info = group_info(key.log, ARGV[1])
-if info then
-  consider(redis.call('XPENDING', key.log, ARGV[1], '-', '+', 1)[1])
-  consider(redis.call('XRANGE', key.log, '(' .. info.last, '+', 'COUNT', 1)[1])
-end
 -- The first few are mostly the oldest.
-for _, entry in ipairs(redis.call('XRANGE', key.ready, '-', '+', 'COUNT', 10)) do
-  consider_own(key_of(field(entry[2], 'j')), entry)
-end
-for _, event in ipairs(redis.call('ZRANGE', key.scheduled, 0, 9)) do
-  consider_own(event)
-end
-for i, lane in ipairs(redis.call('HKEYS', key.stopped)) do
-  if i > 10 then
-    break
+local function consider_queue()
+  for _, entry in ipairs(redis.call('XRANGE', key.ready, '-', '+', 'COUNT', 10)) do
+    consider_own(key_of(field(entry[2], 'j')), entry)
   end
-  consider_own(redis.call('ZRANGE', key.lane .. lane, 0, 0)[1])
+  for _, event in ipairs(redis.call('ZRANGE', key.scheduled, 0, 9)) do
+    consider_own(event)
+  end
+  for i, lane in ipairs(redis.call('HKEYS', key.stopped)) do
+    if i > 10 then
+      break
+    end
+    consider_own(redis.call('ZRANGE', key.lane .. lane, 0, 0)[1])
+  end
 end
-return {behind(key.log, ARGV[1]), oldest or 0, redis.call('HLEN', key.stopped)}
+
+local figures = {}
+each_queue(ARGV[1], function(group)
+  oldest = nil
+  local info = group_info(key.log, group)
+  if info then
+    consider(redis.call('XPENDING', key.log, group, '-', '+', 1)[1])
+    consider(redis.call('XRANGE', key.log, '(' .. info.last, '+', 'COUNT', 1)[1])
+  end
+  consider_queue()
+  figures[#figures + 1] = {behind(key.log, info), oldest or 0, redis.call('HLEN', key.stopped)}
+end)
+return figures

@@ -169,9 +169,9 @@ local function count_after(stream, id, most)
   return count
 end
 
--- How many entries of a log a group has not been given; at least so many if the server does not know.
-local function behind(stream, group)
-  local info = group_info(stream, group)
+-- How many entries of a log a group has not been given, by its `group_info`; at least so many if the
+-- server does not know.
+local function behind(stream, info)
   return info and (info.lag or count_after(stream, info.last, 10000)) or 0
 end
 

@@ -1,17 +1,29 @@
 #!lua flags=no-writes
 -- What was counted in some minutes; atomic, so that the minute that runs is read as one.
--- KEYS: minute
--- ARGV: since
--- Returns for each minute that has any {minute, name, count…}.
+-- KEYS: minute, of each queue
+-- ARGV: groups since most
+-- Returns for each queue {minute, name, count…} of each minute that has any; not for the last of the queues, if `most` minutes were looked at before.
 
-local found = {}
 local last = math.floor(now_ms() / 60000)
-for minute = math.max(tonumber(ARGV[1]), last - 1500), last do
-  local number = string.format('%d', minute)
-  local counts = redis.call('HGETALL', key.minute .. number)
-  if #counts > 0 then
-    table.insert(counts, 1, number)
-    found[#found + 1] = counts
+local first = math.max(tonumber(ARGV[2]), last - 1500)
+
+local function minutes()
+  local found = {}
+  for minute = first, last do
+    local number = string.format('%d', minute)
+    local counts = redis.call('HGETALL', key.minute .. number)
+    if #counts > 0 then
+      table.insert(counts, 1, number)
+      found[#found + 1] = counts
+    end
   end
+  return found
 end
-return found
+
+local queues = {}
+each_queue(ARGV[1], function()
+  if #queues * (last - first + 1) < tonumber(ARGV[3]) then
+    queues[#queues + 1] = minutes()
+  end
+end)
+return queues

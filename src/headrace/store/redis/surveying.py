@@ -1,0 +1,85 @@
+"""The part of the Redis store that looks at queues, at many in one call where it can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from headrace.core.ids import JobKey
+from headrace.store.contract import Sighting
+from headrace.store.redis import facts, forms, scripts
+from headrace.store.redis.cluster import slot_of
+from headrace.store.redis.connected import Connected
+from headrace.store.redis.keys import QueueKeys
+from headrace.store.redis.link import Link
+from headrace.store.values import Counts, MinuteCount, QueueState
+
+# The server does nothing else while a script runs: so many queues take it a few milliseconds.
+_TOGETHER = 200
+_MINUTES_TOGETHER = 3000
+
+Answer = TypeVar("Answer")
+Ask = Callable[[Link, Sequence[QueueKeys]], Awaitable[list[Answer]]]
+"""What a script says of each of some queues; perhaps only of the first ones, if that is a lot."""
+
+
+class RedisSurveys(Connected):
+    """See `headrace.store.contract.Store`."""
+
+    async def look(
+        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
+    ) -> list[Sighting | None]:
+        ask, queues = self.links().ask, [self.keys(queue)]
+        sights = await scripts.look(ask, queues, bodies=bodies, job_keys=keys)
+        return [forms.sighting(sight) for sight in sights]
+
+    async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
+        look = partial(scripts.look, bodies=False, job_keys=[key])
+        sights = await self.of_each(queues, look)
+        found = zip(queues, map(forms.sighting, sights), strict=True)
+        return [queue for queue, sighting in found if sighting is not None]
+
+    async def count(self, queue: str) -> Counts:
+        (state,) = await self.survey([queue])
+        return state.counts
+
+    async def survey(self, queues: Sequence[str]) -> list[QueueState]:
+        return [_state(row) for row in await self.of_each(queues, scripts.survey)]
+
+    async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
+        stats = partial(scripts.stats, since=since_minute, most=_MINUTES_TOGETHER)
+        counted = zip(queues, await self.of_each(queues, stats), strict=True)
+        return {queue: facts.minute_counts(minutes) for queue, minutes in counted}
+
+    async def of_each(self, queues: Sequence[str], ask: Ask[Answer]) -> list[Answer]:
+        """What a script says of each queue. In a cluster it can be asked only of those together
+        that are in one slot; all nodes are asked at the same time."""
+        keys = [self.keys(queue) for queue in queues]
+        if self.server.reads_span:
+            return await self._in_turn(keys, ask)
+        slots: dict[int, list[int]] = {}
+        for at, each in enumerate(keys):
+            slots.setdefault(slot_of(each.ready), []).append(at)
+        parts = [self._in_turn([keys[at] for at in places], ask) for places in slots.values()]
+        # Each to its end, also after an error: nothing goes on when this is over.
+        answers = await asyncio.gather(*parts, return_exceptions=True)
+        found: dict[int, Answer] = {}
+        for places, answer in zip(slots.values(), answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            found.update(zip(places, answer, strict=True))
+        return [found[at] for at in range(len(keys))]
+
+    async def _in_turn(self, keys: Sequence[QueueKeys], ask: Ask[Answer]) -> list[Answer]:
+        link, found = self.links().ask, list[Answer]()
+        while len(found) < len(keys):
+            found += await ask(link, keys[len(found) : len(found) + _TOGETHER])
+        return found
+
+
+def _state(row: Sequence[Any]) -> QueueState:
+    *counts, oldest = row[:6]
+    paused = {name.decode() for name in row[6:]}
+    return QueueState(Counts(*counts), "" in paused, frozenset(paused - {""}), oldest or None)

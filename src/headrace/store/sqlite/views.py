@@ -1,0 +1,140 @@
+"""The verbs of the store that only read."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.store.sqlite import browsing, facts, noting, pausing, reporting, surveying
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.core.clock import Clock
+    from headrace.core.ids import JobKey
+    from headrace.core.job import State
+    from headrace.store.contract import DeadPage, Sighting
+    from headrace.store.sqlite.database import Database
+    from headrace.store.values import (
+        Control,
+        Counts,
+        Event,
+        KeyPage,
+        LogPage,
+        MinuteCount,
+        QueueState,
+    )
+
+
+class SqliteViews:
+    """What a store says of itself; each answer is of one consistent state of the database."""
+
+    _database: Database
+    _namespace: str
+    _clock: Clock
+
+    async def control(self, queue: str) -> Control:
+        return await self._database.read(
+            partial(pausing.control, namespace=self._namespace, queue=queue)
+        )
+
+    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
+        return await self._database.read(
+            lambda connection: reporting.log(
+                connection,
+                namespace=self._namespace,
+                queue=queue,
+                key=key,
+                start=start,
+                now_ms=self._clock.now_ms(),
+            )
+        )
+
+    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
+        return await self._database.read(
+            partial(reporting.marks, namespace=self._namespace, queue=queue, key=key)
+        )
+
+    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+        return await self._database.read(
+            partial(
+                browsing.browse,
+                namespace=self._namespace,
+                queue=queue,
+                state=state,
+                cursor=cursor,
+                limit=limit,
+            )
+        )
+
+    async def events(
+        self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
+    ) -> list[Event]:
+        read = partial(
+            facts.read,
+            namespace=self._namespace,
+            queue=queue,
+            after=after,
+            limit=limit,
+            clock=self._clock,
+        )
+        return await self._database.read_when_told(("facts", queue), read, wait)
+
+    async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
+        return await self._database.read(
+            partial(
+                facts.stats, namespace=self._namespace, queues=queues, since_minute=since_minute
+            )
+        )
+
+    async def notes(self, space: str) -> dict[str, bytes]:
+        return await self._database.read(
+            lambda connection: noting.notes(
+                connection, namespace=self._namespace, space=space, now_ms=self._clock.now_ms()
+            )
+        )
+
+    async def look(
+        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
+    ) -> list[Sighting | None]:
+        return await self._database.read(
+            lambda connection: browsing.look(
+                connection,
+                namespace=self._namespace,
+                queue=queue,
+                keys=keys,
+                bodies=bodies,
+                now_ms=self._clock.now_ms(),
+            )
+        )
+
+    async def queues(self) -> list[str]:
+        return await self._database.read(partial(browsing.queues, namespace=self._namespace))
+
+    async def count(self, queue: str) -> Counts:
+        return await self._database.read(
+            partial(surveying.count, namespace=self._namespace, queue=queue)
+        )
+
+    async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
+        return await self._database.read(
+            lambda connection: browsing.locate(
+                connection,
+                namespace=self._namespace,
+                queues=queues,
+                key=key,
+                now_ms=self._clock.now_ms(),
+            )
+        )
+
+    async def survey(self, queues: Sequence[str]) -> list[QueueState]:
+        return await self._database.read(
+            partial(surveying.survey, namespace=self._namespace, queues=queues)
+        )
+
+    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
+        return await self._database.read(
+            partial(
+                browsing.dead, namespace=self._namespace, queue=queue, cursor=cursor, limit=limit
+            )
+        )
