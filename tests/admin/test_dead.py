@@ -158,3 +158,37 @@ async def test_a_condition_that_does_not_exist_is_not_ignored(app: Headrace) -> 
     with pytest.raises(TypeError, match="raeson"):
         await app.admin.purge(queue="default", raeson="rejected")  # type: ignore[call-arg]
     assert len(await app.admin.dead()) == 1
+
+
+async def test_dead_jobs_are_searched_for_in_id_arguments_and_errors(app: Headrace) -> None:
+    (ann,) = await bury(app, [envelope("send", "Ann")], past=one_attempt("refused"))
+    (bob,) = await bury(app, [envelope("send", "bob", id="mail-7")], past=one_attempt("for ann"))
+    admin = app.admin
+
+    async def ids(text: str, *, arguments: bool = True) -> list[str]:
+        return [info.id for info in await admin.dead(search=text, arguments=arguments)]
+
+    assert await ids("ann") == [bob, ann]
+    assert await ids("ann", arguments=False) == [bob]
+    assert await ids("MAIL-7") == [bob]
+    page = await admin.dead_page(search="refused")
+    assert ([info.id for info in page.jobs], page.cursor, page.looked) == ([ann], "", 2)
+    assert await admin.purge(search="bob", arguments=False) == 0
+    assert await admin.replay(search="bob") == 1
+    assert await admin.purge(search="ann") == 1
+    with pytest.raises(ConfigError, match="say which dead jobs"):
+        await admin.purge(arguments=False)
+
+
+async def test_pages_of_dead_jobs_end_where_earlier_deaths_begin(app: Headrace) -> None:
+    await bury(app, [envelope() for _ in range(3)])
+    for since in (timedelta(hours=1), datetime(2000, 1, 1, tzinfo=UTC)):
+        assert len((await app.admin.dead_page(since=since)).jobs) == 3
+    page = await app.admin.dead_page("default", since=datetime.now(UTC) + timedelta(hours=1))
+    assert (page.jobs, page.cursor) == ([], "")
+    for options in ({"limit": 0}, {"scan": 0}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            await app.admin.dead_page(**options)  # type: ignore[arg-type]
+    for cursor in ("5", "waiting:default/5", "dead:other/5"):
+        with pytest.raises(ConfigError, match=f"'{cursor}' is not a cursor"):
+            await app.admin.dead_page("default", cursor=cursor)

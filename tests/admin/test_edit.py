@@ -183,8 +183,11 @@ async def test_what_cannot_be_edited_is_named(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="edit must"):
         await app.admin.replay(long, edit=5)  # type: ignore[arg-type]
     (fine,) = await bury(app, [envelope("send", "ann")])
+
+    def forgetful(given: dict[str, Any]) -> None: ...
+
     with pytest.raises(ConfigError, match="must return a mapping"):
-        await app.admin.replay(fine, edit=lambda given: None)  # type: ignore[arg-type]
+        await app.admin.replay(fine, edit=forgetful)  # type: ignore[arg-type]
     assert (await app.admin.queue("default")).dead == 3
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, Reject
 from headrace.admin import JobEvent, MinuteStats
+from tests.admin.counting import counted
 from tests.servers import RedisServer
 
 
@@ -156,9 +157,21 @@ async def test_minutes_are_counted_by_queue_and_task(app: Headrace) -> None:
     assert sum(sum(each.durations.values()) for each in stats) == 4
     timed = [each for each in stats if each.durations]
     assert all(each.p50 and each.p95 and each.p50 <= each.p95 for each in timed)
+    assert sum(sum(each.waits.values()) for each in stats) == 4
+    assert sum(each.run_seconds for each in stats) > 0
+    for each in timed:
+        assert 0 < each.run_seconds <= sum(each.durations.values()) * max(each.durations)
+        assert 0 <= each.wait_seconds <= sum(each.waits.values()) * max(each.waits)
+        assert each.wait_p50
+        assert each.wait_p95
+        assert each.wait_p50 <= each.wait_p95
     (minute,) = {each.minute.second for each in stats}
     assert minute == 0
     assert {each.queue for each in await app.admin.stats(5, "mail")} == {"mail"}
+    async with counted(app) as calls:
+        named = await app.admin.stats(5, ["mail", "never", "default", "mail"])
+    assert (named, calls.total()) == (stats, 2)
+    assert await app.admin.stats(5, []) == []
     with pytest.raises(ConfigError, match="minutes"):
         await app.admin.stats(0)
 
@@ -169,3 +182,8 @@ def test_percentiles_are_estimated_from_the_histogram() -> None:
     assert stats.p50 == pytest.approx(0.004)
     assert stats.p95 == pytest.approx(0.0148)
     assert MinuteStats(minute, "q", "t").p50 is None
+    waited = MinuteStats(minute, "q", "t", waits={0.004: 50, 0.016: 50})
+    assert waited.wait_p50 == pytest.approx(0.004)
+    assert waited.p50 is None
+    assert waited.wait_p95 == waited.percentile(95, of="waits") == pytest.approx(0.0148)
+    assert MinuteStats(minute, "q", "t").wait_p95 is None

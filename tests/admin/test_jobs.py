@@ -10,6 +10,7 @@ import pytest
 from headrace import ConfigError, Context, Headrace, JobNotFound, State
 from headrace.core.call import Parcel
 from headrace.core.ids import new_key, to_text
+from headrace.core.job import encode_envelope
 from tests.admin.burying import bury, envelope
 
 
@@ -54,6 +55,44 @@ async def test_only_jobs_that_fit_are_listed(app: Headrace) -> None:
     assert await ids(search="ann", task="load", state="waiting") == {other.id}
     assert await ids(search="zoe") == set()
     assert not (await app.admin.jobs("elsewhere")).jobs
+
+
+async def test_jobs_are_found_by_when_they_were_sent(app: Headrace) -> None:
+    @app.task
+    async def send() -> None: ...
+
+    new, named = await send.enqueue(), await send.options(id="mail-1").enqueue()
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    old = int(hour_ago.timestamp() * 1000).to_bytes(6, "big") + new.key[6:]
+    body = encode_envelope(old, "send", b"\x90")
+    await app.store.append("default", [Parcel(old, body)])
+
+    async def ids(**conditions: datetime | timedelta) -> set[str]:
+        return {job.id for job in (await app.admin.jobs("default", **conditions)).jobs}  # type: ignore[arg-type]
+
+    assert await ids(since=timedelta(minutes=30)) == {new.id, named.id}
+    assert await ids(until=timedelta(minutes=30)) == {to_text(old)}
+    assert await ids(since=hour_ago - timedelta(seconds=1)) == {new.id, named.id, to_text(old)}
+    assert await ids(since=timedelta(hours=2), until=timedelta(minutes=90)) == set()
+    with pytest.raises(ConfigError, match="since must be a datetime with a time zone"):
+        await ids(since=datetime(2020, 1, 1))
+    assert (await app.admin.cancel(until=timedelta(minutes=30))).cancelled == 1
+    assert await ids() == {new.id, named.id}
+
+
+async def test_a_search_leaves_arguments_alone_if_asked_to(app: Headrace) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    await send.enqueue("ann")
+    named = await send.options(id="to-ann").enqueue("bob")
+    page = await app.admin.jobs(search="ann", arguments=False)
+    assert [job.id for job in page.jobs] == [named.id]
+    report = await app.admin.cancel(search="ann", arguments=False)
+    assert report.cancelled == 1
+    assert (await app.admin.queue("default")).waiting == 1
+    with pytest.raises(ConfigError, match="say which jobs"):
+        await app.admin.cancel(arguments=False)
 
 
 async def test_dead_jobs_can_be_listed_and_searched_by_error(app: Headrace) -> None:
@@ -112,7 +151,7 @@ async def test_what_cannot_be_listed_is_refused() -> None:
 @pytest.mark.parametrize("cursor", ["x y", "-", "1/2/3/4", "$", "é"])
 async def test_what_is_no_cursor_is_refused(app: Headrace, state: str, cursor: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(repr(cursor))):
-        await app.admin.jobs("default", state, cursor=f"{state}/{cursor}")
+        await app.admin.jobs("default", state, cursor=f"{state}:default/{cursor}")
 
 
 async def test_one_job_is_told_whole(app: Headrace) -> None:

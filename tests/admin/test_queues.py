@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace import ConfigError, Headrace
 from headrace.admin import QueueInfo
+from headrace.client.job import to_datetime
 from tests.admin.burying import bury, envelope
 
 
@@ -17,10 +20,29 @@ async def test_queues_counts_jobs_by_state(app: Headrace) -> None:
     await send.enqueue()
     await send.options(delay=60).enqueue()
     await bury(app, [envelope()], queue="other")
-    assert await app.admin.queues() == [
-        QueueInfo("mail", waiting=2, running=0, scheduled=1, dead=0),
-        QueueInfo("other", waiting=0, running=0, scheduled=0, dead=1),
-    ]
+    mail, other = await app.admin.queues()
+    counts = QueueInfo("mail", waiting=2, running=0, scheduled=1, dead=0)
+    assert replace(mail, oldest=None, age=None) == counts
+    assert other == QueueInfo("other", waiting=0, running=0, scheduled=0, dead=1)
+
+
+async def test_a_queue_tells_for_how_long_its_oldest_job_has_waited(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    await send.options(delay=60).enqueue()
+    assert (await app.admin.queue("mail")).oldest is None
+    began = to_datetime(await app.store.time_ms())
+    await send.enqueue()
+    first = await app.admin.queue("mail")
+    assert first.oldest is not None
+    assert began <= first.oldest <= to_datetime(await app.store.time_ms())
+    await send.enqueue()
+    later = await app.admin.queue("mail")
+    assert later.oldest == first.oldest
+    assert first.age is not None
+    assert later.age is not None
+    assert 0 <= first.age <= later.age
 
 
 async def test_a_queue_that_tasks_use_is_listed_before_anything_was_sent(app: Headrace) -> None:

@@ -278,6 +278,12 @@ def test_list_filters_by_error_and_until(dead: Graveyard) -> None:
     assert "mail-1" not in dead.ids()
 
 
+def test_a_text_is_searched_for_in_id_arguments_and_errors(dead: Graveyard) -> None:
+    assert dead.ids("--search", "bob") == ["mail-2"]
+    assert dead.ids("--search", "no such user", "-Q", "mail") == ["mail-2"]
+    assert dead.run("replay", "--search", "MAIL-").stdout == "replayed 2 jobs\n"
+
+
 SENDING = """
 from headrace import Headrace
 

@@ -85,6 +85,8 @@ def test_list_filters(jobs: Depot) -> None:
     assert jobs.ids("--state", "scheduled") == ["mail-2"]
     assert jobs.ids("--state", "dead") == ["load-2"]
     assert jobs.ids("--task", "send", "--search", "ANN") == ["mail-1", "mail-3"]
+    assert len(jobs.ids("--since", "1h")) == 4
+    assert jobs.ids("--since", "2999-01-01") == jobs.ids("--until", "1h") == []
     assert jobs.ids("-q", "elsewhere") == []
     assert jobs.run("list", "-Q", "elsewhere").stdout == "no such jobs\n"
 
@@ -182,6 +184,7 @@ def test_cancel_by_filter_needs_a_yes(jobs: Depot) -> None:
     result = jobs.run("cancel", "-Q", "mail")
     assert result.exit_code == 2
     assert "--yes" in result.stderr
+    assert jobs.run("cancel", "--until", "1h", "--yes").stdout == "cancelled 0 jobs\n"
     assert len(jobs.ids()) == 4
     assert jobs.run("cancel", "-Q", "mail", "--state", "blocked", "--yes").exit_code == 0
     assert jobs.ids() == ["load-1", "mail-1", "mail-2"]
@@ -223,6 +226,7 @@ def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
         (["cancel", "--state", "done", "--yes"], "done jobs cannot be listed"),
         (["list", "--state", "flying"], "no state 'flying'"),
         (["list", "-Q", "a b"], "spaces"),
+        (["list", "--since", "yesterday"], "is not 30m"),
         (["show", "a", "b"], "say one id, not 2"),
         (["watch", "--after", "5"], "say which with --queue"),
         (["watch", "-Q", "mail", "--after", "nonsense"], "is not a cursor"),

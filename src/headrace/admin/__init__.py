@@ -3,19 +3,26 @@
 from headrace.admin.admin import Admin
 from headrace.admin.bodies import EventInfo
 from headrace.admin.cancelling import CancelReport
-from headrace.admin.dead import DeadInfo
+from headrace.admin.dead import DeadInfo, DeadPage
+from headrace.admin.deeds import DeedInfo
 from headrace.admin.events import JobEvent
+from headrace.admin.flows import FlowInfo, FlowJobInfo
 from headrace.admin.jobs import JobDetail, JobPage, JobSummary
-from headrace.admin.queues import QueueInfo
+from headrace.admin.queues import QueueInfo, QueuePage
 from headrace.admin.stats import MinuteStats
+from headrace.admin.store import StoreInfo
 from headrace.admin.topics import GroupInfo, ShardInfo, StoppedKeyInfo, TopicInfo
-from headrace.admin.workers import WorkerInfo
+from headrace.admin.workers import RunInfo, WorkerInfo
 
 __all__ = [
     "Admin",
     "CancelReport",
     "DeadInfo",
+    "DeadPage",
+    "DeedInfo",
     "EventInfo",
+    "FlowInfo",
+    "FlowJobInfo",
     "GroupInfo",
     "JobDetail",
     "JobEvent",
@@ -23,8 +30,11 @@ __all__ = [
     "JobSummary",
     "MinuteStats",
     "QueueInfo",
+    "QueuePage",
+    "RunInfo",
     "ShardInfo",
     "StoppedKeyInfo",
+    "StoreInfo",
     "TopicInfo",
     "WorkerInfo",
 ]

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from headrace.admin.dead_admin import DeadAdmin
+from headrace.admin.deeds import DeedInfo, read_deeds
 from headrace.admin.events import JobEvent, read_events
-from headrace.admin.job_admin import JobAdmin
+from headrace.admin.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin
+from headrace.admin.schedules import ScheduleAdmin
 from headrace.admin.stats import MinuteStats, read_stats
-from headrace.admin.topics import TopicAdmin
+from headrace.admin.store import StoreAdmin
+from headrace.admin.topic_admin import TopicAdmin
 from headrace.admin.workers import WorkerInfo, read_supervisors, read_workers
 from headrace.core import limits
 
 if TYPE_CHECKING:
-    from headrace.client.schedule import Schedule
     from headrace.core.workers import SupervisorRecord
 
 
-class Admin(QueueAdmin, JobAdmin, DeadAdmin, TopicAdmin):
+class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAdmin):
     """What people ask and do about the queues, jobs and topics of one app's store. Where a queue is
     taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
+
+    def by(self, actor: str) -> Admin:
+        """The same, of which every deed is recorded as that of `actor`: a person, or a program.
+        `deeds` lists them, and the logger `headrace.audit` tells of them, with the fields `actor`,
+        `verb`, `target`, `detail` and `outcome`."""
+        return Admin(self._app, actor)
+
+    async def deeds(self, limit: int = 100) -> list[DeedInfo]:
+        """What was done with `by`, or tried, the latest first: of the last 30 days, and no more
+        than the last 1,000."""
+        limits.check_count("limit", limit)
+        return await read_deeds(await self._store(), limit)
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that are running, by name. One that died is listed for up to one lease."""
@@ -32,10 +46,6 @@ class Admin(QueueAdmin, JobAdmin, DeadAdmin, TopicAdmin):
         """Parents that scale worker processes (`headrace worker -p 1..8`), with what each has and
         has decided; by host and process."""
         return await read_supervisors(await self._store())
-
-    async def schedules(self) -> list[Schedule]:
-        """All schedules, by name; `app.schedules` changes them."""
-        return await self._app.schedules.list()
 
     async def events(
         self, queue: str, after: str = "", *, follow: bool = False
@@ -49,8 +59,11 @@ class Admin(QueueAdmin, JobAdmin, DeadAdmin, TopicAdmin):
             async for event in events:
                 yield event
 
-    async def stats(self, minutes: int = 60, queue: str | None = None) -> list[MinuteStats]:
+    async def stats(
+        self, minutes: int = 60, queue: str | Sequence[str] | None = None
+    ) -> list[MinuteStats]:
         """What was counted in the last minutes, the running one included, for each queue (or group,
-        or shard of one) and task of which anything was; kept for a day."""
+        or shard of one) and task of which anything was, or those of the queues that are named; kept
+        for a day. Two calls to the store where queues are named, however many."""
         limits.check_count("minutes", minutes)
-        return await read_stats(await self._store(), await self._sources(queue), minutes)
+        return await read_stats(await self._store(), await self._sources_named(queue), minutes)

@@ -1,83 +1,101 @@
-"""Which jobs are meant, and finding them a page at a time."""
+"""Which jobs are meant, and looking at them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from headrace.admin.bodies import arguments_of, opened
-from headrace.client.job import AttemptInfo
+from headrace.admin.bodies import opened, sent_at
+from headrace.admin.jobs import JobSummary
+from headrace.admin.moments import EVER_MS, Moment, between_ms
+from headrace.admin.paging import Reading, Stop
+from headrace.admin.searching import Search
 from headrace.core import ids
 from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, State, decode_past
+from headrace.core.job import Envelope, State
 from headrace.errors import ConfigError
 from headrace.store.contract import Sighting
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
-    from headrace.store.values import KeyPage
 
 LIVE = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED)
 # Envelopes come along, and each may have megabytes.
 LOOKED_AT_TOGETHER = 100
-_NUMBER = "#"
 
 
 class JobConditions(TypedDict, total=False):
     """What must be true of jobs that are meant; nothing said is nothing asked."""
 
-    state: State | str | None
     task: str | None
     flow: str | None
     """The id of a flow's last job, for all jobs of that flow."""
     search: str | None
     """A text in the id, the arguments or an error, in small letters or capitals."""
+    arguments: bool
+    """Whether `search` looks into arguments; True unless said."""
+    since: Moment | None
+    """A moment after which they were sent, or how long ago at most."""
+    until: Moment | None
+    """A moment before which they were sent, or how long ago at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Conditions on what a job's bytes say."""
 
+    search: Search
     task: str | None = None
     flow: JobKey = b""
-    search: str = ""
+    since_ms: int = 0
+    until_ms: int = EVER_MS
 
     @classmethod
-    def of(
-        cls, task: str | None = None, flow: str | None = None, search: str | None = None
+    async def of(
+        cls,
+        store: Store,
+        task: str | None = None,
+        flow: str | None = None,
+        search: str | None = None,
+        arguments: bool = True,
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> JobFilter:
-        return cls(task, b"" if flow is None else ids.to_key(flow), (search or "").casefold())
+        """From what a caller said."""
+        key = b"" if flow is None else ids.to_key(flow)
+        times = await between_ms(store, since, until)
+        return cls(Search.of(search, arguments=arguments), task, key, *times)
 
     @property
     def is_open(self) -> bool:
         """Whether every job fits, so that none has to be looked at."""
-        return self.task is None and not self.flow and not self.search
+        return self == JobFilter(Search("", self.search.arguments))
+
+    def may_match(self, key: JobKey) -> bool:
+        """Whether the key alone does not tell that the job was sent at another time."""
+        made_ms = ids.created_ms(key)
+        return made_ms is None or self.since_ms <= made_ms < self.until_ms
 
     def matches(self, key: JobKey, sighting: Sighting) -> bool:
         if self.is_open:
             return True
         envelope = opened(sighting.envelope)
-        if self.task is not None and (envelope is None or envelope.task != self.task):
-            return False
-        if (
-            self.flow
-            and key != self.flow
-            and (not envelope or envelope.overrides.flow != self.flow)
-        ):
-            return False
-        return not self.search or any(
-            self.search in text.casefold() for text in _texts(key, envelope, sighting)
+        return (
+            self._in_time(key, envelope)
+            and (self.task is None or (envelope is not None and envelope.task == self.task))
+            and (not self.flow or self._of_flow(key, envelope))
+            and self.search.finds(key, envelope, sighting.past)
         )
 
+    def _in_time(self, key: JobKey, envelope: Envelope | None) -> bool:
+        if not self.since_ms and self.until_ms == EVER_MS:
+            return True
+        sent = sent_at(key, envelope)
+        return sent is not None and self.since_ms <= sent.timestamp() * 1000 < self.until_ms
 
-def _texts(key: JobKey, envelope: Envelope | None, sighting: Sighting) -> Iterable[str]:
-    """Where a search looks, what is cheap to make first."""
-    yield ids.to_text(key)
-    for attempt in decode_past(sighting.past).attempts:
-        yield AttemptInfo.of(attempt).error
-    if envelope is not None:
-        yield repr(arguments_of(envelope))
+    def _of_flow(self, key: JobKey, envelope: Envelope | None) -> bool:
+        return key == self.flow or (envelope is not None and envelope.overrides.flow == self.flow)
 
 
 def states_meant(state: State | str | None, *, dead: bool) -> tuple[State, ...]:
@@ -110,42 +128,15 @@ async def sighted(
                 yield key, sighting
 
 
-class Place:
-    """Where a listing has come to: a state, one of the queues, and a cursor there. As a text, it is
-    what callers are given and give back."""
-
-    def __init__(self, queues: Sequence[str], states: tuple[State, ...], text: str) -> None:
-        self._stops = {
-            f"{state}{_NUMBER}{at}" if at else str(state): (state, queue)
-            for state in states
-            for at, queue in enumerate(queues)
-        }
-        self.cursor = ""
-        if text:
-            name, slash, self.cursor = text.partition("/")
-            if not slash or name not in self._stops:
-                raise ConfigError(f"{text!r} is not a cursor of this list of jobs")
-            while next(iter(self._stops)) != name:
-                self._go_on()
-
-    @property
-    def queue(self) -> str | None:
-        """None after the last page."""
-        return next((queue for _, queue in self._stops.values()), None)
-
-    async def page(self, store: Store, queue: str, limit: int) -> KeyPage:
-        """The keys that come here; only to be asked before the last page."""
-        state, _ = next(iter(self._stops.values()))
-        return await store.browse(queue, state, self.cursor, limit)
-
-    def go_to(self, cursor: str) -> None:
-        """To the next page, if there is one, else to the next queue or state."""
-        self.cursor = cursor
-        if not cursor:
-            self._go_on()
-
-    def _go_on(self) -> None:
-        del self._stops[next(iter(self._stops))]
-
-    def __str__(self) -> str:
-        return f"{next(iter(self._stops))}/{self.cursor}" if self._stops else ""
+async def fitting(
+    store: Store, states: Sequence[State], wanted: JobFilter, stop: Stop, size: int
+) -> Reading[JobSummary]:
+    """The next jobs of a listing, as far as they are in these states and fit."""
+    page = await store.browse(stop.queue, stop.state, stop.cursor, size)
+    likely = [key for key in page.keys if wanted.may_match(key)]
+    found = {
+        key: JobSummary.of(stop.queue, key, seen)
+        async for key, seen in sighted(store, stop.queue, likely)
+        if seen.state in states and wanted.matches(key, seen)
+    }
+    return Reading([found.get(key) for key in page.keys], page.cursor)

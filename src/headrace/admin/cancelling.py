@@ -68,9 +68,11 @@ class Cancelling:
     async def matching(
         self, queues: Sequence[str], states: Sequence[State], wanted: JobFilter
     ) -> None:
-        """Cancel all jobs of the queues that fit, a page at a time."""
+        """Cancel all jobs of the queues that fit, a page at a time, where there are any."""
         for state in (state for state in _ORDER if state in states):
-            for queue in queues:
+            # Anew for each state: what is due or set free meanwhile comes into the next.
+            surveyed = zip(queues, await self.store.survey(queues), strict=True)
+            for queue in [name for name, now in surveyed if getattr(now.counts, state.value)]:
                 await self._matching_in(queue, state, wanted)
 
     async def _matching_in(self, queue: str, state: State, wanted: JobFilter) -> None:
@@ -93,8 +95,11 @@ class Cancelling:
         )
 
     async def _fitting(self, queue: str, keys: Sequence[JobKey], wanted: JobFilter) -> list[JobKey]:
+        likely = [key for key in keys if wanted.may_match(key)]
         return [
-            key async for key, seen in sighted(self.store, queue, keys) if wanted.matches(key, seen)
+            key
+            async for key, seen in sighted(self.store, queue, likely)
+            if wanted.matches(key, seen)
         ]
 
     async def _cancel(

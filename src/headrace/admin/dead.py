@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, task_of
+from headrace.admin.moments import EVER_MS, Moment, between_ms
+from headrace.admin.searching import Search
 from headrace.client.job import AttemptInfo, to_datetime
 from headrace.core import ids
 from headrace.core.job import decode_past
-from headrace.errors import ConfigError
 from headrace.store.contract import DeadJob
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
 
+_NOTHING = Search()
 # Envelopes come along, and each may have megabytes.
 PAGE = 100
-
-Moment = datetime | timedelta
-_NEVER = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,17 @@ class DeadInfo:
         return event_in(ids.to_key(self.id), opened(self.envelope))
 
 
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Some dead jobs."""
+
+    jobs: list[DeadInfo]
+    cursor: str
+    """Where the next page begins; empty after the last."""
+    looked: int
+    """How many dead jobs were looked at to find these."""
+
+
 class DeadConditions(TypedDict, total=False):
     """What must be true of dead jobs that are meant; nothing said is nothing asked."""
 
@@ -79,6 +89,10 @@ class DeadConditions(TypedDict, total=False):
     task: str | None
     error: str | None
     """A text in type or text of the last error, in small letters or capitals."""
+    search: str | None
+    """A text in the id, the arguments or any error, in small letters or capitals."""
+    arguments: bool
+    """Whether `search` looks into arguments; True unless said."""
     since: Moment | None
     """A moment after which they died, or how long ago at most."""
     until: Moment | None
@@ -92,8 +106,9 @@ class Selection:
     reason: str | None = None
     task: str | None = None
     error: str = ""
+    search: Search = _NOTHING
     since_ms: int = 0
-    until_ms: int = _NEVER
+    until_ms: int = EVER_MS
 
     @classmethod
     async def of(
@@ -102,13 +117,20 @@ class Selection:
         reason: str | None = None,
         task: str | None = None,
         error: str | None = None,
+        search: str | None = None,
+        arguments: bool = True,
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> Selection:
         """From what a caller said."""
-        since_ms = 0 if since is None else await _moment_ms(store, "since", since)
-        until_ms = _NEVER if until is None else await _moment_ms(store, "until", until)
-        return cls(reason, task, (error or "").casefold(), since_ms, until_ms)
+        text = Search.of(search, arguments=arguments)
+        times = await between_ms(store, since, until)
+        return cls(reason, task, (error or "").casefold(), text, *times)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every dead job fits."""
+        return self == Selection(search=Search(arguments=self.search.arguments))
 
     def matches(self, job: DeadJob) -> bool:
         return (
@@ -116,6 +138,7 @@ class Selection:
             and self.reason in (None, job.reason)
             and (self.task is None or task_of(job.envelope) == self.task)
             and (not self.error or self.error in _last_error(job).casefold())
+            and (not self.search.text or self.search.finds(job.key, opened(job.envelope), job.past))
         )
 
     def ends_with(self, jobs: list[DeadJob]) -> bool:
@@ -140,14 +163,3 @@ async def matching(
 def _last_error(job: DeadJob) -> str:
     attempts = decode_past(job.past).attempts
     return AttemptInfo.of(attempts[-1]).error if attempts else ""
-
-
-async def _moment_ms(store: Store, what: str, moment: Moment) -> int:
-    """By the store's clock, which is the one that dated the deaths."""
-    if isinstance(moment, timedelta):
-        return await store.time_ms() - int(moment.total_seconds() * 1000)
-    if getattr(moment, "tzinfo", None) is None:
-        raise ConfigError(
-            f"{what} must be a datetime with a time zone, or a timedelta, not {moment!r}"
-        )
-    return int(moment.timestamp() * 1000)

@@ -6,9 +6,19 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
-from headrace.admin.dead import PAGE, DeadConditions, DeadInfo, Selection, matching
+from headrace.admin.dead import (
+    PAGE,
+    DeadConditions,
+    DeadInfo,
+    DeadPage,
+    Selection,
+    matching,
+)
 from headrace.admin.desk import Desk
 from headrace.admin.editing import Edit, EditedReplay
+from headrace.admin.paging import Page, Reading, Stop
+from headrace.admin.recording import recorded
+from headrace.admin.searching import any_asked
 from headrace.core import ids as job_ids
 from headrace.core import limits
 from headrace.core.ids import JobKey
@@ -19,6 +29,8 @@ from headrace.store.contract import DeadJob, Sighting
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
+
+_CONDITIONS = "reason=, task=, error=, search=, since="
 
 Verb = Callable[[str, Sequence[JobKey]], Awaitable[list[bool]]]
 
@@ -35,24 +47,55 @@ class DeadAdmin(Desk):
     ) -> list[DeadInfo]:
         """Dead jobs of a queue, or of all queues and groups of topics, the latest first: those with
         this `reason`, of this `task`, with this text in their last `error`, that died `since` and
-        `until` a moment or so long ago. `billing@orders` is a group: its dead events."""
+        `until` a moment or so long ago, with a text in id, arguments or errors to `search` for.
+        `billing@orders` is a group: its dead events."""
         limits.check_count("limit", limit)
         store = await self._store()
         selection = await Selection.of(store, **conditions)
         found: list[DeadInfo] = []
-        for name in await self._sources(queue):
+        for name in await self._with_dead(queue):
             found += [
                 DeadInfo.of(name, job) for job in await _latest(store, name, selection, limit)
             ]
         found.sort(key=lambda info: info.died, reverse=True)
         return found[:limit]
 
+    async def dead_page(
+        self,
+        queue: str | None = None,
+        *,
+        cursor: str = "",
+        limit: int = 50,
+        scan: int = 1000,
+        **conditions: Unpack[DeadConditions],
+    ) -> DeadPage:
+        """As `dead`, `limit` at a time: queue by queue, of each the latest first. A page may be
+        short and not the last: there is more as long as it has a cursor, to be given for the next
+        one. No more than `scan` dead jobs are looked at, 100 at a time, and the store is read 50
+        times at most, whatever there is in it."""
+        limits.check_count("limit", limit)
+        limits.check_count("scan", scan)
+        store, walk = await self._store(), await self._walk(queue, bounded=True)
+        selection = await Selection.of(store, **conditions)
+
+        async def read(stop: Stop, size: int) -> Reading[DeadInfo]:
+            found = await store.dead(stop.queue, stop.cursor, min(size, PAGE))
+            infos = [
+                DeadInfo.of(stop.queue, job) if selection.matches(job) else None
+                for job in found.jobs
+            ]
+            return Reading(infos, "" if selection.ends_with(found.jobs) else found.cursor)
+
+        page = Page(walk, read, limit, scan, None if selection.is_open else PAGE)
+        following = await page.fill((State.DEAD,), cursor)
+        return DeadPage(page.found, following, page.looked)
+
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
         """One dead job or event, in whichever queue or group it is; `JobNotFound` if it is not dead
         (any more). Its `died` is the end of its last attempt, a moment before the store took it for
         dead."""
         store, key = await self._store(), job_ids.to_key(id)
-        for name in await self._sources(queue):
+        for name in await store.locate(await self._sources(queue), key):
             (sighting,) = await store.look(name, [key], bodies=True)
             if sighting is not None and sighting.state is State.DEAD:
                 job = _seen(key, sighting) or await _searched(store, name, key)
@@ -60,6 +103,7 @@ class DeadAdmin(Desk):
                     return DeadInfo.of(name, job)
         raise JobNotFound(id)
 
+    @recorded
     async def replay(
         self,
         ids: str | Iterable[str] | None = None,
@@ -85,6 +129,7 @@ class DeadAdmin(Desk):
         await self._apply(edited.check, named, queue, conditions)
         return await self._apply(edited.send, named, queue, conditions)
 
+    @recorded
     async def purge(
         self,
         ids: str | Iterable[str] | None = None,
@@ -103,17 +148,15 @@ class DeadAdmin(Desk):
     ) -> int:
         store = await self._store()
         selection = await Selection.of(store, **conditions)
-        given = any(value is not None for value in conditions.values())
+        given = any_asked(conditions)
         if named is not None:
             if given:
-                raise ConfigError(
-                    "give ids, or reason=, task=, error=, since= and until=, not both"
-                )
+                raise ConfigError(f"give ids, or {_CONDITIONS} and until=, not both")
             return await self._apply_to(verb, [named] if isinstance(named, str) else named, queue)
         if queue is None and not given:
-            raise ConfigError("say which dead jobs: ids, queue=, reason=, task=, error= or since=")
+            raise ConfigError(f"say which dead jobs: ids, queue=, {_CONDITIONS} or until=")
         done = 0
-        for name in await self._sources(queue):
+        for name in await self._with_dead(queue):
             if group_source(name):
                 found = [job.key async for jobs in matching(store, name, selection) for job in jobs]
                 done += len(await _taken(verb, name, found[::-1]))
@@ -125,13 +168,19 @@ class DeadAdmin(Desk):
     async def _apply_to(self, verb: Verb, named: Iterable[str], queue: str | None) -> int:
         keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
         store, done = await self._store(), set[JobKey]()
-        for name in await self._sources(queue):
+        for name in await self._sources_of(keys, queue):
             if group_source(name):
                 done |= await _taken(verb, name, await _oldest_first(store, name, keys))
             else:
                 # A job is dead in one queue, other than an event, which each group may have.
                 done |= await _taken(verb, name, [key for key in keys if key not in done])
         return len(done)
+
+    async def _with_dead(self, queue: str | None) -> list[str]:
+        """Those of `_sources` that hold any dead job."""
+        names = await self._sources(queue)
+        states = await (await self._store()).survey(names) if names else []
+        return [name for name, now in zip(names, states, strict=True) if now.counts.dead]
 
 
 async def _taken(verb: Verb, queue: str, keys: Sequence[JobKey]) -> set[JobKey]:

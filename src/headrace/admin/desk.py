@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.admin.deeds import Clerk
+from headrace.admin.paging import Walk
 from headrace.core import limits
 from headrace.core.sources import group_queue, group_source, is_log, log_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.core.ids import JobKey
     from headrace.store.contract import Store
 
 
 class Desk:
     """What the parts of the admin share. Holds nothing: each call asks the store."""
 
-    def __init__(self, app: Headrace) -> None:
+    def __init__(self, app: Headrace, actor: str | None = None) -> None:
         self._app = app
+        self._clerk = None if actor is None else Clerk(actor)
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
         """All ordinary queues; or those that a name stands for, which are several if it is that of
@@ -31,6 +36,26 @@ class Desk:
         """As `_queue_names`, and if no name is given the queues of all groups too."""
         names = await self._queue_names(only)
         return names if only is not None else [*names, *await self._group_queues()]
+
+    async def _sources_named(self, only: str | Sequence[str] | None) -> list[str]:
+        """As `_sources`, of one name or several."""
+        if only is None or isinstance(only, str):
+            return await self._sources(only)
+        found = [name for each in only for name in await self._queue_names(each)]
+        return list(dict.fromkeys(found))
+
+    async def _sources_of(self, keys: Sequence[JobKey], only: str | None = None) -> list[str]:
+        """Those of `_sources` in which any of these jobs can be."""
+        names, store = await self._sources(only), await self._store()
+        if len(keys) >= len(names):
+            return names
+        known = {name for key in keys for name in await store.locate(names, key)}
+        return [name for name in names if name in known]
+
+    async def _walk(self, only: str | None, *, bounded: bool) -> Walk:
+        """The way through a queue or a group, or through all queues and groups."""
+        names, store = await self._queue_names(only), await self._store()
+        return Walk(store, names, await store.logs() if only is None else [], bounded=bounded)
 
     async def _group_queues(self) -> list[str]:
         """The queues of all groups of all topics, in each shard."""
@@ -74,12 +99,19 @@ class Desk:
     async def _logs_of(self, topic: str) -> list[str]:
         """The logs of a topic, in the order of its shards: those that there are, and those that the
         app declares."""
-        known = {log for log in await (await self._store()).logs() if log_source(log)[0] == topic}
-        declared = self._app.topics.get(topic)
-        logs = known.union(declared.logs if declared else ())
+        logs = (await self._logs_by_topic()).get(topic)
         if not logs:
             raise TopicNotFound(topic)
-        return sorted(logs, key=log_source)
+        return logs
+
+    async def _logs_by_topic(self) -> dict[str, list[str]]:
+        """The logs of all topics, in the order of their shards."""
+        logs = set(await (await self._store()).logs())
+        logs.update(log for topic in self._app.topics.values() for log in topic.logs)
+        found: dict[str, list[str]] = {}
+        for log in sorted(logs, key=log_source):
+            found.setdefault(log_source(log)[0], []).append(log)
+        return found
 
     async def _store(self) -> Store:
         return (await self._app.session()).store

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Unpack
 
-from headrace.admin.browsing import JobConditions, JobFilter, Place, sighted, states_meant
+from headrace.admin.browsing import (
+    LOOKED_AT_TOGETHER,
+    JobConditions,
+    JobFilter,
+    fitting,
+    states_meant,
+)
 from headrace.admin.cancelling import Cancelling, CancelReport
 from headrace.admin.desk import Desk
 from headrace.admin.jobs import JobDetail, JobPage, JobSummary
+from headrace.admin.paging import Page
+from headrace.admin.recording import recorded
+from headrace.admin.searching import any_asked
 from headrace.admin.why import Why
 from headrace.admin.why_event import EventWhy, why_logged
 from headrace.core import ids as job_ids
@@ -19,6 +29,8 @@ from headrace.core.sources import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Sighting
 
+_CONDITIONS = "state=, task=, flow=, search=, since="
+
 Found = tuple[str, JobKey, Sighting]
 """A queue, and what it has there under a key."""
 
@@ -28,32 +40,34 @@ class JobAdmin(Desk):
 
     async def jobs(
         self,
-        queue: str,
+        queue: str | None = None,
         state: State | str | None = None,
         *,
-        task: str | None = None,
-        search: str | None = None,
         cursor: str = "",
         limit: int = 100,
+        scan: int | None = None,
+        **conditions: Unpack[JobConditions],
     ) -> JobPage:
-        """A page of about `limit` jobs of a queue in a state, or in all in which jobs live, one
-        after the other. `search` finds a text in ids, arguments and errors. A page may be short and
-        not the last: there is more as long as it has a cursor, to be given for the next one. Of a
-        group, such as `billing@orders`, events: those that it has still to handle, or that are
-        dead in it."""
+        """A page of about `limit` jobs of a queue, or of all queues and groups, in a state, or in
+        all in which jobs live, one after the other. `search` finds a text in ids, arguments and
+        errors; `since` and `until` are about when they were sent. A page may be short and not the
+        last: there is more as long as it has a cursor, to be given for the next one. Of a group,
+        such as `billing@orders`, events: those that it has still to handle, or that are dead in it.
+
+        With `scan`, about that many jobs are looked at, and the store is read 50 times at most, 100
+        jobs at a time, each time with a look at these jobs; whatever there is in it."""
         limits.check_count("limit", limit)
+        if scan is not None:
+            limits.check_count("scan", scan)
         states = states_meant(state, dead=True)
-        place = Place(await self._queue_names(queue), states, cursor)
-        store, wanted = await self._store(), JobFilter.of(task, search=search)
-        found: dict[JobKey, JobSummary] = {}
-        # Up to half: asking for fewer and fewer would take longer and longer.
-        while (name := place.queue) is not None and len(found) * 2 < limit:
-            page = await place.page(store, name, limit - len(found))
-            async for key, seen in sighted(store, name, page.keys):
-                if seen.state in states and wanted.matches(key, seen):
-                    found[key] = JobSummary.of(name, key, seen)
-            place.go_to(page.cursor)
-        return JobPage(list(found.values()), str(place))
+        store, walk = await self._store(), await self._walk(queue, bounded=scan is not None)
+        wanted = await JobFilter.of(store, **conditions)
+        together = None if wanted.is_open else LOOKED_AT_TOGETHER
+        page = Page(walk, partial(fitting, store, states, wanted), limit, scan, together)
+        following = await page.fill(states, cursor)
+        # One that moved on meanwhile may be met in both states.
+        found = {(job.queue, job.id): job for job in page.found}
+        return JobPage(list(found.values()), following, page.looked)
 
     async def job(self, id: str, queue: str | None = None) -> JobDetail:
         """All that is known of a job, in whichever queue it is, or of an event that a group has to
@@ -66,14 +80,23 @@ class JobAdmin(Desk):
         marks = await store.marks(name, key)
         return JobDetail.whole(JobSummary.of(name, key, seen), seen, log.lines, marks)
 
-    async def log(self, id: str) -> list[str]:
+    async def where(self, id: str) -> list[str]:
+        """The queue that a job is in, or the queues of all groups that have an event to handle;
+        `JobNotFound` if there is none."""
+        return [name for name, _, _ in await self._found(id)]
+
+    async def log(self, id: str, queue: str | None = None) -> list[str]:
         """The last 1,000 lines that a job wrote with `ctx.log`, kept for a day after the last; also
-        of a job that is otherwise forgotten. `JobNotFound` if nothing at all is known of it."""
+        of a job that is otherwise forgotten, for which every queue is asked unless one is named.
+        `JobNotFound` if nothing at all is known of it."""
         store, key = await self._store(), job_ids.to_key(id)
-        for queue in await self._sources():
-            if lines := (await store.log(queue, key)).lines:
+        names = await self._sources(queue)
+        known = await store.locate(names, key)
+        for name in known or names:
+            if lines := (await store.log(name, key)).lines:
                 return lines
-        await self._found(id)
+        if not known:
+            await self._found(id, queue)
         return []
 
     async def why(self, id: str, queue: str | None = None) -> str:
@@ -93,30 +116,37 @@ class JobAdmin(Desk):
         name, key, seen = next((each for each in found if not each[2].state.final), found[0])
         return await Why(store, name, key, seen).answer()
 
+    @recorded
     async def cancel(
         self,
         ids: str | Iterable[str] | None = None,
         queue: str | None = None,
+        *,
+        state: State | str | None = None,
         **conditions: Unpack[JobConditions],
     ) -> CancelReport:
         """End jobs, whatever state they are in: what has not begun never does, what runs is asked
-        to end. Named by id, or else all that fit: at least a queue or a condition must be given.
-        An id may be that of an event, in all groups that have taken it, or before it is due.
-        `JobNotFound` if there is one id and no such job."""
-        given = any(value is not None for value in conditions.values())
+        to end. Named by id, or else all that fit, as in `jobs`, but no events unless their group is
+        the queue: at least a queue or a condition must be given. An id may be that of an event, in
+        all groups that have taken it, or before it is due. `JobNotFound` if there is one id and no
+        such job."""
+        given = state is not None or any_asked(conditions)
         if ids is not None:
             if given:
-                raise ConfigError("give ids, or state=, task=, flow= and search=, not both")
+                raise ConfigError(f"give ids, or {_CONDITIONS} and until=, not both")
             return await self._cancel_named([ids] if isinstance(ids, str) else ids, queue)
         if queue is None and not given:
-            raise ConfigError("say which jobs: ids, queue=, state=, task=, flow= or search=")
-        return await self._cancel_fitting(queue, **conditions)
+            raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
+        store, states = await self._store(), states_meant(state, dead=False)
+        cancelling, wanted = Cancelling(store), await JobFilter.of(store, **conditions)
+        await cancelling.matching(await self._queue_names(queue), states, wanted)
+        return cancelling.report()
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
         keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
         store = await self._store()
         cancelling = Cancelling(store)
-        await cancelling.named(await self._sources(queue), keys)
+        await cancelling.named(await self._sources_of(keys, queue), keys)
         if queue is None:
             await cancelling.scheduled(await store.logs(), keys)
         report = cancelling.report(keys)
@@ -127,20 +157,6 @@ class JobAdmin(Desk):
                 "take it: pause the group, or let its handler leave the event alone"
             )
         return report
-
-    async def _cancel_fitting(
-        self,
-        queue: str | None,
-        *,
-        state: State | str | None = None,
-        task: str | None = None,
-        flow: str | None = None,
-        search: str | None = None,
-    ) -> CancelReport:
-        states, wanted = states_meant(state, dead=False), JobFilter.of(task, flow, search)
-        cancelling = Cancelling(await self._store())
-        await cancelling.matching(await self._queue_names(queue), states, wanted)
-        return cancelling.report()
 
     async def _found(self, id: str, queue: str | None = None) -> list[Found]:
         """Where the job is: in one queue, unless it has ended in several, or in groups of a topic;
@@ -156,10 +172,10 @@ class JobAdmin(Desk):
             raise JobNotFound(id)
         return found
 
-    async def _looked(self, key: JobKey, queues: Iterable[str]) -> list[Found]:
+    async def _looked(self, key: JobKey, queues: Sequence[str]) -> list[Found]:
         store = await self._store()
         found: list[Found] = []
-        for queue in queues:
+        for queue in await store.locate(queues, key):
             (seen,) = await store.look(queue, [key], bodies=True)
             if seen is None:
                 continue

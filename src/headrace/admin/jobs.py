@@ -70,10 +70,13 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Some jobs, and where the next page begins; an empty cursor after the last."""
+    """Some jobs."""
 
     jobs: list[JobSummary]
     cursor: str
+    """Where the next page begins; empty after the last."""
+    looked: int
+    """How many jobs were looked at to find these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class JobDetail(JobSummary):
     attempts: tuple[AttemptInfo, ...]
     flow: str | None
     """The id of the last job of the flow it belongs to."""
+    fed: bool
+    """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
     lane: str | None
     """With which jobs it takes turns: `key:` and its key, or `task:` and its task."""
     width: int | None
@@ -115,6 +120,7 @@ class JobDetail(JobSummary):
             result=_result(sighting),
             attempts=tuple(AttemptInfo.of(a) for a in decode_past(sighting.past).attempts),
             flow=_flow(envelope),
+            fed=bool(overrides and overrides.feed),
             lane=ties.lane or None,
             width=ties.width if ties.lane else None,
             unique=ties.unique or None,

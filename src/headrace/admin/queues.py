@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from headrace.admin.desk import Desk
+from headrace.admin.recording import recorded
+from headrace.client.job import to_datetime
 from headrace.core import limits
 from headrace.core.sources import group_source
 from headrace.errors import ConfigError, StoreFull
-from headrace.store.values import Counts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headrace.store.values import Control
-
+from headrace.store.values import Counts, QueueState
 
 _PAUSED = "paused"
 """The space of queues that were paused before anything was sent to them: stores list only those
@@ -36,9 +33,16 @@ class QueueInfo:
     paused: bool = False
     paused_tasks: tuple[str, ...] = ()
     """Tasks that are paused in this queue, by name, whether or not the queue is."""
+    oldest: datetime | None = None
+    """When the job that has waited longest for a worker came in line; None if none waits."""
+    age: float | None = None
+    """How many seconds ago that was."""
 
     @classmethod
-    def of(cls, name: str, counts: Counts, control: Control) -> QueueInfo:
+    def of(cls, name: str, states: Sequence[QueueState], now_ms: int) -> QueueInfo:
+        """From what it is in each shard, which is one unless it is a group."""
+        counts = total(state.counts for state in states)
+        since = [state.oldest_ms for state in states if state.oldest_ms is not None]
         return cls(
             name,
             counts.waiting,
@@ -46,9 +50,22 @@ class QueueInfo:
             counts.scheduled,
             counts.dead,
             counts.blocked,
-            control.paused,
-            tuple(sorted(control.paused_tasks)),
+            any(state.paused for state in states),
+            tuple(sorted(frozenset().union(*(state.paused_tasks for state in states)))),
+            to_datetime(min(since)) if since else None,
+            max(0.0, (now_ms - min(since)) / 1000) if since else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """Some queues, by name."""
+
+    queues: list[QueueInfo]
+    total: int
+    """How many there are, on this page and others."""
+    cursor: str
+    """Where the next page begins; empty after the last."""
 
 
 class QueueAdmin(Desk):
@@ -57,22 +74,50 @@ class QueueAdmin(Desk):
     async def queues(self) -> list[QueueInfo]:
         """All queues that were ever sent to, that the app's tasks use, or in which something is
         paused, by name; `topics` lists the groups of topics."""
-        names = await self._queue_names()
-        noted = (await (await self._store()).notes(_PAUSED)).keys() - set(names)
-        found = [await self.queue(name) for name in sorted({*names, *noted})]
-        return [
-            info for info in found if info.name not in noted or info.paused or info.paused_tasks
-        ]
+        return await self._surveyed(await self._listed())
+
+    async def queue_page(
+        self, search: str | None = None, after: str = "", limit: int = 100
+    ) -> QueuePage:
+        """As `queues`, those whose name contains `search`, in small letters or capitals, `limit` at
+        a time: `after` is the cursor of the page before. At most five calls to the store, however
+        many queues there are."""
+        limits.check_count("limit", limit)
+        wanted = (search or "").casefold()
+        names = [name for name in await self._listed() if wanted in name.casefold()]
+        following = [name for name in names if name > after]
+        page = following[:limit]
+        cursor = page[-1] if len(following) > limit else ""
+        return QueuePage(await self._surveyed(page), len(names), cursor)
 
     async def queue(self, name: str) -> QueueInfo:
         """One queue; all zero if nothing was ever sent to it. Or a group, such as
         `billing@orders`, in all shards of its topic; paused if it is in any."""
         store, names = await self._store(), await self._queue_names(name)
-        counts = total([await store.count(each) for each in names])
-        controls = [await store.control(each) for each in names]
-        control = next((each for each in controls if each.paused), controls[0])
-        return QueueInfo.of(name, counts, control)
+        return QueueInfo.of(name, await store.survey(names), await store.time_ms())
 
+    async def _listed(self) -> list[str]:
+        """The names of those that `queues` lists."""
+        store, names = await self._store(), await self._queue_names()
+        noted = sorted((await store.notes(_PAUSED)).keys() - set(names))
+        states = await store.survey(noted) if noted else []
+        paused = [
+            name
+            for name, state in zip(noted, states, strict=True)
+            if state.paused or state.paused_tasks
+        ]
+        return sorted([*names, *paused])
+
+    async def _surveyed(self, names: Sequence[str]) -> list[QueueInfo]:
+        if not names:
+            return []
+        store = await self._store()
+        states, now_ms = await store.survey(names), await store.time_ms()
+        return [
+            QueueInfo.of(name, [state], now_ms) for name, state in zip(names, states, strict=True)
+        ]
+
+    @recorded
     async def pause(self, queue: str, task: str | None = None) -> None:
         """Have no more jobs of a queue started, or none of one task in it, until `resume`: by any
         worker, also one that starts later. What is running goes on. Neither has to exist yet. Of a
@@ -86,6 +131,7 @@ class QueueAdmin(Desk):
             with suppress(StoreFull):
                 await store.note(_PAUSED, queue, b"1")
 
+    @recorded
     async def resume(self, queue: str, task: str | None = None) -> None:
         """Undo `pause`, of the queue or of one task in it; each by itself."""
         _check_task(queue, task)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
 
 from headrace.client.job import to_datetime
+from headrace.core.tally import RUN, RUN_US, WAIT, WAIT_US
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
     from headrace.store.values import MinuteCount
 
 _MINUTE_MS = 60_000
-_BUCKET = "<"
-# Each bucket of the histogram ends at four times the end of the one before it.
+_SECOND_US = 1_000_000
+# Each bucket of a histogram ends at four times the end of the one before it.
 _GROWTH = 4
 
 
@@ -31,6 +32,12 @@ class MinuteStats:
     """How often each kind of event happened: `sent`, `done`, `retry`, `dead` and so on."""
     durations: dict[float, int] = field(default_factory=dict)
     """Runs by how long they took: seconds at most (and more than a quarter of it) to how many."""
+    waits: dict[float, int] = field(default_factory=dict)
+    """The same of how long they had waited in line before."""
+    run_seconds: float = 0.0
+    """How long all runs took together."""
+    wait_seconds: float = 0.0
+    """How long all of them had waited."""
 
     @property
     def p50(self) -> float | None:
@@ -42,35 +49,67 @@ class MinuteStats:
         """Seconds that 95 % of the runs took at most, estimated; None if there were none."""
         return self.percentile(95)
 
-    def percentile(self, percent: float) -> float | None:
-        """Seconds that so many of the runs took at most, as if those of one bucket were spread
-        evenly over it."""
-        left = sum(self.durations.values()) * percent / 100
-        for most, count in sorted(self.durations.items()):
-            if left <= count:
-                least = most / _GROWTH
-                return least + (most - least) * left / count
-            left -= count
-        return None
+    @property
+    def wait_p50(self) -> float | None:
+        """Seconds that half of the runs had waited at most; None if there were none."""
+        return self.percentile(50, of="waits")
+
+    @property
+    def wait_p95(self) -> float | None:
+        """Seconds that 95 % of the runs had waited at most; None if there were none."""
+        return self.percentile(95, of="waits")
+
+    def percentile(
+        self, percent: float, of: Literal["durations", "waits"] = "durations"
+    ) -> float | None:
+        """Seconds that so many of the runs took, or had waited, at most, as if those of one bucket
+        were spread evenly over it."""
+        return percentile_of(self.durations if of == "durations" else self.waits, percent)
 
 
-async def read_stats(store: Store, queues: Iterable[str], minutes: int) -> list[MinuteStats]:
-    """The running minute and those before it, `minutes` in all, as far as anything was counted."""
-    since = await store.time_ms() // _MINUTE_MS - minutes + 1
-    found: list[MinuteStats] = []
-    for queue in queues:
-        found += _gathered(queue, await store.stats(queue, since))
+def percentile_of(histogram: dict[float, int], percent: float) -> float | None:
+    """Where in a histogram such as `MinuteStats.durations`, or the sum of several, so many are
+    below; None if it is empty."""
+    left = sum(histogram.values()) * percent / 100
+    for most, count in sorted(histogram.items()):
+        if left <= count:
+            least = most / _GROWTH
+            return least + (most - least) * left / count
+        left -= count
+    return None
+
+
+async def read_stats(
+    store: Store, queues: Sequence[str], minutes: int, now_ms: int | None = None
+) -> list[MinuteStats]:
+    """The running minute and those before it, `minutes` in all, as far as anything was counted; in
+    one call to the store, and one more if it has to be asked for its time."""
+    now = await store.time_ms() if now_ms is None else now_ms
+    counted = await store.stats(queues, now // _MINUTE_MS - minutes + 1) if queues else {}
+    found = [each for queue, counts in counted.items() for each in _gathered(queue, counts)]
     return sorted(found, key=lambda stats: (stats.minute, stats.queue, stats.task))
 
 
 def _gathered(queue: str, counts: Iterable[MinuteCount]) -> Iterable[MinuteStats]:
-    found: dict[tuple[int, str], MinuteStats] = {}
+    by_place: dict[tuple[int, str], dict[str, int]] = {}
     for each in counts:
-        minute = to_datetime(each.minute * _MINUTE_MS)
-        stats = found.setdefault((each.minute, each.task), MinuteStats(minute, queue, each.task))
-        if each.kind.startswith(_BUCKET):
-            micros = timedelta(microseconds=int(each.kind.removeprefix(_BUCKET)))
-            stats.durations[micros.total_seconds()] = each.count
-        else:
-            stats.counts[each.kind] = each.count
-    return found.values()
+        by_place.setdefault((each.minute, each.task), {})[each.kind] = each.count
+    for (minute, task), kinds in by_place.items():
+        yield MinuteStats(
+            to_datetime(minute * _MINUTE_MS),
+            queue,
+            task,
+            run_seconds=kinds.pop(RUN_US, 0) / _SECOND_US,
+            wait_seconds=kinds.pop(WAIT_US, 0) / _SECOND_US,
+            durations=_histogram(kinds, RUN),
+            waits=_histogram(kinds, WAIT),
+            counts={kind: n for kind, n in kinds.items() if not kind.startswith((RUN, WAIT))},
+        )
+
+
+def _histogram(kinds: dict[str, int], prefix: str) -> dict[float, int]:
+    return {
+        int(kind.removeprefix(prefix)) / _SECOND_US: count
+        for kind, count in kinds.items()
+        if kind.startswith(prefix)
+    }

@@ -1,31 +1,22 @@
-"""Topics: what is in them, how far their groups are, and keys that have come to a stop."""
+"""Topics: what is known of one, of its groups, and of keys that have come to a stop."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from headrace.admin.bodies import EventInfo, opened
-from headrace.admin.desk import Desk
 from headrace.admin.queues import total
 from headrace.admin.stats import read_stats
-from headrace.admin.workers import read_workers
 from headrace.client.job import to_datetime
-from headrace.client.places import positions_of, read_logs
-from headrace.core import ids, limits
-from headrace.core.job import FORMAT, Envelope
-from headrace.core.kinds import named
-from headrace.core.options import to_ms
-from headrace.core.sources import group_queue, log_source
-from headrace.core.topic import GROUP_GONE_AFTER, OnFailure, Place, check_place
-from headrace.errors import ConfigError, GroupNotFound
+from headrace.core import ids
+from headrace.core.topic import OnFailure
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
-    from headrace.store.topics import GroupState, LoggedEvent, StoppedKey
+    from headrace.store.topics import GroupState, StoppedKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,110 +117,62 @@ class StoppedKeyInfo:
         return cls(stopped.key, stopped.state, event, since, stopped.waiting)
 
 
-class TopicAdmin(Desk):
-    """Looking at topics, moving and removing their groups, letting stopped keys go on."""
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """A log and its groups, as they were read."""
 
-    async def topics(self) -> list[TopicInfo]:
-        """All topics that were ever published to, that a group joined, or that the app declares, by
-        name."""
-        known = {log_source(log)[0] for log in await (await self._store()).logs()}
-        return [await self.topic(name) for name in sorted(known | self._app.topics.keys())]
+    log: str
+    length: int
+    groups: list[GroupState]
 
-    async def topic(self, name: str) -> TopicInfo:
-        """One topic; `TopicNotFound` if there is none of that name."""
-        store, logs = await self._store(), await self._logs_of(name)
-        shards = tuple([ShardInfo(log, await store.length(log)) for log in logs])
-        found: dict[str, list[GroupState]] = {}
-        paused: set[str] = set()
-        for log in logs:
-            for state in await store.groups(log):
-                found.setdefault(state.name, []).append(state)
-                if (await store.control(f"{state.name}{log}")).paused:
-                    paused.add(state.name)
-        now_ms, gone_ms = await store.time_ms(), self._gone_after_ms(name)
-        groups = [
-            GroupInfo.of(found[group], now_ms, gone_ms, paused=group in paused)
-            for group in sorted(found)
-        ]
-        length, counted = sum(shard.length for shard in shards), await _last_hour(store, logs)
-        return TopicInfo(name, length, shards, tuple(groups), counted["sent"], counted["dropped"])
+    @classmethod
+    async def read(cls, store: Store, log: str) -> _Shard:
+        return cls(log, await store.length(log), await store.groups(log))
 
-    async def read(
-        self, topic: str, after: Place | None = None, limit: int = 100
-    ) -> list[EventInfo]:
-        """Up to `limit` events of a topic, from the oldest kept, after the one with this id, or
-        from this time on. Changes nothing for any group, and needs no event type."""
-        limits.check_count("limit", limit)
-        if after is not None:
-            check_place("after", after, self._app.clock.now_ms())
-        store, logs = await self._store(), await self._logs_of(topic)
-        declared = self._app.topics.get(topic)
-        kind = None if declared is None else named(declared.event_type)
-        return [_info(topic, each, kind) for each in await read_logs(store, logs, after, limit)]
-
-    async def rewind(self, topic: str, group: str, to: Place) -> None:
-        """Have a group handle what comes from this place on, back or forth: "start", "new", an
-        event's id or a time. What it holds already, it still handles. `TopicNotFound`,
-        `GroupNotFound` or `EventNotFound` if there is no such thing."""
-        check_place("to", to, self._app.clock.now_ms())
-        store, logs = await self._store(), await self._logs_of(topic)
-        if topic in self._app.topics:
-            await self._app.topics[topic].gather_groups(await self._app.session())
-        queues = await self._queues_of(topic, group)
-        places = dict(zip(logs, await positions_of(store, logs, to), strict=True))
-        for queue in queues:
-            await store.rewind(queue, places[queue.removeprefix(group)])
-
-    async def remove_group(self, topic: str, group: str, *, force: bool = False) -> None:
-        """Forget a group with all that it holds, its dead events included. Refused while a running
-        worker serves it, unless `force`. Whoever starts later with an app that declares it, and
-        works or publishes, makes it anew: take the subscription out of the code first."""
-        store, queues = await self._store(), await self._queues_of(topic, group)
-        for worker in [] if force else await read_workers(store):
-            if not worker.queues.keys().isdisjoint(queues):
-                raise ConfigError(
-                    f"worker {worker.name!r} serves group {group!r} of topic {topic!r}: stop it "
-                    "first, or remove the group by force"
-                )
-        removed = group_queue(topic, group)
-        (await self._app.session()).removed.add(removed)
-        if not any([await store.disband(queue) for queue in queues]):
-            raise GroupNotFound(removed)
-
-    async def stopped_keys(
-        self, topic: str, group: str, *, limit: int = 1000
-    ) -> list[StoppedKeyInfo]:
-        """Keys of an ordered group that are stopped or failed, because an event of theirs went
-        dead, by name."""
-        limits.check_count("limit", limit)
-        store, queues = await self._store(), await self._queues_of(topic, group)
-        found = [each for queue in queues for each in await store.stopped_keys(queue, limit)]
-        return [StoppedKeyInfo.of(each) for each in sorted(found, key=lambda k: k.key)[:limit]]
-
-    async def free_key(self, topic: str, group: str, key: str) -> bool:
-        """Let the events of a stopped or failed key be handled again: those that wait go on, those
-        that are dead stay so until they are replayed. False if the key was neither."""
-        store, queues = await self._store(), await self._queues_of(topic, group)
-        return any([await store.free_key(queue, key) for queue in queues])
-
-    def _gone_after_ms(self, topic: str) -> int:
-        declared = self._app.topics.get(topic)
-        if declared is not None:
-            return declared.options.gone_after_ms
-        return to_ms("group_gone_after", GROUP_GONE_AFTER)
+    @property
+    def queues(self) -> list[str]:
+        return [f"{group.name}{self.log}" for group in self.groups]
 
 
-async def _last_hour(store: Store, logs: Iterable[str]) -> Counter[str]:
-    """What was counted of all shards, by kind."""
-    found: Counter[str] = Counter()
-    for minute in await read_stats(store, logs, 60):
-        found.update(minute.counts)
-    return found
+async def read_topics(
+    store: Store, logs: Mapping[str, Sequence[str]], gone_after_ms: Mapping[str, int]
+) -> list[TopicInfo]:
+    """The topics named in `gone_after_ms`, each with the logs that it has in `logs`."""
+    shards = {log: await _Shard.read(store, log) for name in gone_after_ms for log in logs[name]}
+    queues = [queue for shard in shards.values() for queue in shard.queues]
+    states = zip(queues, await store.survey(queues) if queues else [], strict=True)
+    paused = {queue for queue, state in states if state.paused}
+    now_ms = await store.time_ms()
+    counted: Counter[tuple[str, str]] = Counter()
+    for minute in await read_stats(store, list(shards), 60, now_ms):
+        counted.update({(minute.queue, kind): count for kind, count in minute.counts.items()})
+    return [
+        TopicInfo(
+            name,
+            length=sum(shards[log].length for log in logs[name]),
+            shards=tuple(ShardInfo(log, shards[log].length) for log in logs[name]),
+            groups=_groups([shards[log] for log in logs[name]], paused, now_ms, gone_ms),
+            published=sum(counted[log, "sent"] for log in logs[name]),
+            dropped=sum(counted[log, "dropped"] for log in logs[name]),
+        )
+        for name, gone_ms in gone_after_ms.items()
+    ]
 
 
-def _info(topic: str, logged: LoggedEvent, kind: str | None) -> EventInfo:
-    """The event; of bytes that are none, those bytes."""
-    envelope = opened(logged.envelope)
-    if envelope is None:
-        return EventInfo.of(logged.key, Envelope(FORMAT, logged.key, f"@{topic}", logged.envelope))
-    return EventInfo.of(logged.key, envelope, kind)
+def _groups(
+    shards: Sequence[_Shard], paused: set[str], now_ms: int, gone_ms: int
+) -> tuple[GroupInfo, ...]:
+    """By name, each paused if it is in any of the shards."""
+    found: dict[str, list[GroupState]] = {}
+    for shard in shards:
+        for state in shard.groups:
+            found.setdefault(state.name, []).append(state)
+    return tuple(
+        GroupInfo.of(
+            found[name],
+            now_ms,
+            gone_ms,
+            paused=any(f"{name}{shard.log}" in paused for shard in shards),
+        )
+        for name in sorted(found)
+    )

@@ -6,9 +6,12 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.client.job import to_datetime
+from headrace.core import ids
 from headrace.core.workers import (
     SUPERVISORS,
     WORKERS,
+    RunRecord,
     Scaled,
     SupervisorRecord,
     WorkerRecord,
@@ -18,6 +21,23 @@ from headrace.core.workers import (
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A job, or an event, that a worker runs."""
+
+    id: str
+    queue: str
+    task: str
+    """Of an event, `@` and its topic."""
+    started: datetime
+    """By the store's clock."""
+
+    @classmethod
+    def of(cls, record: RunRecord) -> RunInfo:
+        started = to_datetime(record.started_ms)
+        return cls(ids.to_text(record.key), record.queue, record.task, started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +60,13 @@ class WorkerInfo:
     last_beat: datetime
     consumers: dict[str, Scaled]
     """Those of each subscription, by its name, and what was decided about their number."""
+    runs: tuple[RunInfo, ...] = ()
+    """What it runs, the longest-running first; of many, the first 100."""
 
     @classmethod
     def of(cls, record: WorkerRecord) -> WorkerInfo:
-        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
+        told = {field.name: getattr(record, field.name) for field in fields(cls)}
+        return cls(**{**told, "runs": tuple(map(RunInfo.of, record.runs))})
 
 
 async def read_workers(store: Store) -> list[WorkerInfo]:

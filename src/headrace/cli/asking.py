@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from functools import wraps
@@ -16,6 +19,7 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace import Headrace
+    from headrace.admin import Admin
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -47,6 +51,21 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
             return await question(app)
 
     return asyncio.run(answer())
+
+
+def acted(app: Headrace, deed: Callable[[Admin], Awaitable[T]]) -> T:
+    """What comes of a deed, which is recorded as that of whoever is at the terminal."""
+    return asked(app, lambda app: deed(app.admin.by(whoever())))
+
+
+def whoever() -> str:
+    """The user of this process, and the machine it is on: `ann@server`."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # In a container, a user may be a mere number.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def of_app(command: Callable[..., None]) -> Callable[..., None]:

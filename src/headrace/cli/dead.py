@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.asking import (
+    acted,
     asked,
     confirm,
     counted,
@@ -29,6 +30,7 @@ from headrace.errors import ConfigError, JobError, JobNotFound
 
 if TYPE_CHECKING:
     from headrace import Headrace
+    from headrace.admin import Admin
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -100,9 +102,9 @@ def _deed_options(command: Command) -> Command:
 def replay(edit: dict[str, Any], **options: Any) -> None:
     """Send dead jobs again with a clean past, as they were or with other arguments.
 
-    Named by id, or all that --queue, --task, --reason, --error, --since and --until leave, or
-    --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent if the
-    arguments of one of the jobs would not fit its task.
+    Named by id, or all that --queue, --task, --reason, --error, --search, --since and --until
+    leave, or --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent
+    if the arguments of one of the jobs would not fit its task.
     """
     _do("replay", "replayed", edit or None, **options)
 
@@ -112,8 +114,8 @@ def replay(edit: dict[str, Any], **options: Any) -> None:
 def purge(**options: Any) -> None:
     """Forget dead jobs for good.
 
-    Named by id, or all that --queue, --task, --reason, --error, --since and --until leave, or
-    --all. Asks first; where there is no terminal to ask in, it needs --yes.
+    Named by id, or all that --queue, --task, --reason, --error, --search, --since and --until
+    leave, or --all. Asks first; where there is no terminal to ask in, it needs --yes.
     """
     _do("purge", "purged", None, **options)
 
@@ -144,7 +146,7 @@ def _do(
     # A replay loses nothing: it asks only before many of them, and only where someone is.
     if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
         confirm(verb, f"{len(ids)} dead job(s)" if ids else str(wanted))
-    count = asked(chosen, lambda app: _acted(app, verb, edit, ids, wanted))
+    count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
     if as_json:
         json_document({done: count})
     else:
@@ -158,19 +160,20 @@ def _do(
 def _check(verb: str, app: str | None, ids: list[str], wanted: Filter, everything: bool) -> None:
     if not ids and not wanted and not everything:
         raise ConfigError(
-            f"say what to {verb}{within(app)}: ids, --queue, --task, --reason, --error, --since, "
-            "--until or --all"
+            f"say what to {verb}{within(app)}: ids, --queue, --task, --reason, --error, --search, "
+            "--since, --until or --all"
         )
     if everything and (ids or wanted):
         raise ConfigError("--all means all dead jobs: leave out ids and other conditions")
     if ids and any(value is not None for value in wanted.conditions.values()):
-        raise ConfigError("give ids, or --task, --reason, --error, --since and --until, not both")
+        raise ConfigError(
+            "give ids, or --task, --reason, --error, --search, --since and --until, not both"
+        )
 
 
-async def _acted(
-    app: Headrace, verb: str, edit: dict[str, Any] | None, ids: list[str], wanted: Filter
+async def _done(
+    admin: Admin, verb: str, edit: dict[str, Any] | None, ids: list[str], wanted: Filter
 ) -> int:
-    admin = app.admin
     named = ids or None
     if ids or wanted:
         if verb == "purge":

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.admin import JobSummary
 
-_PAGE = 100
-
 
 @click.group(no_args_is_help=False)
 def jobs() -> None:
@@ -41,7 +39,10 @@ jobs.add_command(watch)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
 @json_option
 def list_(app: Headrace, queue: str | None, limit: int, as_json: bool, **conditions: Any) -> None:
-    """List jobs: running, waiting, blocked, scheduled ones, or those of one --state."""
+    """List jobs: running, waiting, blocked, scheduled ones, or those of one --state.
+
+    Without --queue, those of all queues and groups of topics.
+    """
     found = asked(app, lambda app: _listed(app, queue, conditions, limit + 1))
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
@@ -50,13 +51,11 @@ async def _listed(
     app: Headrace, queue: str | None, conditions: dict[str, Any], limit: int
 ) -> list[JobSummary]:
     found: list[JobSummary] = []
-    names = [queue] if queue else [info.name for info in await app.admin.queues()]
-    for name in names:
-        cursor, more = "", True
-        while more and len(found) < limit:
-            page = await app.admin.jobs(name, **conditions, cursor=cursor, limit=_PAGE)
-            found += page.jobs
-            cursor, more = page.cursor, bool(page.cursor)
+    cursor, more = "", True
+    while more and len(found) < limit:
+        page = await app.admin.jobs(queue, **conditions, cursor=cursor, limit=limit - len(found))
+        found += page.jobs
+        cursor, more = page.cursor, bool(page.cursor)
     return found[:limit]
 
 
@@ -88,10 +87,11 @@ def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 
 @jobs.command()
 @of_one("id")
+@queue_option
 @json_option
-def log(app: Headrace, id: str, as_json: bool) -> None:
+def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Print what a job wrote to its log."""
-    lines = asked(app, lambda app: app.admin.log(id))
+    lines = asked(app, lambda app: app.admin.log(id, queue))
     if as_json:
         json_document(lines)
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import asked, confirm, counted, json_option, split, within, yes_option
+from headrace.cli.asking import acted, confirm, counted, json_option, split, within, yes_option
 from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
@@ -14,8 +14,7 @@ from headrace.cli.selection import described, job_options, queue_option
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace import Headrace
-    from headrace.admin import CancelReport
+    from headrace.admin import Admin, CancelReport
 
 
 @click.command()
@@ -38,8 +37,9 @@ def cancel(
 ) -> None:
     """End jobs: what has not begun never does, what runs is asked to end.
 
-    Named by id, or all that --queue, --state, --task, --search and --flow leave. Unless ids are
-    given it asks first; where there is no terminal to ask in, it needs --yes.
+    Named by id, or all that --queue, --state, --task, --search, --since, --until and --flow leave;
+    no events, unless --queue names their group. Unless ids are given it asks first; where there is
+    no terminal to ask in, it needs --yes.
     """
     given = {name: value for name, value in conditions.items() if value is not None}
     app, ids = split(
@@ -52,7 +52,7 @@ def cancel(
     chosen = chosen_app(app, url, namespace)
     if not ids and not yes:
         confirm("cancel", described("all jobs", queue=queue, **given))
-    report = asked(chosen, lambda app: _cancelled(app, ids, queue, given))
+    report = acted(chosen, lambda admin: _cancelled(admin, ids, queue, given))
     if as_json:
         json_document(report)
     else:
@@ -66,18 +66,19 @@ def cancel(
 def _check(app: str | None, ids: list[str], queue: str | None, given: dict[str, Any]) -> None:
     if not ids and queue is None and not given:
         raise ConfigError(
-            f"say what to cancel{within(app)}: ids, --queue, --state, --task, --search or --flow"
+            f"say what to cancel{within(app)}: ids, --queue, --state, --task, --search, --since, "
+            "--until or --flow"
         )
     if ids and given:
-        raise ConfigError("give ids, or --state, --task, --search and --flow, not both")
+        raise ConfigError(
+            "give ids, or --state, --task, --search, --since, --until and --flow, not both"
+        )
 
 
 async def _cancelled(
-    app: Headrace, ids: list[str], queue: str | None, given: dict[str, Any]
+    admin: Admin, ids: list[str], queue: str | None, given: dict[str, Any]
 ) -> CancelReport:
-    return (
-        await app.admin.cancel(ids, queue) if ids else await app.admin.cancel(None, queue, **given)
-    )
+    return await admin.cancel(ids, queue) if ids else await admin.cancel(None, queue, **given)
 
 
 def _complain(report: CancelReport, named: bool) -> None:

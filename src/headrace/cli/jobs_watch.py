@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from headrace.cli.loading import app_options, chosen_app, one_app
+from headrace.cli.asking import only, split
+from headrace.cli.job_watch import follow_job
+from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import fitting, harmless, moment
 from headrace.cli.selection import queue_option
 from headrace.errors import ConfigError
@@ -25,13 +27,13 @@ _LOOK_FOR_QUEUES = 2.0
 
 
 @click.command()
-@click.argument("app", required=False)
+@click.argument("words", nargs=-1, metavar="[APP] [ID]")
 @app_options
 @queue_option
 @click.option("--after", metavar="CURSOR", help="Go on after this event of --queue; '' for all.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def watch(
-    app: str | None,
+    words: tuple[str, ...],
     app_option: str | None,
     url: str | None,
     namespace: str | None,
@@ -39,15 +41,22 @@ def watch(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """Print what happens to jobs, one line each, until Ctrl-C.
+    """Print what happens to jobs, one line each, until Ctrl-C; with an ID, what happens to that
+    job, its progress and its log, until it has ended: exit code 1 if it did not end well.
 
     Each event has a cursor (see --json), from which another watch can go on without missing any.
     """
     if after and queue is None:
         raise ConfigError("--after is a place in the events of one queue: say which with --queue")
-    chosen = chosen_app(one_app(app, app_option), url, namespace)
-    watcher = _Watcher(chosen, as_json)
+    app, named = split(words, app_option, store_named=bool(url or namespace), app_alone=True)
+    chosen = chosen_app(app, url, namespace)
+    if named and (queue is not None or after is not None):
+        raise ConfigError("an id names one job: leave --queue and --after out")
     try:
+        if named:
+            followed = follow_job(chosen, only("id", named, app), as_json=as_json)
+            click.get_current_context().exit(0 if asyncio.run(followed) else 1)
+        watcher = _Watcher(chosen, as_json)
         asyncio.run(watcher.run(queue, _NOW if after is None else after))
     except KeyboardInterrupt:
         # That is how watching ends.

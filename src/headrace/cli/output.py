@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from headrace.core.visible import harmless as harmless
+
 if TYPE_CHECKING:
     from headrace.client.job import AttemptInfo
 
@@ -23,14 +25,6 @@ _MOST_SHOWN = 4_000
 def complain(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     click.echo(f"headrace: {harmless(' '.join(text.split()))}", err=True)
-
-
-def harmless(text: str) -> str:
-    """The text with everything escaped that is not plainly visible, so that what a job brings
-    cannot steer the terminal; it stays on one line."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def harmless_lines(text: str) -> list[str]:

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import Noun, asked, json_option, of_app, of_one
+from headrace.admin.why import span
+from headrace.cli.asking import Noun, acted, asked, json_option, of_app, of_one
 from headrace.cli.output import harmless, json_document, show_table
 
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.admin import QueueInfo
 
-_HEADINGS = ("queue", "waiting", "running", "scheduled", "blocked", "dead", "paused")
+_HEADINGS = ("queue", "waiting", "oldest", "running", "scheduled", "blocked", "dead", "paused")
 
 
 @click.group(cls=Noun)
@@ -25,7 +26,8 @@ def queues() -> None:
 @of_app
 @json_option
 def list_(app: Headrace, as_json: bool) -> None:
-    """Show the queues, how many of their jobs are in each state, and what is paused."""
+    """Show the queues, how many of their jobs are in each state, for how long the oldest has
+    waited, and what is paused."""
     found = asked(app, lambda app: app.admin.queues())
     nothing = "no queues yet: nothing was ever sent"
     show_table(found, _HEADINGS, _row, nothing=nothing, as_json=as_json)
@@ -40,7 +42,7 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 @json_option
 def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Have no more jobs of a queue started, until resume. What is running goes on."""
-    asked(app, lambda app: app.admin.pause(queue, task))
+    acted(app, lambda admin: admin.pause(queue, task))
     _tell("paused", queue, task, as_json)
 
 
@@ -50,7 +52,7 @@ def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
 @json_option
 def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Undo pause: of a queue, or of one task in it."""
-    asked(app, lambda app: app.admin.resume(queue, task))
+    acted(app, lambda admin: admin.resume(queue, task))
     _tell("resumed", queue, task, as_json)
 
 
@@ -63,6 +65,7 @@ def _tell(done: str, queue: str, task: str | None, as_json: bool) -> None:
 
 
 def _row(queue: QueueInfo) -> tuple[str | int, ...]:
-    counts = (queue.waiting, queue.running, queue.scheduled, queue.blocked, queue.dead)
+    oldest = "" if queue.age is None else span(int(queue.age * 1000))
+    counts = (queue.running, queue.scheduled, queue.blocked, queue.dead)
     paused = [*(["all"] if queue.paused else []), *queue.paused_tasks]
-    return queue.name, *counts, ", ".join(paused)
+    return queue.name, queue.waiting, oldest, *counts, ", ".join(paused)

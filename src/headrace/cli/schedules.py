@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import Noun, asked, confirm, json_option, of_app, of_one, yes_option
+from headrace.cli.asking import (
+    Noun,
+    acted,
+    asked,
+    confirm,
+    json_option,
+    of_app,
+    of_one,
+    yes_option,
+)
 from headrace.cli.output import harmless, json_document, moment, show_table
 
 if TYPE_CHECKING:
@@ -35,7 +44,7 @@ def list_(app: Headrace, as_json: bool) -> None:
 @json_option
 def pause(app: Headrace, name: str, as_json: bool) -> None:
     """Have a schedule fire no more, until resume."""
-    schedule = asked(app, lambda app: app.schedules.pause(name))
+    schedule = acted(app, lambda admin: admin.pause_schedule(name))
     _tell(f"paused {name}", schedule, as_json)
 
 
@@ -44,7 +53,7 @@ def pause(app: Headrace, name: str, as_json: bool) -> None:
 @json_option
 def resume(app: Headrace, name: str, as_json: bool) -> None:
     """Undo pause. Ticks that came meanwhile are not made up for."""
-    schedule = asked(app, lambda app: app.schedules.resume(name))
+    schedule = acted(app, lambda admin: admin.resume_schedule(name))
     _tell(f"resumed {name}", schedule, as_json)
 
 
@@ -60,7 +69,7 @@ def remove(app: Headrace, name: str, as_json: bool, yes: bool) -> None:
     """
     if not yes:
         confirm("remove", f"schedule {name!r}")
-    asked(app, lambda app: app.schedules.remove(name))
+    acted(app, lambda admin: admin.remove_schedule(name))
     _tell(f"removed {name}", {"removed": name}, as_json)
 
 
@@ -69,7 +78,7 @@ def remove(app: Headrace, name: str, as_json: bool, yes: bool) -> None:
 @json_option
 def run(app: Headrace, name: str, as_json: bool) -> None:
     """Send one job of a schedule now, paused or not; prints its id."""
-    job = asked(app, lambda app: app.schedules.run_now(name))
+    job = acted(app, lambda admin: admin.run_schedule(name))
     _tell(job.id, {"id": job.id}, as_json)
 
 

@@ -26,6 +26,7 @@ _WORDS = {
     "error": "with {!r} in the error",
     "search": "with {!r} in id, arguments or error",
 }
+_TIMES = {"since": ("of the last", "since"), "until": ("older than", "until")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Filter:
     reason: str | None
     task: str | None
     error: str | None
+    search: str | None
     since: datetime | timedelta | None
     until: datetime | timedelta | None
 
@@ -43,14 +45,7 @@ class Filter:
         return any(value is not None for value in asdict(self).values())
 
     def __str__(self) -> str:
-        words = [described("all dead jobs", **asdict(self))]
-        if self.since is not None:
-            last = isinstance(self.since, timedelta)
-            words.append(f"of the last {self.since}" if last else f"since {self.since}")
-        if self.until is not None:
-            before = isinstance(self.until, timedelta)
-            words.append(f"older than {self.until}" if before else f"until {self.until}")
-        return " ".join(words)
+        return described("all dead jobs", **asdict(self))
 
     @property
     def conditions(self) -> DeadConditions:
@@ -59,6 +54,7 @@ class Filter:
             reason=self.reason,
             task=self.task,
             error=self.error,
+            search=self.search,
             since=self.since,
             until=self.until,
         )
@@ -67,6 +63,9 @@ class Filter:
 def described(what: str, **given: Any) -> str:
     """The conditions in words."""
     words = [_WORDS[name].format(given[name]) for name in _WORDS if given.get(name) is not None]
+    for name, (ago, moment) in _TIMES.items():
+        if (when := given.get(name)) is not None:
+            words.append(f"{ago if isinstance(when, timedelta) else moment} {when}")
     return " ".join([what, *words])
 
 
@@ -77,9 +76,9 @@ def queue_option(command: Command) -> Command:
 
 def job_options(command: Command) -> Command:
     """What jobs are meant, besides the queue."""
-    found = "Only with this text in id, arguments or error."
     for option in (
-        click.option("--search", metavar="TEXT", help=found),
+        _time_options("were sent"),
+        _search_option,
         click.option("--task", metavar="NAME", help="Only of this task."),
         click.option("--state", metavar="STATE", help="Only in this state: waiting, blocked, …"),
     ):
@@ -89,12 +88,10 @@ def job_options(command: Command) -> Command:
 
 def filter_options(command: Command) -> Command:
     """Options of the same names as the fields of `Filter`."""
-    since = "Only those that died since: 30m, 1h, 2d, or an ISO time."
-    until = "Only those that died before, likewise."
     error = "Only with this text in type or text of the last error."
     for option in (
-        click.option("--until", metavar="WHEN", callback=_converted, help=until),
-        click.option("--since", metavar="WHEN", callback=_converted, help=since),
+        _time_options("died"),
+        _search_option,
         click.option("--error", metavar="TEXT", help=error),
         click.option("--task", metavar="NAME", help="Only of this task."),
         click.option("--reason", metavar="R", help="Only with this reason: crash_loop, …"),
@@ -102,6 +99,24 @@ def filter_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def _search_option(command: Command) -> Command:
+    found = "Only with this text in id, arguments or error."
+    return click.option("--search", metavar="TEXT", help=found)(command)
+
+
+def _time_options(verb: str) -> Callable[[Command], Command]:
+    """When they `died`, or whatever the verb says."""
+    since = f"Only those that {verb} since: 30m, 1h, 2d, or an ISO time."
+    until = f"Only those that {verb} before, likewise."
+
+    def with_times(command: Command) -> Command:
+        for name, text in (("--until", until), ("--since", since)):
+            command = click.option(name, metavar="WHEN", callback=_converted, help=text)(command)
+        return command
+
+    return with_times
 
 
 def parse_since(text: str) -> datetime | timedelta:

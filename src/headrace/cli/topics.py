@@ -9,6 +9,7 @@ import click
 
 from headrace.cli.asking import (
     Noun,
+    acted,
     asked,
     confirm,
     json_option,
@@ -161,7 +162,7 @@ def rewind(
     """
     if not yes:
         confirm("rewind", f"group {group!r} of topic {topic!r} to {to}")
-    asked(app, lambda app: app.admin.rewind(topic, group, to))
+    acted(app, lambda admin: admin.rewind(topic, group, to))
     _tell(
         f"rewound {group} of {topic} to {to}",
         {"rewound": {**_names(topic, group), "to": to}},
@@ -184,7 +185,7 @@ def keys(app: Headrace, topic: str, group: str, as_json: bool) -> None:
 def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None:
     """Let the events of a stopped key be handled again: those that wait, and new ones. What is dead
     stays so until it is replayed."""
-    freed = asked(app, lambda app: app.admin.free_key(topic, group, key))
+    freed = acted(app, lambda admin: admin.free_key(topic, group, key))
     if not freed:
         complain(f"key {key!r} is not stopped: see 'headrace topics keys {topic} {group}'")
         click.get_current_context().exit(FAILED)
@@ -205,7 +206,7 @@ def remove(app: Headrace, topic: str, group: str, force: bool, yes: bool, as_jso
     """
     if not yes:
         confirm("remove", f"group {group!r} of topic {topic!r}, and its dead events")
-    asked(app, lambda app: app.admin.remove_group(topic, group, force=force))
+    acted(app, lambda admin: admin.remove_group(topic, group, force=force))
     _tell(f"removed group {group} of {topic}", {"removed": _names(topic, group)}, as_json)
 
 

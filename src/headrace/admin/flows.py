@@ -1,0 +1,163 @@
+"""Flows: the jobs around a job, and which of them waits for which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.admin.bodies import opened, task_of
+from headrace.admin.job_admin import Found, JobAdmin
+from headrace.core import ids
+from headrace.core.graph import Graph, Spot, decode_graph
+from headrace.core.ids import JobKey
+from headrace.core.job import Reason, State
+from headrace.store.contract import Sighting
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class FlowJobInfo:
+    """A job in its flow."""
+
+    id: str
+    queue: str
+    task: str | None
+    """None if that is not known."""
+    state: State | None
+    """None if that is not known. One of which nothing is kept is done, if one that waited for it
+    was told so."""
+    parents: tuple[str, ...]
+    """Ids of those it waits for, or waited for, in their order."""
+    children: tuple[str, ...]
+    """Ids of those that wait for it, or waited."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowInfo:
+    """A flow, or as much of it as is known, each job before those that wait for it."""
+
+    id: str
+    """That of its last job; of a job that is in no flow, its own."""
+    jobs: tuple[FlowJobInfo, ...]
+    complete: bool
+    """Whether all jobs of the flow are among them: of a large one, up to 200 near its end are, or a
+    few around the job."""
+
+
+class FlowAdmin(JobAdmin):
+    """Looking at flows."""
+
+    async def flow(self, id: str, queue: str | None = None) -> FlowInfo:
+        """The flow that a job belongs to, or the job alone if it is in none, or if too little is
+        kept of it; `JobNotFound` if there is no such job. A few calls to the store, and up to three
+        for each queue that the flow crosses."""
+        found = await self._found(id, queue)
+        name, key, seen = next((each for each in found if not each[2].state.final), found[0])
+        store, envelope = await self._store(), opened(seen.envelope)
+        if envelope is None or not envelope.overrides.flow:
+            return _alone((name, key, seen), key, complete=envelope is not None)
+        flow, graph = envelope.overrides.flow, decode_graph(envelope.overrides.graph)
+        if key != flow:
+            whole = await _graph_of(store, envelope.overrides.end_queue or name, flow)
+            graph = whole if whole is not None and key in whole.keys else graph
+        if graph is None:
+            return _alone((name, key, seen), flow, complete=False)
+        jobs = await _Survey(store, graph).jobs()
+        return FlowInfo(ids.to_text(flow), jobs, graph.complete)
+
+
+def _alone(found: Found, flow: JobKey, *, complete: bool) -> FlowInfo:
+    queue, key, seen = found
+    job = FlowJobInfo(ids.to_text(key), queue, task_of(seen.envelope), seen.state, (), ())
+    return FlowInfo(ids.to_text(flow), (job,), complete)
+
+
+async def _graph_of(store: Store, queue: str, key: JobKey) -> Graph | None:
+    """What the last job of a flow carries; None if it has ended well, or was forgotten."""
+    (seen,) = await store.look(queue, [key], bodies=True)
+    envelope = None if seen is None else opened(seen.envelope)
+    return None if envelope is None else decode_graph(envelope.overrides.graph)
+
+
+class _Survey:
+    """What has become of the jobs of a graph."""
+
+    def __init__(self, store: Store, graph: Graph) -> None:
+        self._store = store
+        self._graph = graph
+        self._seen: dict[JobKey, Sighting | None] = {}
+        self._told: set[tuple[JobKey, JobKey]] = set()
+        self._states: dict[JobKey, State | None] = {}
+        self._children: dict[JobKey, list[Spot]] = {spot.key: [] for spot in graph.jobs}
+        for spot in graph.jobs:
+            for parent in spot.parents:
+                self._children[graph.jobs[parent].key].append(spot)
+
+    async def jobs(self) -> tuple[FlowJobInfo, ...]:
+        await self._look()
+        await self._ask_what_was_told()
+        # From the end: what became of a job that is forgotten, those after it tell.
+        for spot in reversed(self._graph.jobs):
+            seen = self._seen[spot.key]
+            self._states[spot.key] = self._guessed(spot) if seen is None else seen.state
+        return tuple(map(self._info, self._graph.jobs))
+
+    async def _look(self) -> None:
+        # Bodies only where they are needed to know the task: each may have megabytes.
+        for queue, spots in self._by_queue(self._graph.jobs).items():
+            for bodies in (False, True):
+                keys = [spot.key for spot in spots if (self._graph.task(spot) is None) is bodies]
+                if keys:
+                    found = await self._store.look(queue, keys, bodies=bodies)
+                    self._seen.update(zip(keys, found, strict=True))
+
+    async def _ask_what_was_told(self) -> None:
+        waiting = [spot for spot in self._graph.jobs if _waits(self._seen[spot.key])]
+        for queue, spots in self._by_queue(waiting).items():
+            parents = self._graph.jobs
+            pairs = [
+                (spot.key, parents[at].key)
+                for spot in spots
+                for at in spot.parents
+                if self._seen[parents[at].key] is None
+            ]
+            told = await self._store.told(queue, pairs) if pairs else []
+            self._told.update(pair for pair, was in zip(pairs, told, strict=True) if was)
+
+    def _by_queue(self, spots: tuple[Spot, ...] | list[Spot]) -> dict[str, list[Spot]]:
+        found: dict[str, list[Spot]] = {}
+        for spot in spots:
+            found.setdefault(self._graph.queue(spot), []).append(spot)
+        return found
+
+    def _guessed(self, spot: Spot) -> State | None:
+        if any(self._got(child, spot) for child in self._children[spot.key]):
+            return State.DONE
+        return None
+
+    def _got(self, child: Spot, parent: Spot) -> bool:
+        """Whether a job was given the result of another, that is, had not to wait any more."""
+        seen = self._seen[child.key]
+        if seen is None:
+            return self._states[child.key] is State.DONE
+        if _waits(seen):
+            return (child.key, parent.key) in self._told
+        failed = seen.state is State.DEAD and seen.reason == Reason.PARENT_FAILED
+        return not failed and seen.state is not State.CANCELLED
+
+    def _info(self, spot: Spot) -> FlowJobInfo:
+        seen = self._seen[spot.key]
+        return FlowJobInfo(
+            id=ids.to_text(spot.key),
+            queue=self._graph.queue(spot),
+            task=self._graph.task(spot) or (task_of(seen.envelope) if seen else None),
+            state=self._states[spot.key],
+            parents=tuple(ids.to_text(self._graph.jobs[at].key) for at in spot.parents),
+            children=tuple(ids.to_text(child.key) for child in self._children[spot.key]),
+        )
+
+
+def _waits(seen: Sighting | None) -> bool:
+    return seen is not None and seen.state is State.BLOCKED and seen.reason == "flow"

@@ -1,0 +1,193 @@
+"""Pages of jobs out of many queues: where a listing is, and how much is read for one page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+from urllib.parse import quote, unquote
+
+from headrace.core.job import State
+from headrace.core.sources import group_source, is_log, log_source
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+    from headrace.store.values import Counts
+
+T = TypeVar("T")
+
+MOST_READS = 50
+"""How often the store is read for one page, if there is a bound at all."""
+# After a page without a job, for in some states stores look through others too.
+_FURTHER = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a listing is: at a state, in a queue, and at a cursor there. As a text, it is what
+    callers are given and give back. A log in the queue's place stands for all groups of it."""
+
+    state: State
+    queue: str
+    cursor: str = ""
+
+    @classmethod
+    def parsed(cls, text: str) -> Stop:
+        """`ValueError` for what is not the text of one."""
+        place, slash, cursor = text.partition("/")
+        state, colon, queue = place.partition(":")
+        if not (slash and colon and queue):
+            raise ValueError(text)
+        return cls(State(state), unquote(queue), cursor)
+
+    def __str__(self) -> str:
+        return f"{self.state}:{quote(self.queue, safe='@#')}/{self.cursor}"
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """By which queues are in order: ordinary ones first, then groups, shard by shard."""
+        return _place(self.queue)
+
+
+def _place(queue: str) -> tuple[str, int, str]:
+    if is_log(queue):
+        return (*log_source(queue), "")
+    source = group_source(queue)
+    return ("", 0, queue) if source is None else (source.topic, source.shard, source.group)
+
+
+class Walk:
+    """The way of a listing through states and, in each, through the queues that hold any job in it.
+    `logs` are those whose groups come last; which there are, is read when they are come to. If it
+    is `bounded`, no more of that is read once there were `MOST_READS`."""
+
+    def __init__(
+        self, store: Store, queues: Sequence[str], logs: Sequence[str], *, bounded: bool = True
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._parts = ["", *sorted(logs, key=log_source)]
+        self._held: dict[str, dict[str, Counts]] = {}
+        self._bounded = bounded
+        self.reads = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether as much was read as may be for one page."""
+        return self._bounded and self.reads >= MOST_READS
+
+    def begin(self, states: Sequence[State], text: str) -> Stop:
+        """Where the text says; `ConfigError` if it leads elsewhere than this listing."""
+        if not text:
+            return Stop(states[0], "")
+        try:
+            stop = Stop.parsed(text)
+            if stop.state in states and (len(self._parts) > 1 or stop.queue in self._queues):
+                return stop
+        except ValueError:
+            pass
+        raise ConfigError(f"{text!r} is not a cursor of this list of jobs")
+
+    async def stops(self, states: Sequence[State], text: str) -> AsyncGenerator[Stop, None]:
+        """From where the text says on. One in which nothing is left is passed over, unless it is
+        the first."""
+        begin = self.begin(states, text)
+        for state in states[states.index(begin.state) :]:
+            first = begin if state is begin.state else Stop(state, "")
+            for part in self._parts:
+                if part and _place(part)[:2] < first.place[:2]:
+                    continue
+                if self.is_over and part and part not in self._held:
+                    yield Stop(state, part)
+                for stop in await self._stops_in(part, first):
+                    yield stop
+
+    async def _stops_in(self, part: str, first: Stop) -> list[Stop]:
+        return [
+            first if queue == first.queue else Stop(first.state, queue)
+            for queue, counts in (await self._holding(part)).items()
+            if queue == first.queue
+            or (_place(queue) > first.place and getattr(counts, first.state.value))
+        ]
+
+    async def _holding(self, part: str) -> dict[str, Counts]:
+        """What each queue holds: the ordinary ones, or those of the groups of a log."""
+        if part not in self._held:
+            if part:
+                self.reads += 1
+                groups = await self._store.groups(part)
+                self._held[part] = {f"{group.name}{part}": group.counts for group in groups}
+            else:
+                states = await self._store.survey(self._queues) if self._queues else []
+                counts = (state.counts for state in states)
+                self._held[part] = dict(zip(self._queues, counts, strict=True))
+        return self._held[part]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """What was read at a stop: each job that was looked at, None for one that is not meant; and the
+    cursor there."""
+
+    jobs: Sequence[T | None]
+    cursor: str
+
+
+@dataclass
+class Page(Generic[T]):
+    """A page that is being filled, with at most `limit` jobs. `read` gives up to so many jobs from
+    a stop on. Of `scan` jobs at most is looked whether they are meant."""
+
+    walk: Walk
+    read: Callable[[Stop, int], Awaitable[Reading[T]]]
+    limit: int
+    scan: int | None
+    together: int | None
+    """How many jobs are read at once; None for as many as there is room for, since all fit."""
+    found: list[T] = field(default_factory=list, init=False)
+    looked: int = field(default=0, init=False)
+    _further: int = field(default=1, init=False)
+
+    async def fill(self, states: Sequence[State], cursor: str) -> str:
+        """Read on from the cursor until the page is full, as much was read as may be, or there is
+        no more; the cursor of the next page."""
+        async with aclosing(self.walk.stops(states, cursor)) as stops:
+            async for stop in stops:
+                at: Stop | None = stop
+                while at is not None:
+                    if self._is_over:
+                        return str(at)
+                    at = await self._read_on(at)
+        return ""
+
+    @property
+    def _is_over(self) -> bool:
+        looked_enough = self.scan is not None and self.looked >= self.scan
+        return self._room <= 0 or looked_enough or self.walk.is_over
+
+    @property
+    def _room(self) -> int:
+        return self.limit - len(self.found)
+
+    @property
+    def _size(self) -> int:
+        size = (self.together or self._room) * self._further
+        return size if self.scan is None else min(size, self.scan - self.looked)
+
+    async def _read_on(self, stop: Stop) -> Stop | None:
+        """Where it goes on in this queue, if there is more."""
+        reading = await self._read(stop, self._size)
+        meant = [at for at, job in enumerate(reading.jobs) if job is not None]
+        if len(meant) > self._room:
+            # Again, only as far as there is room: where that ends, the store alone can say.
+            reading = await self._read(stop, meant[self._room - 1] + 1)
+        self.found += [job for job in reading.jobs if job is not None]
+        self.looked += len(reading.jobs)
+        self._further = 1 if reading.jobs else _FURTHER
+        return replace(stop, cursor=reading.cursor) if reading.cursor else None
+
+    async def _read(self, stop: Stop, size: int) -> Reading[T]:
+        self.walk.reads += 1
+        return await self.read(stop, size)

@@ -1,0 +1,78 @@
+"""Has what people do recorded: around every method of the admin that changes something."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from headrace.admin.cancelling import CancelReport
+from headrace.admin.deeds import Deed
+from headrace.client.job import Job
+
+if TYPE_CHECKING:
+    from headrace.admin.desk import Desk
+
+D = TypeVar("D", bound="Desk")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Method = Callable[Concatenate[D, P], Awaitable[R]]
+Recorded = Callable[Concatenate[D, P], Coroutine[Any, Any, R]]
+
+
+def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
+    """The method, whose calls are deeds: with `by`, who called it with what, and what it came to,
+    is recorded, also if it fails."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    async def called(self: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        clerk = self._clerk
+        if clerk is None:
+            return await method(self, *args, **kwargs)
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        deed = Deed(method.__name__, *_said(given.arguments))
+        async with clerk.recording(deed, self._store):
+            result = await method(self, *args, **kwargs)
+            deed.came_to(_outcome(result))
+        return result
+
+    return called
+
+
+def _said(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The target of a deed, and what else was said about it."""
+    given = {name: value for name, value in arguments.items() if name != "self"}
+    given |= given.pop("conditions", {})
+    said = {name: _text(name, value) for name, value in given.items() if value not in (None, False)}
+    if "group" in said:
+        target = f"{said.pop('group')}@{said.pop('topic')}"
+    else:
+        first = next((name for name in ("ids", "name", "queue") if name in said), "")
+        target = said.pop(first, "all that fit")
+    return target, ", ".join(f"{name}={text}" for name, text in said.items())
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "ids" and not isinstance(value, str):
+        count = len(value) if isinstance(value, Collection) else "several"
+        return next(iter(value)) if count == 1 else f"{count} jobs"
+    if name == "edit":
+        # By name alone: what jobs are about is nobody's business here.
+        return "/".join(value) if isinstance(value, Mapping) else "a function"
+    return str(value)
+
+
+def _outcome(result: object) -> str:
+    if isinstance(result, CancelReport):
+        counts = {"cancelled": result.cancelled, "running": result.running}
+        counts |= {"ended": len(result.ended), "unknown": len(result.unknown)}
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+    if isinstance(result, Job):
+        return f"job {result.id}"
+    if isinstance(result, bool):
+        return "yes" if result else "no"
+    return str(result) if isinstance(result, int) else ""

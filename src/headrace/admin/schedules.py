@@ -1,0 +1,48 @@
+"""Schedules: what people ask and do about them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from headrace.admin.desk import Desk
+from headrace.admin.recording import recorded
+
+if TYPE_CHECKING:
+    from headrace.client.job import Job
+    from headrace.client.schedule import Schedule
+
+
+class ScheduleAdmin(Desk):
+    """Looking at schedules, running, pausing, resuming and removing them. `ScheduleNotFound` if
+    there is none of the name."""
+
+    async def schedules(self) -> list[Schedule]:
+        """All schedules, by name; `app.schedules` makes and changes them."""
+        return await self._app.schedules.list()
+
+    async def schedule_ticks(self, name: str, count: int = 5) -> list[datetime]:
+        """The next times of a schedule, in its time zone; none while it is paused, after its end,
+        or if it cannot be read."""
+        return await self._app.schedules.ticks(name, count)
+
+    @recorded
+    async def run_schedule(self, name: str) -> Job[Any]:
+        """Send one job of a schedule now: paused or not, and not counted."""
+        return await self._app.schedules.run_now(name)
+
+    @recorded
+    async def pause_schedule(self, name: str) -> Schedule:
+        """Have a schedule fire no more until `resume_schedule`, whatever is deployed meanwhile."""
+        return await self._app.schedules.pause(name)
+
+    @recorded
+    async def resume_schedule(self, name: str) -> Schedule:
+        """Undo `pause_schedule`. Ticks that came meanwhile are not made up for."""
+        return await self._app.schedules.resume(name)
+
+    @recorded
+    async def remove_schedule(self, name: str) -> None:
+        """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again
+        by the next worker that starts with that code."""
+        await self._app.schedules.remove(name)

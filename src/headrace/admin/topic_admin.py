@@ -1,0 +1,122 @@
+"""What people ask and do about topics, their groups, and keys that have come to a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.admin.bodies import EventInfo, opened
+from headrace.admin.desk import Desk
+from headrace.admin.recording import recorded
+from headrace.admin.topics import StoppedKeyInfo, TopicInfo, read_topics
+from headrace.admin.workers import read_workers
+from headrace.client.places import positions_of, read_logs
+from headrace.core import limits
+from headrace.core.job import FORMAT, Envelope
+from headrace.core.kinds import named
+from headrace.core.options import to_ms
+from headrace.core.sources import group_queue
+from headrace.core.topic import GROUP_GONE_AFTER, Place, check_place
+from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
+
+if TYPE_CHECKING:
+    from headrace.store.topics import LoggedEvent
+
+
+class TopicAdmin(Desk):
+    """Looking at topics, moving and removing their groups, letting stopped keys go on."""
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicInfo]:
+        """All topics that were ever published to, that a group joined, or that the app declares, by
+        name; or those of these names, as they come, `TopicNotFound` if one is missing. Four calls
+        to the store, and two for each shard of each of these topics."""
+        logs = await self._logs_by_topic()
+        wanted = sorted(logs) if names is None else list(dict.fromkeys(names))
+        if missing := [name for name in wanted if name not in logs]:
+            raise TopicNotFound(missing[0])
+        gone_after_ms = {name: self._gone_after_ms(name) for name in wanted}
+        return await read_topics(await self._store(), logs, gone_after_ms)
+
+    async def topic_names(self) -> list[str]:
+        """The names of all that `topics` lists; one call to the store."""
+        return sorted(await self._logs_by_topic())
+
+    async def topic(self, name: str) -> TopicInfo:
+        """One topic; `TopicNotFound` if there is none of that name."""
+        (found,) = await self.topics([name])
+        return found
+
+    async def read(
+        self, topic: str, after: Place | None = None, limit: int = 100
+    ) -> list[EventInfo]:
+        """Up to `limit` events of a topic, from the oldest kept, after the one with this id, or
+        from this time on. Changes nothing for any group, and needs no event type."""
+        limits.check_count("limit", limit)
+        if after is not None:
+            check_place("after", after, self._app.clock.now_ms())
+        store, logs = await self._store(), await self._logs_of(topic)
+        declared = self._app.topics.get(topic)
+        kind = None if declared is None else named(declared.event_type)
+        return [_info(topic, each, kind) for each in await read_logs(store, logs, after, limit)]
+
+    @recorded
+    async def rewind(self, topic: str, group: str, to: Place) -> None:
+        """Have a group handle what comes from this place on, back or forth: "start", "new", an
+        event's id or a time. What it holds already, it still handles. `TopicNotFound`,
+        `GroupNotFound` or `EventNotFound` if there is no such thing."""
+        check_place("to", to, self._app.clock.now_ms())
+        store, logs = await self._store(), await self._logs_of(topic)
+        if topic in self._app.topics:
+            await self._app.topics[topic].gather_groups(await self._app.session())
+        queues = await self._queues_of(topic, group)
+        places = dict(zip(logs, await positions_of(store, logs, to), strict=True))
+        for queue in queues:
+            await store.rewind(queue, places[queue.removeprefix(group)])
+
+    @recorded
+    async def remove_group(self, topic: str, group: str, *, force: bool = False) -> None:
+        """Forget a group with all that it holds, its dead events included. Refused while a running
+        worker serves it, unless `force`. Whoever starts later with an app that declares it, and
+        works or publishes, makes it anew: take the subscription out of the code first."""
+        store, queues = await self._store(), await self._queues_of(topic, group)
+        for worker in [] if force else await read_workers(store):
+            if not worker.queues.keys().isdisjoint(queues):
+                raise ConfigError(
+                    f"worker {worker.name!r} serves group {group!r} of topic {topic!r}: stop it "
+                    "first, or remove the group by force"
+                )
+        removed = group_queue(topic, group)
+        (await self._app.session()).removed.add(removed)
+        if not any([await store.disband(queue) for queue in queues]):
+            raise GroupNotFound(removed)
+
+    async def stopped_keys(
+        self, topic: str, group: str, *, limit: int = 1000
+    ) -> list[StoppedKeyInfo]:
+        """Keys of an ordered group that are stopped or failed, because an event of theirs went
+        dead, by name."""
+        limits.check_count("limit", limit)
+        store, queues = await self._store(), await self._queues_of(topic, group)
+        found = [each for queue in queues for each in await store.stopped_keys(queue, limit)]
+        return [StoppedKeyInfo.of(each) for each in sorted(found, key=lambda k: k.key)[:limit]]
+
+    @recorded
+    async def free_key(self, topic: str, group: str, key: str) -> bool:
+        """Let the events of a stopped or failed key be handled again: those that wait go on, those
+        that are dead stay so until they are replayed. False if the key was neither."""
+        store, queues = await self._store(), await self._queues_of(topic, group)
+        return any([await store.free_key(queue, key) for queue in queues])
+
+    def _gone_after_ms(self, topic: str) -> int:
+        declared = self._app.topics.get(topic)
+        if declared is not None:
+            return declared.options.gone_after_ms
+        return to_ms("group_gone_after", GROUP_GONE_AFTER)
+
+
+def _info(topic: str, logged: LoggedEvent, kind: str | None) -> EventInfo:
+    """The event; of bytes that are none, those bytes."""
+    envelope = opened(logged.envelope)
+    if envelope is None:
+        return EventInfo.of(logged.key, Envelope(FORMAT, logged.key, f"@{topic}", logged.envelope))
+    return EventInfo.of(logged.key, envelope, kind)

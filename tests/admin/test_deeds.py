@@ -1,0 +1,160 @@
+"""`app.admin.by()` and `app.admin.deeds()`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headrace import ConfigError, Headrace, JobNotFound, ScheduleNotFound, StoreFull
+from headrace.admin import Admin, DeedInfo
+from tests.admin.burying import bury, envelope
+
+
+def told(deeds: Sequence[DeedInfo]) -> list[tuple[str, str, str]]:
+    return [(deed.verb, deed.target, deed.detail) for deed in deeds]
+
+
+async def test_a_deed_is_recorded_with_who_did_it_the_latest_first(app: Headrace) -> None:
+    admin = app.admin.by("ann")
+    await admin.pause("mail", "send")
+    await app.admin.by("bob").resume("mail")
+    latest, first = await app.admin.deeds()
+    assert (first.actor, first.verb, first.target, first.detail) == (
+        "ann", "pause", "mail", "task=send",
+    )  # fmt: skip
+    assert (latest.actor, latest.verb, latest.error) == ("bob", "resume", None)
+    assert first.at <= latest.at
+    assert await app.admin.deeds(1) == [latest]
+
+
+async def test_without_an_actor_nothing_is_recorded(app: Headrace) -> None:
+    await app.admin.pause("mail")
+    assert await app.admin.deeds() == []
+
+
+async def test_a_deed_tells_which_jobs_were_meant_and_how_many_it_was(app: Headrace) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    admin, jobs = app.admin.by("ann"), [await send.enqueue("x") for _ in range(3)]
+    await admin.cancel(jobs[0].id)
+    await admin.cancel([job.id for job in jobs[1:]], "default")
+    await bury(app, [envelope("send", "x") for _ in range(2)], reason="rejected")
+    await admin.replay(queue="default", reason="rejected", edit={"to": "a secret"})
+    await admin.purge(queue="default", search="nothing")
+    assert told(await admin.deeds())[::-1] == [
+        ("cancel", jobs[0].id, "1 cancelled"),
+        ("cancel", "2 jobs", "queue=default: 2 cancelled"),
+        ("replay", "default", "edit=to, reason=rejected: 2"),
+        ("purge", "default", "search=nothing: 0"),
+    ]
+
+
+async def test_what_fails_is_recorded_with_the_error(app: Headrace) -> None:
+    admin = app.admin.by("ann")
+    with pytest.raises(JobNotFound):
+        await admin.cancel("unknown")
+    with pytest.raises(ScheduleNotFound):
+        await admin.pause_schedule("never")
+    schedule, cancel = await admin.deeds()
+    assert (cancel.error or "").startswith("JobNotFound: ")
+    assert (schedule.target, schedule.error) == (
+        "never",
+        "ScheduleNotFound: there is no schedule 'never': it never was, or it was removed",
+    )
+
+
+async def test_deeds_are_told_to_the_audit_log_with_fields(
+    app: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = app.admin.by("ann\n\x1b[31mroot")
+    with caplog.at_level(logging.INFO, "headrace.audit"):
+        await admin.pause("mail")
+        with pytest.raises(ConfigError):
+            await admin.cancel()
+    done, failed = (vars(record) for record in caplog.records)
+    assert (done["actor"], done["verb"], done["target"]) == (r"ann \x1b[31mroot", "pause", "mail")
+    assert (done["detail"], done["outcome"]) == ("", "done")
+    assert failed["outcome"].startswith("ConfigError: say which jobs")
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+
+
+async def test_a_record_that_cannot_be_kept_does_not_fail_the_deed(
+    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any, **__: Any) -> bool:
+        raise StoreFull("no room")
+
+    await app.admin.queues()
+    monkeypatch.setattr(type(app.store), "note", full)
+    await app.admin.by("ann").pause("mail")
+    assert (await app.admin.queue("mail")).paused
+    assert "what ann did could not be recorded: no room" in caplog.text
+
+
+async def test_a_deed_that_is_cut_short_is_told_to_the_log_alone(
+    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = asyncio.Event()
+
+    async def endless(*_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await app.admin.queues()
+    monkeypatch.setattr(type(app.store), "pause", endless)
+    with caplog.at_level(logging.INFO, "headrace.audit"):
+        pausing = asyncio.create_task(app.admin.by("ann").pause("mail"))
+        await begun.wait()
+        pausing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pausing
+    assert vars(caplog.records[0])["outcome"] == "cut short"
+    assert await app.admin.deeds() == []
+
+
+async def test_the_latest_thousand_are_kept(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.admin.deeds.MOST_KEPT", 3)
+    admin = app.admin.by("ann")
+    for number in range(5):
+        await admin.pause(f"queue-{number}")
+    assert len(await app.store.notes("deeds")) == 3
+    assert [deed.target for deed in await admin.deeds()] == ["queue-4", "queue-3", "queue-2"]
+
+
+async def test_deeds_about_groups_name_the_group(app: Headrace) -> None:
+    orders = app.topic("orders", str)
+
+    @orders.subscribe("billing")
+    async def bill(order: str) -> None: ...
+
+    await orders.publish("o-1")
+    admin = app.admin.by("ann")
+    await admin.rewind("orders", "billing", "start")
+    await admin.free_key("orders", "billing", "k")
+    await admin.remove_group("orders", "billing", force=True)
+    assert told(await admin.deeds())[::-1] == [
+        ("rewind", "billing@orders", "to=start"),
+        ("free_key", "billing@orders", "key=k: no"),
+        ("remove_group", "billing@orders", "force=True"),
+    ]
+
+
+def test_an_actor_has_a_name(app: Headrace) -> None:
+    with pytest.raises(ConfigError, match="an actor is a text"):
+        app.admin.by(" ")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "cancel", "free_key", "pause", "pause_schedule", "purge", "remove_group",
+        "remove_schedule", "replay", "resume", "resume_schedule", "rewind", "run_schedule",
+    ],
+)  # fmt: skip
+def test_every_method_that_changes_something_is_recorded(verb: str) -> None:
+    assert hasattr(getattr(Admin, verb), "__wrapped__")

@@ -1,0 +1,195 @@
+"""`app.admin.flow()`: the graph around a job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headrace import Headrace, JobNotFound, Retry, State, chain, group
+from headrace.admin import FlowInfo, FlowJobInfo
+from headrace.core import graph
+from headrace.core.call import Bond
+from headrace.core.flow import plan
+from headrace.core.graph import Drawing, decode_graph
+from headrace.core.ids import to_key, to_text
+from headrace.core.job import decode_envelope
+
+
+class Tasks:
+    """Tasks of which one waits until it is let go; what they return is kept by nobody."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+
+        @app.task(result_ttl=0)
+        async def first(number: int) -> int:
+            return number
+
+        @app.task(result_ttl=0, queue="other")
+        async def held(number: int) -> int:
+            self.begun.set()
+            await self.go.wait()
+            return number
+
+        @app.task(result_ttl=0, retry=Retry(1))
+        async def fail(number: int) -> int:
+            raise ValueError(number)
+
+        @app.task(result_ttl=0)
+        async def join(numbers: list[int]) -> int:
+            return sum(numbers)
+
+        self.first, self.held, self.fail, self.join = first, held, fail, join
+
+
+def told(flow: FlowInfo) -> dict[str | None, list[State | None]]:
+    """The states by task, in order."""
+    found: dict[str | None, list[State | None]] = {}
+    for job in flow.jobs:
+        found.setdefault(job.task and job.task.rpartition(".")[2], []).append(job.state)
+    return found
+
+
+async def until(app: Headrace, id: str, fits: Callable[[FlowInfo], bool]) -> FlowInfo:
+    async with asyncio.timeout(10):
+        while not fits(flow := await app.admin.flow(id)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return flow
+
+
+async def test_a_flow_is_told_with_what_waits_for_what_across_queues(app: Headrace) -> None:
+    tasks = Tasks(app)
+    steps = [chain(tasks.first.call(n), tasks.held.call()) for n in (1, 2)]
+    sent = await app.enqueue(group(steps).then(tasks.join.call()))
+    heads = {job.id for job in sent.jobs if await job.status() is State.WAITING}
+    for job in sent.jobs:
+        flow = await app.admin.flow(job.id)
+        assert (flow.id, flow.complete) == (sent.id, True)
+        by_id = {each.id: each for each in flow.jobs}
+        assert by_id.keys() == {each.id for each in sent.jobs}
+        *_, last = flow.jobs
+        assert (last.id, last.children, last.state) == (sent.id, (), State.BLOCKED)
+        assert [by_id[id].queue for id in last.parents] == ["other", "other"]
+        assert {by_id[id].parents for id in last.parents} == {(id,) for id in heads}
+        assert {by_id[id].children for id in heads} == {(id,) for id in last.parents}
+        assert told(flow)["first"] == [State.WAITING] * 2
+
+
+async def test_a_job_that_is_forgotten_is_done_if_what_follows_it_goes_on(app: Headrace) -> None:
+    tasks = Tasks(app)
+    steps = [chain(tasks.first.call(n), tasks.first.call()) for n in (1, 2)]
+    both = group([*steps, chain(tasks.first.call(3), tasks.held.call())])
+    async with app.worker(queues=["default", "other"]):
+        sent = await app.enqueue(both.then(tasks.join.call()))
+        await tasks.begun.wait()
+        # The join has been told of two that are forgotten; the third runs.
+        flow = await until(
+            app, sent.id, lambda flow: None not in told(flow)["first"]
+            and State.WAITING not in told(flow)["first"],
+        )  # fmt: skip
+        assert told(flow) == {
+            "first": [State.DONE] * 5, "held": [State.RUNNING], "join": [State.BLOCKED],
+        }  # fmt: skip
+        (running,) = (job for job in flow.jobs if job.state is State.RUNNING)
+        assert await app.admin.flow(running.id) == flow
+        tasks.go.set()
+
+
+async def test_what_was_never_stored_is_not_said_to_be_done(app: Headrace) -> None:
+    tasks = Tasks(app)
+    last, first = plan(chain(tasks.first.call(1), tasks.first.call()))
+    drawn = Drawing([last, first], last.key, {}).carried_by(last)
+    bond = Bond(last.key, last.key, "one", (first.key,), (), "default", drawn)
+    # As a sender leaves it that is killed half way.
+    store = (await app.session()).store
+    await store.append("default", [last.call.parcel(0, bond)])
+    flow = await app.admin.flow(to_text(last.key))
+    assert told(flow) == {"first": [None, State.BLOCKED]}
+
+
+async def test_of_a_flow_that_failed_all_that_is_dead_is_told(app: Headrace) -> None:
+    tasks = Tasks(app)
+    async with app.worker():
+        sent = await app.enqueue(
+            chain(tasks.first.call(1), tasks.fail.call(), tasks.first.call(), tasks.first.call())
+        )
+        flow = await until(app, sent.id, lambda flow: flow.jobs[-1].state is State.DEAD)
+    assert [job.state for job in flow.jobs] == [State.DONE, State.DEAD, State.DEAD, State.DEAD]
+    assert await app.admin.flow(flow.jobs[1].id) == flow
+
+
+async def test_a_job_that_was_sent_before_is_part_of_the_flow(app: Headrace) -> None:
+    tasks = Tasks(app)
+    before = await tasks.held.enqueue(1)
+    sent = await app.enqueue(tasks.join.call().after(before, tasks.first.call(2)))
+    flow = await app.admin.flow(sent.id)
+    assert [(job.task or "").rpartition(".")[2] for job in flow.jobs] == ["held", "first", "join"]
+    assert flow.jobs[0] == FlowJobInfo(
+        before.id, "other", flow.jobs[0].task, State.WAITING, (), (sent.id,)
+    )
+    assert flow.jobs[-1].parents == (before.id, flow.jobs[1].id)
+
+
+async def test_a_job_of_no_flow_stands_alone(app: Headrace) -> None:
+    job = await Tasks(app).first.enqueue(1)
+    flow = await app.admin.flow(job.id)
+    assert (flow.id, flow.complete, told(flow)) == (job.id, True, {"first": [State.WAITING]})
+    with pytest.raises(JobNotFound):
+        await app.admin.flow("unknown")
+
+
+async def test_what_may_outlive_the_first_of_a_group_knows_its_neighbours(app: Headrace) -> None:
+    tasks = Tasks(app)
+    steps = [chain(tasks.first.call(n), tasks.first.call()) for n in range(3)]
+    sent = await app.enqueue(group(steps))
+    assert len((await app.admin.flow(sent.jobs[-1].id)).jobs) == 6
+    await app.admin.cancel([sent.id])
+    flows = [await app.admin.flow(job.id) for job in sent.jobs if job.id != sent.id]
+    assert sorted(len(flow.jobs) for flow in flows) == [1, 2, 2, 2, 2]
+    assert {(flow.id, flow.complete) for flow in flows} == {(sent.id, False)}
+
+
+async def test_of_a_large_flow_the_jobs_near_its_end_are_told(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "MOST", 4)
+    tasks = Tasks(app)
+    sent = await app.enqueue(group(tasks.first.call(n) for n in range(8)).then(tasks.join.call()))
+    flow = await app.admin.flow(sent.id)
+    assert (len(flow.jobs), flow.complete, flow.jobs[-1].id) == (4, False, sent.id)
+    shown = {job.id for job in flow.jobs}
+    (hidden, *_) = (job for job in sent.jobs if job.id not in shown)
+    near = await app.admin.flow(hidden.id)
+    assert [job.id for job in near.jobs] == [hidden.id, sent.id]
+    assert (near.id, near.complete, near.jobs[0].children) == (sent.id, False, (sent.id,))
+
+
+async def test_only_jobs_of_flows_carry_more_than_before(app: Headrace) -> None:
+    tasks = Tasks(app)
+    plain = await tasks.first.enqueue(1)
+    sent = await app.enqueue(chain(tasks.first.call(1), tasks.held.call(), tasks.first.call()))
+    store = (await app.session()).store
+
+    async def carried(id: str, queue: str = "default") -> tuple[str, bool]:
+        (seen,) = await store.look(queue, [to_key(id)], bodies=True)
+        assert seen is not None
+        overrides = decode_envelope(seen.envelope).overrides
+        return overrides.end_queue, bool(overrides.graph)
+
+    first, middle, last = sent.jobs
+    assert await carried(plain.id) == ("", False)
+    assert await carried(first.id) == ("", False)
+    assert await carried(middle.id, "other") == ("default", False)
+    assert await carried(last.id) == ("", True)
+
+
+def test_a_graph_that_makes_no_sense_is_none() -> None:
+    assert decode_graph(b"") is None
+    assert decode_graph(b"\xc1") is None
+    encode = graph._encode
+    assert decode_graph(encode((["q"], [(b"k", 0, 0, [1])]))) is None
+    assert decode_graph(encode((["q"], [(b"k", 1, 0)]))) is None
+    assert decode_graph(encode((["q"], [(b"k", 0, -1)]))) is not None

@@ -1,0 +1,101 @@
+"""`headrace deeds`: what commands did is recorded, with who did it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace import Headrace
+from headrace.cli import main
+
+
+class Desk:
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/jobs.db"
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner(env={"HEADRACE_URL": self.url}).invoke(main, arguments)
+
+    async def fill(self) -> str:
+        """A job, a schedule and a group; the job's id."""
+        async with Headrace(self.url) as app:
+            orders = app.topic("orders", str)
+
+            @app.task
+            async def report() -> None: ...
+
+            @orders.subscribe("billing")
+            async def bill(order: str) -> None: ...
+
+            await orders.publish("o-1")
+            await app.schedules.upsert("often", report.call(), every=3600)
+            return (await report.enqueue()).id
+
+
+@pytest.fixture
+def desk(shop: Path) -> Desk:
+    return Desk(shop)
+
+
+def test_what_every_command_did_is_listed_with_who_did_it(desk: Desk) -> None:
+    id = asyncio.run(desk.fill())
+    for words in (
+        "queues pause default",
+        "queues resume default",
+        f"jobs cancel {id}",
+        "jobs cancel nothing-like-it",
+        "dead replay --all --yes",
+        "dead purge -Q default --yes",
+        "schedules pause often",
+        "schedules resume often",
+        "schedules run often",
+        "schedules remove often --yes",
+        "topics rewind orders billing --to start --yes",
+        "topics free orders billing o-1",
+        "topics remove orders billing --yes",
+    ):
+        desk.run(*words.split())
+    found = json.loads(desk.run("deeds", "--json").stdout)[::-1]
+    assert [(deed["verb"], deed["target"]) for deed in found] == [
+        ("pause", "default"),
+        ("resume", "default"),
+        ("cancel", id),
+        ("cancel", "nothing-like-it"),
+        ("replay", "all that fit"),
+        ("purge", "default"),
+        ("pause_schedule", "often"),
+        ("resume_schedule", "often"),
+        ("run_schedule", "often"),
+        ("remove_schedule", "often"),
+        ("rewind", "billing@orders"),
+        ("free_key", "billing@orders"),
+        ("remove_group", "billing@orders"),
+    ]
+    assert {deed["actor"] for deed in found} == {f"{getpass.getuser()}@{socket.gethostname()}"}
+    assert [deed["verb"] for deed in found if deed["error"]] == ["cancel"]
+
+
+def test_deeds_are_a_table_for_people(desk: Desk) -> None:
+    Path(desk.url.removeprefix("sqlite:///")).touch()
+    assert desk.run("deeds").stdout == "nothing was done\n"
+    desk.run("queues", "pause", "mail")
+    heading, row = desk.run("deeds", "--limit", "1").stdout.splitlines()
+    assert heading.split() == ["WHEN", "WHO", "DEED", "WHAT", "DETAIL", "ERROR"]
+    assert row.split()[-2:] == ["pause", "mail"]
+
+
+def test_a_user_without_a_name_is_a_number(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("uid not found")
+
+    Path(desk.url.removeprefix("sqlite:///")).touch()
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    assert desk.run("queues", "pause", "mail").exit_code == 0
+    (deed,) = json.loads(desk.run("deeds", "--json").stdout)
+    assert deed["actor"].partition("@")[0].isdigit()
