@@ -1,0 +1,82 @@
+"""Several commands of ours at once, whose output goes to one terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+import click
+
+from headrace.worker.parent import SUPERVISOR, how_it_ended
+
+# A worker lets its jobs end within its own drain; this is for one that does not end at all.
+_PATIENCE = 20.0
+
+
+class Crew:
+    """Runs each of the commands, named for people, as a process of its own."""
+
+    def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
+        self._commands = commands
+        self._running: dict[str, subprocess.Popen[str]] = {}
+        self._voices: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for name, arguments in self._commands.items():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "headrace", *arguments],
+                env={**os.environ, SUPERVISOR: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="backslashreplace",
+                # A Ctrl-C in the terminal is for the one that watches over them.
+                start_new_session=True,
+            )
+            self._running[name] = process
+            if process.stdout is not None:
+                self._speak_for(name, process.stdout)
+
+    def ended(self) -> list[str]:
+        """A sentence for each that has ended by itself since this was last asked."""
+        sentences = []
+        for name, process in list(self._running.items()):
+            if (code := process.poll()) is not None:
+                del self._running[name]
+                sentences.append(f"the {name} {how_it_ended(code)}")
+        return sentences
+
+    def stop(self) -> None:
+        """Tell all to end, and wait until they have."""
+        for process in self._running.values():
+            process.send_signal(signal.SIGTERM)
+        ends_at = time.monotonic() + _PATIENCE
+        for process in self._running.values():
+            try:
+                process.wait(max(0.0, ends_at - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running.clear()
+        for voice in self._voices:
+            voice.join()
+        self._voices.clear()
+
+    def _speak_for(self, name: str, output: IO[str]) -> None:
+        width = max(map(len, self._commands))
+
+        def repeat() -> None:
+            with output:
+                for line in output:
+                    click.echo(f"{name:<{width}} | {line.rstrip()}")
+
+        voice = threading.Thread(target=repeat, name=f"headrace-{name}", daemon=True)
+        voice.start()
+        self._voices.append(voice)

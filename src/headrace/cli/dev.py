@@ -1,0 +1,118 @@
+"""`headrace dev`: all that an app needs while one writes it, in one command."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import click
+
+from headrace.cli.crew import Crew
+from headrace.cli.loading import load_app, one_app
+from headrace.cli.reloading import Sources
+from headrace.core import limits
+from headrace.errors import ConfigError
+from headrace.worker.signals import Signals
+
+_HOST = "127.0.0.1"
+_LOOK_EVERY = 0.5
+
+
+@click.command()
+@click.argument("app", required=False)
+@click.option("-A", "--app", "app_option", metavar="APP", help="App, as module:attribute.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8370,
+    show_default=True,
+    metavar="N",
+    help="Port of the dashboard, on this machine alone.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=limits.CONCURRENCY,
+    show_default=True,
+    metavar="N",
+    help="Jobs at a time.",
+)
+@click.option(
+    "--drain",
+    type=float,
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that running jobs are given to end before a restart.",
+)
+@click.option("--reload/--no-reload", default=True, help="Start anew when a file has changed.")
+def dev(
+    app: str | None,
+    app_option: str | None,
+    port: int,
+    concurrency: int,
+    drain: float,
+    reload: bool,
+) -> None:
+    """Run APP, for example shop:app, while you write it: a worker with its schedules, the dashboard
+    in the browser, and both anew whenever a Python file here changes.
+
+    Needs no server: jobs are kept in ./headrace.db, unless the app or $HEADRACE_URL says otherwise.
+    One Ctrl-C stops all.
+    """
+    name = one_app(app, app_option)
+    if name is None:
+        raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
+    folders = _checked(name, port)
+    crew = Crew(
+        {
+            "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
+            "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
+        }
+    )
+    click.echo(f"headrace dev: {name}, dashboard at http://{_HOST}:{port}/, Ctrl-C stops all")
+    with Signals() as signals:
+        crew.start()
+        try:
+            _look_after(crew, signals, Sources(*folders) if reload else None)
+        finally:
+            crew.stop()
+    click.echo("headrace dev: all stopped")
+
+
+def _checked(name: str, port: int) -> list[Path]:
+    """The folders whose files matter. What is wrong from the start is told at once, once."""
+    app = load_app(name)
+    if app.url.startswith("memory:"):
+        raise ConfigError(
+            "a memory:// store is of one process, and this takes two: use the default, an SQLite "
+            "file"
+        )
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            raise ConfigError(f"port {port} is taken: choose another with --port") from None
+    module = sys.modules[name.partition(":")[0]]
+    file = getattr(module, "__file__", None)
+    return [Path.cwd(), *([Path(file).parent] if file else [])]
+
+
+def _look_after(crew: Crew, signals: Signals, sources: Sources | None) -> None:
+    """Until someone wants an end."""
+    while True:
+        if any(number != signal.SIGCHLD for number in signals.wait(_LOOK_EVERY)):
+            return
+        for sentence in crew.ended():
+            again = "; it starts again when a file changes" if sources else ""
+            click.echo(f"headrace dev: {sentence}{again}")
+        changed = sources.changed() if sources else []
+        if changed:
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            click.echo(f"headrace dev: {changed[0].name}{more} changed, starting anew")
+            crew.stop()
+            crew.start()

@@ -1,0 +1,1 @@
+"""Headrace inside web frameworks: a module for each, which needs that framework alone."""

@@ -1,0 +1,183 @@
+"""The backend: from Django's tasks to jobs, and back to Django's results."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from asgiref.sync import sync_to_async
+from django.core import checks
+from django.db import transaction
+from django.utils.module_loading import import_string
+
+from headrace.admin.jobs import JobDetail
+from headrace.app import Headrace
+from headrace.client.task import Task as JobTask
+from headrace.core.call import Call
+from headrace.core.job import State
+from headrace.errors import ConfigError, JobNotFound
+from headrace.integrations.django.framework import (
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResultDoesNotExist,
+    base,
+    signals,
+)
+from headrace.integrations.django.function import Function
+from headrace.integrations.django.results import Kept, Ran, change, error_of, new_result, now
+
+_OPTIONS = {"app", "url", "namespace", "enqueue_on_commit", "task"}
+_STATUS = {
+    State.RUNNING: base.TaskResultStatus.RUNNING,
+    State.DONE: base.TaskResultStatus.SUCCESSFUL,
+    State.DEAD: base.TaskResultStatus.FAILED,
+    State.CANCELLED: base.TaskResultStatus.FAILED,
+}
+
+
+class HeadraceBackend(BaseTaskBackend):
+    """Django tasks as jobs, each under the path of its function. `OPTIONS`: `app`, an import string
+    of the Headrace app to use, or `url` and `namespace` of one made here; `enqueue_on_commit`, so
+    that what a transaction sends leaves when it is committed; `task`, options of `@app.task` for
+    all of them, such as `retry`."""
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        unknown = set(self.options) - _OPTIONS
+        if unknown:
+            known = ", ".join(sorted(_OPTIONS))
+            raise ConfigError(f"TASKS[{alias!r}]: there is no option {unknown.pop()!r}: {known}")
+        self.app = _app_of(alias, self.options)
+
+    def validate_task(self, task: base.Task[..., Any]) -> None:
+        super().validate_task(task)
+        if task.priority < 0:
+            raise InvalidTask(
+                f"{task.module_path}: priorities are from 0 to 100; what is less urgent goes to a "
+                "queue of its own"
+            )
+        self._registered(task)
+
+    def enqueue(
+        self, task: base.Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> base.TaskResult[Any]:
+        self.validate_task(task)
+        result = new_result(task, args, kwargs)
+        call = self._call(task, result)
+        if self.options.get("enqueue_on_commit"):
+            transaction.on_commit(partial(self._send, call, result))
+        else:
+            self._send(call, result)
+        return result
+
+    async def aenqueue(
+        self, task: base.Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> base.TaskResult[Any]:
+        enqueue = sync_to_async(self.enqueue, thread_sensitive=True)
+        result: base.TaskResult[Any] = await enqueue(task, args, kwargs)
+        return result
+
+    def get_result(self, result_id: str) -> base.TaskResult[Any]:
+        return self._result_of(self.app.portal.run(self._detail(result_id)))
+
+    async def aget_result(self, result_id: str) -> base.TaskResult[Any]:
+        return self._result_of(await self._detail(result_id))
+
+    def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
+        if self.app.url.startswith("memory:"):
+            yield checks.Error(
+                f"TASKS[{self.alias!r}] keeps jobs in the memory of each process",
+                hint="use an SQLite file or Redis, so that workers find them",
+                id="headrace.E001",
+            )
+
+    # From Django to Headrace
+
+    def _registered(self, task: base.Task[..., Any]) -> JobTask[..., Any]:
+        """The job task of this path; made when the function is first seen."""
+        path = task.module_path
+        if path not in self.app.tasks:
+            options = {"queue": task.queue_name, **self.options.get("task", {})}
+            self.app.task(name=path, **options)(Function(type(self), task).as_task())
+        return self.app.tasks[path]
+
+    def _call(self, task: base.Task[..., Any], result: base.TaskResult[Any]) -> Call[Any]:
+        changes: dict[str, Any] = {"id": result.id, "queue": task.queue_name}
+        if task.priority:
+            changes["priority"] = task.priority
+        if task.run_after is not None:
+            changes["at"] = task.run_after
+        sent = self._registered(task).options(**changes)
+        return sent.call(result.args, result.kwargs)
+
+    def _send(self, call: Call[Any], result: base.TaskResult[Any]) -> None:
+        self.app.enqueue_sync(call)
+        change(result, enqueued_at=now())
+        signals.task_enqueued.send(type(self), task_result=result)
+
+    # And back
+
+    async def _detail(self, result_id: str) -> JobDetail:
+        try:
+            return await self.app.admin.job(result_id)
+        except JobNotFound:
+            raise TaskResultDoesNotExist(result_id) from None
+
+    def _result_of(self, job: JobDetail) -> base.TaskResult[Any]:
+        past = [Ran(each.started, each.ended, each.worker) for each in job.attempts]
+        if job.state is State.DONE:
+            kept = msgspec.convert(job.result, Kept, strict=False)
+            path, args, kwargs, value = kept.path, kept.args, kept.kwargs, kept.value
+            past = kept.runs
+        elif job.task is None or job.arguments is None:
+            # Of a cancelled job the store does not keep what it was.
+            raise TaskResultDoesNotExist(job.id)
+        else:
+            path, (args, kwargs), value = job.task, job.arguments, None
+        found = new_result(import_string(path), args, kwargs, job.id)
+        change(
+            found,
+            status=_STATUS.get(job.state, base.TaskResultStatus.READY),
+            enqueued_at=job.sent,
+            started_at=past[0].started if past else None,
+            last_attempted_at=past[-1].started if past else None,
+            finished_at=past[-1].ended if past and job.state.final else None,
+            errors=[error_of(each) for each in job.attempts],
+            worker_ids=[each.worker for each in past],
+            _return_value=value,
+        )
+        return found
+
+
+_APPS: dict[tuple[str, str, str], Headrace] = {}
+
+
+def _app_of(alias: str, options: Mapping[str, Any]) -> Headrace:
+    """One for all threads, each of which has a backend object of its own."""
+    named, url, namespace = options.get("app"), options.get("url"), options.get("namespace")
+    if named and (url or namespace):
+        raise ConfigError(f"TASKS[{alias!r}]: give app, or url and namespace, not both")
+    key = (named or alias, url or "", namespace or "")
+    if key not in _APPS:
+        found = _imported(alias, named) if named else Headrace(url, namespace=namespace)
+        _APPS[key] = found
+    return _APPS[key]
+
+
+def _imported(alias: str, name: str) -> Headrace:
+    module, colon, attribute = name.partition(":")
+    found = getattr(importlib.import_module(module), attribute, None) if colon else None
+    if not isinstance(found, Headrace):
+        raise ConfigError(
+            f"TASKS[{alias!r}]: {name!r} is no Headrace app: write module:attribute, such as "
+            "shop.jobs:app"
+        )
+    return found

@@ -1,0 +1,121 @@
+"""What the terminal shows at one moment, read through `app.admin` alone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headrace.admin import Admin, DeadInfo, MinuteStats, QueueInfo, WorkerInfo
+
+_MINUTES = 30
+_QUEUES = 200
+_ERRORS = 50
+_ERRORS_SCANNED = 200
+# Of more queues than these that have dead jobs, the others are not looked into: a look is bounded.
+_QUEUES_WITH_ERRORS = 8
+FAILED = ("retry", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue with its rates."""
+
+    info: QueueInfo
+    done: float
+    """Jobs per second that ended well, since the last look."""
+    failed: float
+    history: tuple[int, ...]
+    """Jobs that ended in each of the last minutes, the running one last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    queues: tuple[QueueRow, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
+    errors: tuple[DeadInfo, ...] = ()
+    """Dead jobs, the latest first."""
+    hidden: int = 0
+    """Queues beyond those that are read."""
+
+    @property
+    def done(self) -> float:
+        return sum(row.done for row in self.queues)
+
+    @property
+    def failed(self) -> float:
+        return sum(row.failed for row in self.queues)
+
+    def total(self, state: str) -> int:
+        """How many jobs of all queues are in a state."""
+        return sum(getattr(row.info, state) for row in self.queues)
+
+
+@dataclass
+class Reader:
+    """Reads snapshots one after the other; rates are what was counted between two of them."""
+
+    admin: Admin
+    _counted: dict[str, Counter[str]] = field(default_factory=dict)
+    _at: float = 0.0
+
+    async def read(self, search: str = "") -> Snapshot:
+        """A bounded number of store calls, whatever there is."""
+        page = await self.admin.queue_page(search or None, limit=_QUEUES)
+        names = [info.name for info in page.queues]
+        stats = await self.admin.stats(_MINUTES, names) if names else []
+        dead = [info.name for info in page.queues if info.dead]
+        errors = await self._errors(dead)
+        now, before = time.monotonic(), self._at
+        rows = self._rows(page.queues, stats, now - before if before else 0.0)
+        self._at = now
+        workers = await self.admin.workers()
+        return Snapshot(tuple(rows), tuple(workers), tuple(errors), page.total - len(names))
+
+    async def _errors(self, queues: Sequence[str]) -> list[DeadInfo]:
+        found: list[DeadInfo] = []
+        for queue in queues[:_QUEUES_WITH_ERRORS]:
+            page = await self.admin.dead_page(queue, limit=_ERRORS, scan=_ERRORS_SCANNED)
+            found += page.jobs
+        return sorted(found, key=lambda info: info.died, reverse=True)[:_ERRORS]
+
+    def _rows(
+        self, queues: Iterable[QueueInfo], stats: Iterable[MinuteStats], seconds: float
+    ) -> list[QueueRow]:
+        minutes: dict[str, Counter[datetime]] = {}
+        counted: dict[str, Counter[str]] = {}
+        for each in stats:
+            counted.setdefault(each.queue, Counter()).update(each.counts)
+            ended = each.counts.get("done", 0) + each.counts.get("dead", 0)
+            minutes.setdefault(each.queue, Counter())[each.minute] += ended
+        last = max((minute for found in minutes.values() for minute in found), default=None)
+        rows = []
+        for info in queues:
+            now, before = (each.get(info.name, Counter()) for each in (counted, self._counted))
+            rate = _rates(now, before, seconds)
+            history = _history(minutes.get(info.name, Counter()), last)
+            rows.append(QueueRow(info, *rate, history))
+        self._counted = counted
+        return rows
+
+
+def _rates(now: Counter[str], before: Counter[str], seconds: float) -> tuple[float, float]:
+    """Per second; nothing at the first look. Minutes leave the counts at their other end, so that
+    a difference may be less than nothing."""
+    if seconds <= 0:
+        return 0.0, 0.0
+    failed = sum(now[kind] - before[kind] for kind in FAILED)
+    return max(0.0, (now["done"] - before["done"]) / seconds), max(0.0, failed / seconds)
+
+
+def _history(minutes: Counter[datetime], last: datetime | None) -> tuple[int, ...]:
+    if last is None:
+        return (0,) * _MINUTES
+    counts = [0] * _MINUTES
+    for minute, count in minutes.items():
+        ago = round((last - minute).total_seconds() / 60)
+        if ago < _MINUTES:
+            counts[-1 - ago] += count
+    return tuple(counts)

@@ -1,0 +1,139 @@
+"""The three tables: queues, what workers run, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual.widgets import DataTable
+
+from headrace.admin import DeadInfo, WorkerInfo
+from headrace.core.visible import harmless
+from headrace.top.snapshot import QueueRow, Snapshot
+from headrace.top.spark import sparkline
+from headrace.top.words import age, ago, count, rate
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row, and the name by which it is known from one look to the next."""
+
+    key: str
+    cells: Sequence[str | Text]
+
+
+class Table(DataTable[str | Text]):
+    """Keeps the cursor on its row, whatever comes and goes around it."""
+
+    HEADINGS: tuple[str, ...] = ()
+
+    def on_mount(self) -> None:
+        self.cursor_type = "row"
+        self.zebra_stripes = True
+        for heading in self.HEADINGS:
+            self.add_column(heading, key=heading)
+
+    @property
+    def chosen(self) -> str | None:
+        """The key of the row at the cursor."""
+        if not self.row_count:
+            return None
+        key = self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
+        return key or None
+
+    def show(self, snapshot: Snapshot) -> None:
+        chosen, top = self.chosen, self.scroll_offset.y
+        lines = list(self.lines(snapshot))
+        self.clear()
+        for line in lines:
+            self.add_row(*line.cells, key=line.key)
+        places = {line.key: at for at, line in enumerate(lines)}
+        if chosen in places:
+            self.move_cursor(row=places[chosen], scroll=False)
+        self.scroll_to(y=top, animate=False)
+
+    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+        raise NotImplementedError
+
+
+class Queues(Table):
+    HEADINGS = (
+        "queue", "", "waiting", "running", "sched.", "blocked", "dead", "oldest", "done", "failed",
+        "last 30 min",
+    )  # fmt: skip
+
+    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+        for row in snapshot.queues:
+            yield Line(row.info.name, _queue_cells(row))
+
+
+def _queue_cells(row: QueueRow) -> Sequence[str | Text]:
+    info = row.info
+    paused = "paused" if info.paused else "task paused" if info.paused_tasks else ""
+    return (
+        Text(harmless(info.name)),
+        Text(paused, style="bold yellow"),
+        _number(info.waiting),
+        _number(info.running, "green"),
+        _number(info.scheduled),
+        _number(info.blocked),
+        _number(info.dead, "red"),
+        Text(age(info.age), justify="right"),
+        Text(rate(row.done), justify="right"),
+        Text(rate(row.failed), justify="right", style="red"),
+        Text(sparkline(row.history), style="cyan"),
+    )
+
+
+def _number(value: int, style: str = "") -> Text:
+    return Text(count(value), justify="right", style=style)
+
+
+class Running(Table):
+    """A row for each job that runs, by worker; and one for each worker that runs none."""
+
+    HEADINGS = ("worker", "host", "busy", "job", "task", "queue", "for")
+
+    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+        for worker in snapshot.workers:
+            busy = Text(f"{worker.running}/{worker.concurrency}", justify="right")
+            named = (Text(harmless(worker.name)), Text(harmless(worker.host)), busy)
+            if not worker.runs:
+                yield Line(f"@{worker.name}", (*named, "", "", "", ""))
+            for run in worker.runs:
+                what = (run.id, run.task or "", run.queue)
+                cells = [Text(harmless(text)) for text in what]
+                yield Line(run.id, (*named, *cells, Text(ago(run.started), justify="right")))
+
+    @property
+    def chosen_job(self) -> str | None:
+        return None if self.chosen is None or self.chosen.startswith("@") else self.chosen
+
+    @staticmethod
+    def summary(workers: Sequence[WorkerInfo]) -> str:
+        places = sum(worker.concurrency for worker in workers)
+        running = sum(worker.running for worker in workers)
+        return f"{len(workers)} workers, {running}/{places} busy"
+
+
+class Errors(Table):
+    HEADINGS = ("died", "queue", "task", "job", "reason", "error")
+
+    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+        for info in snapshot.errors:
+            yield Line(f"{info.queue}\n{info.id}", _error_cells(info))
+
+    @property
+    def chosen_job(self) -> tuple[str, str] | None:
+        """Its queue and its id."""
+        if self.chosen is None:
+            return None
+        queue, _, id = self.chosen.partition("\n")
+        return queue, id
+
+
+def _error_cells(info: DeadInfo) -> Sequence[str | Text]:
+    error = f"{info.error_type}: {info.error_text}" if info.error_type else info.error_text
+    texts = (info.queue, info.task or "?", info.id, info.reason, error[:300])
+    return (f"{ago(info.died)} ago", *(Text(harmless(text)) for text in texts))

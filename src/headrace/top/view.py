@@ -1,0 +1,173 @@
+"""The terminal program: what it shows, and its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Footer, Header, Input, Static, TabbedContent, TabPane
+
+from headrace.admin import Admin
+from headrace.core.visible import harmless
+from headrace.errors import HeadraceError
+from headrace.top.asking import Confirm
+from headrace.top.snapshot import Reader, Snapshot
+from headrace.top.tables import Errors, Queues, Running, Table
+from headrace.top.words import rate
+
+_EVERY = 2.0
+
+
+class Top(App[None]):
+    """Looks every two seconds. Where the store does not answer, it says so, keeps what it has, and
+    goes on looking."""
+
+    CSS_PATH = "top.tcss"
+    TITLE = "headrace top"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "pause", "Pause/resume queue"),
+        Binding("r", "replay", "Replay"),
+        Binding("R", "replay_all", "Replay all dead of queue"),
+        Binding("c", "cancel", "Cancel job"),
+        Binding("1", "tab('queues')", show=False),
+        Binding("2", "tab('running')", show=False),
+        Binding("3", "tab('errors')", show=False),
+        Binding("/", "search", "Search"),
+        Binding("space", "refresh_now", "Refresh"),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, admin: Admin, every: float = _EVERY) -> None:
+        super().__init__()
+        self._admin = admin
+        self._reader = Reader(admin)
+        self._every = every
+        self.snapshot = Snapshot()
+
+    def compose(self) -> ComposeResult:
+        yield Header(show_clock=True)
+        yield Static(id="totals")
+        yield Input(placeholder="part of a queue's name", id="search")
+        with TabbedContent(id="tabs"):
+            with TabPane("1 Queues", id="queues"):
+                yield Queues()
+            with TabPane("2 Running", id="running"):
+                yield Running()
+            with TabPane("3 Errors", id="errors"):
+                yield Errors()
+        yield Static(id="trouble")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one(Queues).focus()
+        self.set_interval(self._every, self.look)
+        self.look()
+
+    # Looking
+
+    @work(exclusive=True)
+    async def look(self) -> None:
+        """Read anew and show it; a look that is still under way is given up for this one."""
+        try:
+            self.snapshot = await self._reader.read(self.query_one("#search", Input).value)
+        except HeadraceError as error:
+            self._say(str(error), trouble=True)
+            return
+        self._say("")
+        self.query_one("#totals", Static).update(_totals(self.snapshot))
+        for table in self.query(Table):
+            table.show(self.snapshot)
+
+    def action_refresh_now(self) -> None:
+        self.look()
+
+    def action_tab(self, name: str) -> None:
+        self.query_one("#tabs", TabbedContent).active = name
+        self.query_one(f"#{name}").query_one(Table).focus()
+
+    def action_search(self) -> None:
+        search = self.query_one("#search", Input)
+        search.display = True
+        search.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.input.display = bool(event.value)
+        self.action_tab("queues")
+        self.look()
+
+    # Doing
+
+    def action_pause(self) -> None:
+        name = self.query_one(Queues).chosen
+        info = next((row.info for row in self.snapshot.queues if row.info.name == name), None)
+        if info is None or not self._is_open("queues"):
+            self._say("choose a queue first: 1")
+        elif info.paused:
+            self._ask(f"Resume queue {info.name!r}?", lambda: self._admin.resume(info.name))
+        else:
+            self._ask(f"Pause queue {info.name!r}?", lambda: self._admin.pause(info.name))
+
+    def action_replay(self) -> None:
+        job = self.query_one(Errors).chosen_job
+        if job is None or not self._is_open("errors"):
+            self._say("choose a dead job first: 3")
+            return
+        queue, id = job
+        self._ask(f"Send job {id!r} again?", lambda: self._admin.replay(id, queue))
+
+    def action_replay_all(self) -> None:
+        name = self.query_one(Queues).chosen
+        if name is None or not self._is_open("queues"):
+            self._say("choose a queue first: 1")
+            return
+        question = f"Send all dead jobs of queue {name!r} again?"
+        self._ask(question, lambda: self._admin.replay(queue=name))
+
+    def action_cancel(self) -> None:
+        id = self.query_one(Running).chosen_job
+        if id is None or not self._is_open("running"):
+            self._say("choose a running job first: 2")
+            return
+        self._ask(f"Cancel job {id!r}?", lambda: self._admin.cancel(id))
+
+    def _is_open(self, tab: str) -> bool:
+        return self.query_one("#tabs", TabbedContent).active == tab
+
+    def _ask(self, question: str, deed: Callable[[], Awaitable[object]]) -> None:
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._do(deed)
+
+        self.push_screen(Confirm(harmless(question)), answered)
+
+    @work
+    async def _do(self, deed: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await deed()
+        except HeadraceError as error:
+            self._say(str(error), trouble=True)
+            return
+        self.look()
+
+    def _say(self, text: str, *, trouble: bool = False) -> None:
+        said = self.query_one("#trouble", Static)
+        said.update(Text(harmless(text), style="bold red" if trouble else "yellow"))
+        said.display = bool(text)
+
+
+def _totals(snapshot: Snapshot) -> Text:
+    parts = [
+        f"{snapshot.total('waiting'):,} waiting",
+        f"{snapshot.total('running'):,} running",
+        f"{snapshot.total('dead'):,} dead",
+        f"done {rate(snapshot.done) or '0/s'}",
+        f"failed {rate(snapshot.failed) or '0/s'}",
+        Running.summary(snapshot.workers),
+        *([f"{snapshot.hidden:,} more queues: / searches"] if snapshot.hidden else []),
+    ]
+    return Text("   ".join(parts))

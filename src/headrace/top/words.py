@@ -1,0 +1,29 @@
+"""Numbers and times in few characters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def age(seconds: float | None) -> str:
+    """`4s`, `12m`, `3h`, `9d`; nothing for nothing."""
+    if seconds is None:
+        return ""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def ago(moment: datetime) -> str:
+    return age(max(0.0, (datetime.now(UTC) - moment).total_seconds()))
+
+
+def rate(per_second: float) -> str:
+    if per_second <= 0:
+        return ""
+    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
+
+
+def count(number: int) -> str:
+    return f"{number:,}" if number else ""

@@ -1,0 +1,128 @@
+"""`headrace dev`: one command for all."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import urllib.request
+from pathlib import Path
+
+from headrace import Headrace
+from headrace.cli.reloading import Sources
+from tests.cli.conftest import Start
+from tests.cli.programs import Program, eventually, is_alive
+from tests.servers import free_port
+
+APP = """
+from pathlib import Path
+from headrace import Headrace
+
+app = Headrace()
+
+@app.task
+async def touch(name: str) -> None:
+    Path(name).write_text("{words}")
+
+@app.every(0.2)
+async def tick() -> None:
+    Path("ticked").touch()
+"""
+
+
+def enqueue(folder: Path, name: str) -> None:
+    async def send() -> None:
+        async with Headrace(f"sqlite:///{folder}/headrace.db") as app:
+
+            @app.task(name="touch")
+            async def touch(name: str) -> None: ...
+
+            await touch.enqueue(str(folder / name))
+
+    asyncio.run(send())
+
+
+def wrote(path: Path, words: str) -> bool:
+    return path.exists() and path.read_text() == words
+
+
+def offspring(program: Program) -> list[int]:
+    children = Path(f"/proc/{program.process.pid}/task").glob("*/children")
+    return [int(pid) for path in children for pid in path.read_text().split()]
+
+
+def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: Start) -> None:
+    (shop / "mill.py").write_text(APP.format(words="first"))
+    port = free_port()
+    program = start("dev", "mill:app", "--port", str(port))
+    program.says(f"http://127.0.0.1:{port}/")
+    program.says("worker    | ")
+    eventually("the schedule ticks", (shop / "ticked").exists)
+    enqueue(shop, "one")
+    eventually("the job runs", lambda: wrote(shop / "one", "first"))
+    eventually("the dashboard answers", lambda: b"Headrace" in page(port))
+
+    (shop / "mill.py").write_text(APP.format(words="second"))
+    program.says("mill.py changed")
+    enqueue(shop, "two")
+    eventually("the new code runs", lambda: wrote(shop / "two", "second"))
+    eventually("the dashboard is back", lambda: b"Headrace" in page(port))
+
+    pids = offspring(program)
+    assert len(pids) == 2
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+    assert "all stopped" in program.output
+    assert not any(map(is_alive, pids))
+
+
+def page(port: int) -> bytes:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+            found: bytes = answer.read()
+            return found
+    except OSError:
+        return b""
+
+
+def test_code_that_does_not_start_is_told_and_tried_again_when_it_changes(
+    shop: Path, start: Start
+) -> None:
+    (shop / "mill.py").write_text(APP.format(words="first"))
+    program = start("dev", "mill:app", "--port", str(free_port()))
+    eventually("it works", (shop / "ticked").exists)
+    (shop / "mill.py").write_text("this is not Python")
+    program.says("it starts again when a file changes", times=2)
+    (shop / "mill.py").write_text(APP.format(words="mended"))
+    program.says("mill.py changed", times=2)
+    enqueue(shop, "three")
+    eventually("the mended code runs", lambda: wrote(shop / "three", "mended"))
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+
+
+def test_what_cannot_work_is_refused_at_once(shop: Path, start: Start) -> None:
+    (shop / "mill.py").write_text("from headrace import Headrace\napp = Headrace('memory://')\n")
+    program = start("dev", "mill:app")
+    assert program.ended() == 2
+    assert re.match(r"headrace: a memory:// store is of one process", program.output)
+    program = start("dev")
+    assert program.ended() == 2
+    assert "say which app: headrace dev shop:app" in program.output
+
+
+def test_files_that_are_new_gone_or_different_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("1")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "b.py").write_text("1")
+    for passed_over in (".venv", "node_modules", "__pycache__"):
+        (tmp_path / passed_over).mkdir()
+    sources = Sources(tmp_path, tmp_path / "inner")
+    assert sources.changed() == []
+    (tmp_path / "a.py").write_text("22")
+    (tmp_path / "inner" / "b.py").unlink()
+    (tmp_path / "inner" / "c.py").write_text("1")
+    (tmp_path / ".venv" / "d.py").write_text("1")
+    (tmp_path / "notes.txt").write_text("1")
+    assert [path.name for path in sources.changed()] == ["a.py", "b.py", "c.py"]
+    assert sources.changed() == []

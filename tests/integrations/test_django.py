@@ -1,0 +1,184 @@
+"""Django: its task framework on Headrace, and jobs that leave with the transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.db import transaction
+from django.test.utils import override_settings
+from django_tasks import TaskResultStatus, default_task_backend, task, task_backends
+from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
+from django_tasks.signals import task_enqueued, task_finished, task_started
+
+import headrace.integrations.django as integration
+from headrace import ConfigError, Headrace
+from headrace.integrations.django import HeadraceBackend, enqueue_on_commit
+from tests.integrations.conftest import FOLDER
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cleaned_up() -> Iterator[None]:
+    yield
+    shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+@pytest.fixture
+def app() -> Headrace:
+    found: Headrace = integration.app
+    return found
+
+
+@pytest.fixture
+def orchard(app: Headrace) -> Any:
+    import orchard.tasks  # type: ignore[import-not-found]
+
+    return orchard.tasks
+
+
+def work(app: Headrace, *ids: str) -> None:
+    """Run jobs until these have ended."""
+
+    async def until_ended() -> None:
+        async with app, app.worker():
+            for id in ids:
+                async for _ in app.job(id).watch():
+                    pass
+
+    asyncio.run(until_ended())
+
+
+def test_a_task_runs_and_its_result_is_found(app: Headrace, orchard: Any) -> None:
+    sent = orchard.add.enqueue(2, b=3)
+    assert sent.status == TaskResultStatus.READY
+    assert sent.enqueued_at is not None
+    work(app, sent.id)
+    sent.refresh()
+    assert sent.status == TaskResultStatus.SUCCESSFUL
+    assert sent.return_value == 5
+    assert (sent.args, sent.kwargs, sent.attempts) == ([2], {"b": 3}, 1)
+    assert sent.started_at <= sent.finished_at
+    assert orchard.add.get_result(sent.id).return_value == 5
+
+
+def test_queue_priority_and_time_are_kept(app: Headrace, orchard: Any) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    sent = orchard.greet.using(run_after=later).enqueue("Ann")
+    job = asyncio.run(_job(app, sent.id))
+    assert (job.queue, job.priority, job.task) == ("mail", 7, "orchard.tasks.greet")
+    assert job.due is not None
+    assert abs(job.due - later) < timedelta(seconds=1)
+    assert orchard.greet.get_result(sent.id).status == TaskResultStatus.READY
+    now = orchard.greet.enqueue("Bob")
+    work(app, now.id)
+    assert orchard.greet.get_result(now.id).return_value == "hello Bob"
+
+
+async def _job(app: Headrace, id: str) -> Any:
+    async with app:
+        return await app.admin.job(id)
+
+
+def test_a_task_that_takes_its_context_is_given_it(app: Headrace, orchard: Any) -> None:
+    sent = orchard.number.enqueue()
+    work(app, sent.id)
+    sent.refresh()
+    assert sent.return_value == [sent.id, 1]
+
+
+def test_a_failure_is_told_with_its_class_and_traceback(app: Headrace, orchard: Any) -> None:
+    sent = orchard.fail.enqueue("no apples")
+    work(app, sent.id)
+    sent.refresh()
+    assert sent.status == TaskResultStatus.FAILED
+    (error,) = sent.errors
+    assert error.exception_class is ValueError
+    assert "no apples" in error.traceback
+    with pytest.raises(ValueError, match="Task failed"):
+        _ = sent.return_value
+
+
+def test_signals_tell_of_each_step(app: Headrace, orchard: Any) -> None:
+    told: list[tuple[str, str]] = []
+
+    def hear(signal: Any, task_result: Any, **_: Any) -> None:
+        told.append((names[signal], task_result.id))
+
+    names = {task_enqueued: "enqueued", task_started: "started", task_finished: "finished"}
+    for signal in names:
+        signal.connect(hear)
+    try:
+        sent = orchard.add.enqueue(1, 1)
+        work(app, sent.id)
+    finally:
+        for signal in names:
+            signal.disconnect(hear)
+    assert told == [("enqueued", sent.id), ("started", sent.id), ("finished", sent.id)]
+
+
+async def test_async_views_send_too(orchard: Any) -> None:
+    sent = await orchard.add.aenqueue(4, 4)
+    assert (await orchard.add.aget_result(sent.id)).status == TaskResultStatus.READY
+
+
+def test_what_a_transaction_sends_leaves_when_it_is_committed(orchard: Any) -> None:
+    options = {"url": f"sqlite:///{FOLDER}/jobs.db", "enqueue_on_commit": True}
+    backend = {"BACKEND": "headrace.integrations.django.HeadraceBackend", "OPTIONS": options}
+    with override_settings(TASKS={"default": backend}):
+        with transaction.atomic():
+            undone = orchard.add.enqueue(1, 1)
+            transaction.set_rollback(True)
+        with pytest.raises(TaskResultDoesNotExist):
+            orchard.add.get_result(undone.id)
+        with transaction.atomic():
+            kept = orchard.add.enqueue(1, 1)
+            with pytest.raises(TaskResultDoesNotExist):
+                orchard.add.get_result(kept.id)
+        assert orchard.add.get_result(kept.id).status == TaskResultStatus.READY
+
+
+def test_jobs_of_headrace_itself_leave_with_the_transaction(app: Headrace) -> None:
+    @app.task(name="pick")
+    def pick(apples: int) -> int:
+        return apples
+
+    with transaction.atomic():
+        enqueue_on_commit(app, pick.options(id="undone").call(3))
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        enqueue_on_commit(app, pick.options(id="kept").call(3))
+    work(app, "kept")
+    assert app.job("kept").result_sync(timeout=5) == 3
+    with pytest.raises(TaskResultDoesNotExist):
+        default_task_backend.get_result("undone")
+
+
+def test_what_is_not_supported_is_refused_by_name(orchard: Any) -> None:
+    with pytest.raises(InvalidTaskError, match="priorities are from 0 to 100"):
+        orchard.add.using(priority=-1)
+    with pytest.raises(InvalidTaskError, match="'other' is not valid"):
+        orchard.add.using(queue_name="other")
+    with pytest.raises(TaskResultDoesNotExist):
+        orchard.add.get_result("nobody")
+    with pytest.raises(ConfigError, match="no option 'colour'"):
+        HeadraceBackend("default", {"OPTIONS": {"colour": "red"}})
+    with pytest.raises(ConfigError, match="is no Headrace app"):
+        HeadraceBackend("default", {"OPTIONS": {"app": "json:dumps"}})
+    memory = HeadraceBackend("other", {"OPTIONS": {"url": "memory://"}})
+    assert [type(each) for each in memory.check()] == [checks.Error]
+
+
+def test_all_threads_share_one_app() -> None:
+    found: list[Headrace] = []
+
+    async def look() -> None:
+        await asyncio.to_thread(lambda: found.append(task_backends["default"].app))
+
+    asyncio.run(look())
+    assert found == [integration.app]
+    assert callable(task)

@@ -1,0 +1,201 @@
+"""`headrace top`, as a person at the keyboard sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from rich.text import Text
+from textual.app import App
+from textual.pilot import Pilot
+from textual.widgets import Input, Static
+
+from headrace import Headrace, Retry
+from headrace.admin import DeadInfo
+from headrace.top import Top
+from headrace.top.asking import Confirm
+from headrace.top.snapshot import Reader
+from headrace.top.spark import sparkline
+from headrace.top.tables import Errors, Queues, Running, Table
+from headrace.top.words import age, rate
+
+HOSTILE = "[red]\x1b[2J<b>\u202e"
+
+
+class Shop:
+    """An app with a job that fails, one that holds, and one that is quick."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.app = app
+        self.go = asyncio.Event()
+        self.held = app.task(name="hold")(self._hold)
+        self.failing = app.task(name="fail", queue="mail", retry=Retry(1))(self._fail)
+
+    async def _hold(self) -> None:
+        await self.go.wait()
+
+    async def _fail(self, text: str) -> None:
+        raise ValueError(text)
+
+    async def bury(self, text: str) -> str:
+        job = await self.failing.enqueue(text)
+        async for _ in job.watch(poll=0.05):
+            pass
+        return job.id
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """In memory: stores are told apart by one test, for a terminal takes its time."""
+    return Shop(Headrace("memory://"))
+
+
+def cells(table: Table) -> list[list[str]]:
+    rows = (table.get_row_at(at) for at in range(table.row_count))
+    return [[cell.plain if isinstance(cell, Text) else cell for cell in row] for row in rows]
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Let the program look again and again, until it shows what is meant."""
+    for _ in range(200):
+        await pilot.press("space")
+        await pilot.pause(0.05)
+        if condition():
+            return
+    raise AssertionError(f"never shown; there is {[cells(t) for t in pilot.app.query(Table)]}")
+
+
+def said(app: App[None], where: str) -> str:
+    return str(app.query_one(where, Static).render())
+
+
+async def test_queues_workers_and_errors_are_live(app: Headrace) -> None:
+    shop = Shop(app)
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
+        held = await shop.held.enqueue()
+        await shop.bury(HOSTILE)
+        queues, running, errors = (top.query_one(kind) for kind in (Queues, Running, Errors))
+        await until(pilot, lambda: errors.row_count == 1 and running.row_count == 1)
+        await until(pilot, lambda: [row[0] for row in cells(queues)] == ["default", "mail"])
+        await until(pilot, lambda: cells(queues)[0][3] == "1")
+        assert cells(queues)[1][6] == "1"
+        assert cells(running)[0][3:6] == [held.id, "hold", "default"]
+        assert "[red]\\x1b[2J<b>\\u202e" in cells(errors)[0][5]
+        assert "1 workers, 1/" in said(top, "#totals")
+        shop.go.set()
+        await until(pilot, lambda: cells(queues)[0][3] == "")
+
+
+async def test_a_queue_is_paused_and_resumed_after_a_question(shop: Shop) -> None:
+    top = Top(shop.app.admin.by("ann@here"), every=60)
+    async with shop.app, top.run_test(size=(140, 40)) as pilot:
+        await shop.held.enqueue()
+        queues = top.query_one(Queues)
+        await until(pilot, lambda: queues.row_count == 2)
+        await pilot.press("p")
+        await pilot.pause()
+        assert isinstance(top.screen, Confirm)
+        await pilot.press("n")
+        assert not (await shop.app.admin.queue("default")).paused
+        await pilot.press("p", "y")
+        await until(pilot, lambda: cells(queues)[0][1] == "paused")
+        assert (await shop.app.admin.queue("default")).paused
+        await pilot.press("p", "y")
+        await until(pilot, lambda: cells(queues)[0][1] == "")
+        done = [(deed.actor, deed.verb) for deed in await shop.app.admin.deeds()]
+        assert done == [("ann@here", "resume"), ("ann@here", "pause")]
+
+
+async def test_dead_jobs_are_replayed_one_or_all_of_a_queue(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test(size=(140, 40)) as pilot:
+        async with shop.app.worker():
+            ids = [await shop.bury("one"), await shop.bury("two"), await shop.bury("three")]
+        errors = top.query_one(Errors)
+        await until(pilot, lambda: errors.row_count == 3)
+        await pilot.press("3", "r", "y")
+        await until(pilot, lambda: errors.row_count == 2)
+        left: list[DeadInfo] = await shop.app.admin.dead("mail")
+        assert {info.id for info in left} < set(ids)
+        await pilot.press("1", "down", "R", "y")
+        await until(pilot, lambda: errors.row_count == 0)
+        assert (await shop.app.admin.queue("mail")).waiting == 3
+
+
+async def test_a_running_job_is_cancelled(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
+        job = await shop.held.enqueue()
+        running = top.query_one(Running)
+        await until(pilot, lambda: running.chosen_job == job.id)
+        await pilot.press("2", "c", "y")
+        await until(pilot, lambda: running.chosen_job is None)
+        assert await job.status() == "cancelled"
+
+
+async def test_a_key_without_anything_chosen_says_what_to_do(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test() as pilot:
+        await until(pilot, lambda: top.query_one(Queues).row_count == 2)
+        for key, hint in (("r", "dead job first: 3"), ("c", "running job first: 2")):
+            await pilot.press(key)
+            await pilot.pause()
+            assert hint in said(top, "#trouble")
+
+
+async def test_queues_are_searched_by_name(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test() as pilot:
+        queues = top.query_one(Queues)
+        await until(pilot, lambda: queues.row_count == 2)
+        await pilot.press("slash", *"mai", "enter")
+        await until(pilot, lambda: [row[0] for row in cells(queues)] == ["mail"])
+        assert top.query_one(Input).value == "mai"
+
+
+async def test_it_fits_into_small_and_large_terminals(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test(size=(40, 12)) as pilot:
+        queues = top.query_one(Queues)
+        await until(pilot, lambda: queues.row_count == 2)
+        for size in ((200, 60), (40, 12), (20, 6)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert queues.size.width <= size[0]
+        assert queues.row_count == 2
+
+
+async def test_a_store_that_is_away_is_told_and_looked_for_again() -> None:
+    # Nothing listens there.
+    app = Headrace("redis://127.0.0.1:1/0")
+    top = Top(app.admin, every=60)
+    async with top.run_test() as pilot:
+        for _ in range(100):
+            await pilot.pause(0.05)
+            if said(top, "#trouble"):
+                break
+        assert "127.0.0.1:1" in said(top, "#trouble")
+        assert top.is_running
+
+
+async def test_rates_are_what_was_counted_between_two_looks(shop: Shop) -> None:
+    async with shop.app:
+        reader = Reader(shop.app.admin)
+        assert (await reader.read()).done == 0
+        async with shop.app.worker():
+            shop.go.set()
+            await (await shop.held.enqueue()).result(timeout=30)
+        after = await reader.read()
+        assert after.done > 0
+        assert sum(after.queues[0].history) == 1
+
+
+def test_numbers_take_few_characters() -> None:
+    assert [age(seconds) for seconds in (None, 4.2, 61, 7300, 200_000)] == [
+        "", "4s", "1m", "2h", "2d",
+    ]  # fmt: skip
+    assert [rate(each) for each in (0, 0.25, 1234.5)] == ["", "0.2/s", "1,234/s"]
+    assert sparkline([0, 2, 7, 14]) == " ▂▅█"
+    assert sparkline([]) == ""
