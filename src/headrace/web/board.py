@@ -1,0 +1,82 @@
+"""What all visits to one dashboard share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from headrace.web.errands import Errands
+from headrace.web.forgery import Seal
+from headrace.web.ledger import Ledgers
+from headrace.web.page import Visit
+from headrace.web.people import Role, User
+from headrace.web.streams import Streams
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from headrace.app import Headrace
+    from headrace.web.access import Access
+
+log = logging.getLogger("headrace.web")
+
+# For the login and for errors: someone of whom nothing is known.
+NOBODY = User("", Role.VIEWER)
+
+Redact = Callable[[str, Any], Any]
+
+
+@dataclass
+class Board:
+    """The app that is shown, and how."""
+
+    app: Headrace
+    title: str
+    access: Access
+    redact: Redact | None = None
+    ticks: dict[object, list[datetime]] = field(default_factory=dict)
+    """The next times of schedules, by what they follow from."""
+    errands: Errands = field(default_factory=Errands)
+    streams: Streams = field(default_factory=Streams)
+
+    def __post_init__(self) -> None:
+        self.ledgers = Ledgers(self.app.admin)
+
+    def shown(self, task: str | None, value: Any) -> Any:
+        """What is to be seen of the arguments or the result of a job: what `redact` makes of them.
+        Nothing if it fails: it must hide something."""
+        if self.redact is None:
+            return value
+        try:
+            return self.redact(task or "", value)
+        except Exception:
+            log.exception("redact failed for a job of task %r; nothing is shown", task)
+            return "(hidden: redact failed)"
+
+    async def admitted(self, request: Request) -> Visit:
+        """The visit that a request is. Raises what `Access.admit` does."""
+        return self.visit(request, await self.access.admit(request))
+
+    def visit(self, request: Request, user: User = NOBODY) -> Visit:
+        """A visit by a user, or for errors and the login by nobody."""
+        seal = Seal(request, user.name)
+        request.state.seal = seal
+        return Visit(
+            board=self,
+            user=user,
+            path=path_of(request),
+            query=request.query_params,
+            root=request.scope.get("root_path", "").rstrip("/"),
+            token=seal.token,
+        )
+
+
+def path_of(request: Request) -> str:
+    """The path below where the dashboard is mounted."""
+    root, path = request.scope.get("root_path", "").rstrip("/"), request.scope["path"]
+    if root and path.startswith(f"{root}/"):
+        path = path[len(root) :]
+    return path or "/"

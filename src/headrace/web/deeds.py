@@ -1,0 +1,114 @@
+"""What can be done: each deed is a verb, posted by a form of ours to `/do/{verb}`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.responses import RedirectResponse, Response
+
+from headrace.web.notices import leave_notice
+from headrace.web.page import Form, Page, Refusal, Visit
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Doing = Callable[[Visit], Awaitable[str]]
+Question: TypeAlias = "str | Callable[[Visit], str | Awaitable[str]]"
+
+# A bound for what is kept in memory; arguments that are edited are a megabyte at most by default.
+_MOST_BYTES = 16 * 1024 * 1024
+_MOST_FIELDS = 10_000
+_OURS = ("token", "back", "sure")
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    verb: str
+    label: str
+    doing: Doing
+    question: Question | None
+
+
+DEEDS: dict[str, Deed] = {}
+
+
+def deed(
+    verb: str, label: str = "", *, confirm: Question | None = None
+) -> Callable[[Doing], Doing]:
+    """Have a function do what forms post to `/do/{verb}`: it is given the visit, whose `form` holds
+    the fields, and returns the sentence that tells what was done. With `confirm`, a sentence or a
+    function that makes one of the visit, the person is asked first, under the button `label`."""
+
+    def registered(doing: Doing) -> Doing:
+        DEEDS[verb] = Deed(verb, label or verb.replace("_", " ").capitalize(), doing, confirm)
+        return doing
+
+    return registered
+
+
+async def sent_form(request: Request) -> Form:
+    """The fields of a form that was posted."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refusal(400, f"A form is expected, not {kind or 'nothing'}.")
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > _MOST_BYTES:
+            raise Refusal(413, f"The form is larger than {_MOST_BYTES:,} bytes.")
+    try:
+        pairs = parse_qsl(
+            data.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError:
+        raise Refusal(400, "The form cannot be read: it is no UTF-8, or has too much.") from None
+    return Form(pairs)
+
+
+async def done(visit: Visit, request: Request) -> Page | Response:
+    """Do what a form asks for; the answer is the page it came from, with a sentence that says what
+    was done, or a question first."""
+    if not visit.user.operates:
+        raise Refusal(403, f"{visit.user.name} may look, and not act: this needs an operator.")
+    visit = replace(visit, form=await sent_form(request))
+    request.state.seal.check(visit.form.get("token", ""))
+    wanted = DEEDS.get(request.path_params["verb"])
+    if wanted is None:
+        raise Refusal(404, "There is no such deed.")
+    back = own_path(visit.form.get("back", "/"))
+    if wanted.question is not None and visit.form.get("sure") != "yes":
+        return await _asked(visit, wanted, back)
+    errand = await visit.board.errands.run(
+        wanted.verb, wanted.label, visit.user.name, back, wanted.doing(visit)
+    )
+    if (notice := errand.notice) is None:
+        return RedirectResponse(visit.url("/doing", id=errand.id), 303)
+    if notice.page is not None:
+        return notice.page
+    response = RedirectResponse(visit.root + back, 303)
+    leave_notice(request, response, notice)
+    return response
+
+
+async def _asked(visit: Visit, wanted: Deed, back: str) -> Page:
+    question = wanted.question
+    if callable(question):
+        made = question(visit)
+        question = await made if inspect.isawaitable(made) else made
+    fields = [(name, value) for name, value in visit.form.multi_items() if name not in _OURS]
+    context = {"deed_asked": wanted, "question": question, "fields": fields, "back": back}
+    return Page("confirm.html", wanted.label, context, live=None)
+
+
+def own_path(text: str) -> str:
+    """A path of ours, with its query; the overview for what may lead elsewhere."""
+    parts = urlsplit(text) if text.isprintable() else None
+    is_own = parts and not parts.scheme and not parts.netloc and not text.startswith("//")
+    return text if is_own and text.startswith("/") and "\\" not in text else "/"

@@ -1,0 +1,67 @@
+"""Coming in and going out by name and password."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from headrace.web.cookies import cookie, forget_cookie, set_cookie
+from headrace.web.deeds import own_path, sent_form
+from headrace.web.forgery import SESSION, VISITOR
+from headrace.web.login import SESSION_SECONDS, LoginAccess
+from headrace.web.page import Page, Refusal, Visit
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+def shown(visit: Visit, request: Request) -> Response:
+    """To someone who is not known: a person is taken to the form, a program told what to send."""
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        back = visit.here if visit.path != "/" else None
+        return RedirectResponse(visit.url("/login", back=back), 303)
+    return PlainTextResponse(
+        "Send a name and a password (HTTP Basic), or log in.\n",
+        401,
+        headers={"WWW-Authenticate": 'Basic realm="Headrace", charset="UTF-8"'},
+    )
+
+
+async def login(visit: Visit, request: Request) -> Page | Response:
+    """The form, and what becomes of it."""
+    access = visit.board.access
+    if not isinstance(access, LoginAccess):
+        raise Refusal(404, "There is nothing to log in to here.")
+    back = own_path(visit.query.get("back", "/"))
+    if request.method == "GET":
+        return _form(back)
+    form = await sent_form(request)
+    request.state.seal.check(form.get("token", ""))
+    back = own_path(form.get("back", "/"))
+    user = await access.check(form.get("name", ""), form.get("password", ""))
+    if user is None:
+        return _form(back, form.get("name", ""), "Name and password do not belong together.")
+    response = RedirectResponse(visit.root + back, 303)
+    set_cookie(request, response, SESSION, access.session(user), SESSION_SECONDS)
+    # Whoever knew the one from before the login knows nothing of what comes.
+    forget_cookie(request, response, VISITOR)
+    return response
+
+
+def _form(back: str, name: str = "", problem: str = "") -> Page:
+    context = {"back": back, "name": name, "problem": problem}
+    return Page("login.html", "Log in", context, live=None, status=401 if problem else 200)
+
+
+async def logout(visit: Visit, request: Request) -> Response:
+    access = visit.board.access
+    if not isinstance(access, LoginAccess):
+        raise Refusal(404, "There is nothing to log out of here.")
+    form = await sent_form(request)
+    request.state.seal.check(form.get("token", ""))
+    access.end(cookie(request, SESSION))
+    response = RedirectResponse(visit.url("/login"), 303)
+    forget_cookie(request, response, SESSION)
+    forget_cookie(request, response, VISITOR)
+    return response

@@ -1,0 +1,109 @@
+"""The arguments of a dead job as fields of a form, and back."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.web.naming import named, parameters_of
+from headrace.web.shown import as_json
+
+if TYPE_CHECKING:
+    from headrace.admin import DeadInfo
+    from headrace.web.page import Visit
+
+PREFIX = "argument:"
+# Longer ones are not sent to a browser and back: a new value can be typed, or none.
+_MOST_TYPED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An argument. `text` is its value as JSON, empty if it has none that can be edited; `typed` is
+    what someone made of it, `problem` what is wrong with that."""
+
+    name: str
+    kind: str
+    """Its annotation, for people."""
+    text: str
+    hint: str
+    typed: str
+    problem: str = ""
+
+    @property
+    def is_changed(self) -> bool:
+        return _plain(self.typed) != _plain(self.text)
+
+
+def fields_of(visit: Visit, job: DeadInfo) -> list[Field]:
+    """A field for each parameter of the job's task, with what may be shown of its value; none if
+    this app does not know the task."""
+    parameters = parameters_of(visit.app, job.task) or {}
+    given = visit.board.shown(job.task, named(visit.app, job.task, job.arguments))
+    values: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    return [_field(each, values) for each in parameters.values()]
+
+
+def typed_into(fields: list[Field], form: Mapping[str, str]) -> list[Field]:
+    """The fields as they come back from a browser."""
+    return [replace(each, typed=form.get(PREFIX + each.name, each.text)) for each in fields]
+
+
+def edit_of(fields: list[Field]) -> tuple[dict[str, Any], list[Field]]:
+    """New values of what was changed, and only of that, for the rest may be redacted; and the
+    fields, with what is wrong where it is no JSON."""
+    edit: dict[str, Any] = {}
+    checked: list[Field] = []
+    for each in fields:
+        problem = ""
+        if each.is_changed:
+            try:
+                edit[each.name] = _parsed(each.typed)
+            except (ValueError, RecursionError) as error:
+                problem = f"This is not JSON: {error}. Texts stand in double quotes."
+        checked.append(replace(each, problem=problem))
+    return edit, checked
+
+
+def _field(parameter: inspect.Parameter, values: Mapping[str, Any]) -> Field:
+    kind = "" if parameter.annotation is parameter.empty else _annotation(parameter.annotation)
+    if parameter.name not in values:
+        return Field(
+            parameter.name, kind, "", "Not given, or not shown: empty leaves it as it is.", ""
+        )
+    try:
+        text = _written(values[parameter.name])
+    except (TypeError, ValueError, RecursionError):
+        return Field(parameter.name, kind, "", "It has no form in JSON: empty keeps it.", "")
+    if len(text) > _MOST_TYPED:
+        hint = f"It is too long to edit ({len(text):,} characters): empty keeps it."
+        return Field(parameter.name, kind, "", hint, "")
+    return Field(parameter.name, kind, text, "", text)
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _written(value: Any) -> str:
+    """As JSON that reads back as the same value; raises if there is none, as of keys that are not
+    texts."""
+    text = as_json(value)
+    if json.loads(text) != (list(value) if isinstance(value, tuple) else value):
+        raise ValueError("it would come back as another value")
+    return text
+
+
+def _parsed(text: str) -> Any:
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is not a number that JSON has")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def _plain(text: str) -> str:
+    """Browsers send line ends of their own."""
+    return text.replace("\r\n", "\n").strip()

@@ -1,0 +1,135 @@
+"""A flow as a drawing: jobs in columns, each right of all that it waits for."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.web.wording import visible
+
+if TYPE_CHECKING:
+    from headrace.admin import FlowInfo, FlowJobInfo
+
+MOST_DRAWN = 200
+WIDTH, HEIGHT = 176, 48
+_GAP_X, _GAP_Y, _EDGE = 56, 16, 12
+_LETTERS = 20
+# Moving jobs next to what they are tied to settles after a few passes.
+_PASSES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A job in the drawing."""
+
+    job: FlowJobInfo
+    label: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A drawing: its size, its jobs, and the curves between them as SVG paths."""
+
+    width: int
+    height: int
+    nodes: tuple[Node, ...]
+    edges: tuple[str, ...]
+    more: int
+    """How many jobs of the flow are not in it."""
+
+
+def drawn(flow: FlowInfo) -> Graph:
+    """The flow, or the first `MOST_DRAWN` jobs of it."""
+    jobs = flow.jobs[:MOST_DRAWN]
+    columns = _ordered(_layers(jobs), jobs)
+    tallest = max(map(len, columns), default=0)
+    nodes = {
+        job.id: _node(job, column, row + (tallest - len(layer)) / 2)
+        for column, layer in enumerate(columns)
+        for row, job in enumerate(layer)
+    }
+    edges = [
+        _curve(nodes[parent], nodes[job.id])
+        for job in jobs
+        for parent in job.parents
+        if parent in nodes
+    ]
+    return Graph(
+        width=len(columns) * (WIDTH + _GAP_X) - _GAP_X + 2 * _EDGE,
+        height=tallest * (HEIGHT + _GAP_Y) - _GAP_Y + 2 * _EDGE,
+        nodes=tuple(nodes.values()),
+        edges=tuple(edges),
+        more=len(flow.jobs) - len(jobs),
+    )
+
+
+def _layers(jobs: Sequence[FlowJobInfo]) -> list[list[FlowJobInfo]]:
+    """Jobs by the longest way that leads to them."""
+    depths = dict.fromkeys((job.id for job in jobs), 0)
+    # Each pass sets one more layer right; in bytes that lead in a circle, none ever would be.
+    for _ in jobs:
+        before = dict(depths)
+        for job in jobs:
+            behind = [depths[parent] + 1 for parent in job.parents if parent in depths]
+            depths[job.id] = min(max(behind, default=0), len(jobs) - 1)
+        if depths == before:
+            break
+    # Then as far to the right as those that wait for them allow: lines are short.
+    for job in sorted(jobs, key=lambda job: -depths[job.id]):
+        ahead = [depths[child.id] - 1 for child in jobs if job.id in child.parents]
+        depths[job.id] = max(depths[job.id], min(ahead, default=0))
+    used = sorted(set(depths.values()))
+    return [[job for job in jobs if depths[job.id] == depth] for depth in used]
+
+
+def _ordered(
+    layers: list[list[FlowJobInfo]], jobs: Sequence[FlowJobInfo]
+) -> list[list[FlowJobInfo]]:
+    """Each layer in the order of the middles of what its jobs wait for, then of what waits for
+    them, so that few lines cross."""
+    parents = {job.id: job.parents for job in jobs}
+    children: dict[str, list[str]] = {job.id: [] for job in jobs}
+    for job in jobs:
+        for parent in job.parents:
+            children.get(parent, []).append(job.id)
+    for at in range(_PASSES):
+        places = {job.id: row for layer in layers for row, job in enumerate(layer)}
+        near = children if at % 2 else parents
+        for layer in layers:
+            middles = {job.id: _middle(near[job.id], places, places[job.id]) for job in layer}
+            layer.sort(key=lambda job: middles[job.id])
+            places.update({job.id: row for row, job in enumerate(layer)})
+    return layers
+
+
+def _middle(near: Sequence[str], places: dict[str, int], otherwise: int) -> float:
+    rows = [places[id] for id in near if id in places]
+    return sum(rows) / len(rows) if rows else otherwise
+
+
+def _node(job: FlowJobInfo, column: int, row: float) -> Node:
+    x = _EDGE + column * (WIDTH + _GAP_X)
+    y = _EDGE + round(row * (HEIGHT + _GAP_Y))
+    return Node(job, _fitting(str(visible(job.task or "(unknown)"))), x, y)
+
+
+def _fitting(text: str) -> str:
+    """As much as a box is wide; some letters are twice as wide as others."""
+    room, kept = _LETTERS, ""
+    for char in text:
+        room -= 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if room < 0:
+            return f"{kept}…"
+        kept += char
+    return kept
+
+
+def _curve(start: Node, end: Node) -> str:
+    x1, y1 = start.x + WIDTH, start.y + HEIGHT // 2
+    x2, y2 = end.x, end.y + HEIGHT // 2
+    bend = max(_GAP_X // 2, abs(x2 - x1) // 2)
+    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"

@@ -1,0 +1,152 @@
+"""What can be done to jobs: one, those with a tick, or all that match a filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from headrace.core.job import State
+from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
+from headrace.web.deeds import deed
+from headrace.web.editing import edit_of, fields_of, typed_into
+from headrace.web.filters import Filter
+from headrace.web.page import Refusal, Visit
+from headrace.web.pages.dead import form_page
+from headrace.web.wording import plural
+
+Verb = Callable[[list[str], str | None], Awaitable[int]]
+
+_NONE = "None of them was dead any more."
+
+
+def chosen(visit: Visit) -> dict[str | None, list[str]]:
+    """The jobs that a form names, by queue; None for one whose queue it does not say."""
+    found: dict[str | None, list[str]] = {}
+    if id := visit.form.get("id"):
+        found.setdefault(visit.form.get("queue") or None, []).append(id)
+    for text in visit.form.getlist("job"):
+        queue, id = _unpaired(text)
+        found.setdefault(queue, []).append(id)
+    if not found:
+        raise Refusal(400, "No job is selected: tick the boxes of those that you mean.")
+    return found
+
+
+def _unpaired(text: str) -> tuple[str, str]:
+    try:
+        queue, id = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        queue = id = None
+    if not isinstance(queue, str) or not isinstance(id, str):
+        raise Refusal(400, "The form does not say which job is meant.")
+    return queue, id
+
+
+def _counted(visit: Visit) -> str:
+    """Those that a form names, as part of a sentence."""
+    named = [id for ids in chosen(visit).values() for id in ids]
+    return f"job {named[0]}" if len(named) == 1 else f"these {len(named):,} jobs"
+
+
+@deed("cancel", "Cancel", confirm=lambda visit: f"Cancel {_counted(visit)}?")
+async def cancel(visit: Visit) -> str:
+    """What has not begun never does, what runs is asked to end."""
+    cancelled = running = ended = unknown = 0
+    for queue, ids in chosen(visit).items():
+        report = await visit.admin.cancel(ids, queue)
+        cancelled, running = cancelled + report.cancelled, running + report.running
+        ended, unknown = ended + len(report.ended), unknown + len(report.unknown)
+    return _told(cancelled, running, ended, unknown)
+
+
+@deed("replay", "Replay")
+async def replay(visit: Visit) -> str:
+    """Dead jobs run again, as they were sent."""
+    admin = visit.admin
+    count = sum([await admin.replay(ids, queue) for queue, ids in chosen(visit).items()])
+    return f"{plural(count, 'job')} sent again." if count else _NONE
+
+
+@deed("purge", "Purge", confirm=lambda visit: f"Forget {_counted(visit)} for ever?")
+async def purge(visit: Visit) -> str:
+    """Dead jobs are forgotten."""
+    admin = visit.admin
+    count = sum([await admin.purge(ids, queue) for queue, ids in chosen(visit).items()])
+    return f"{plural(count, 'job')} forgotten." if count else _NONE
+
+
+def _live_ones(visit: Visit) -> str:
+    asked = Filter.of(visit.form)
+    state = asked.get("state")
+    what = f"{state} jobs" if state else "jobs that wait, run or are scheduled"
+    return f"Cancel {asked.in_words(what, 'were sent', 'in all queues')}?"
+
+
+def _dead_ones(visit: Visit) -> str:
+    return Filter.of(visit.form).in_words("dead jobs", "died", "in all queues and groups")
+
+
+@deed("cancel_all", "Cancel all that match", confirm=_live_ones)
+async def cancel_all(visit: Visit) -> str:
+    """All jobs that fit the filter, also those that no page has shown."""
+    asked = _narrowed(visit)
+    report = await visit.admin.cancel(
+        queue=asked.get("queue"), state=asked.get("state"), **asked.conditions(visit)
+    )
+    return _told(report.cancelled, report.running, len(report.ended), len(report.unknown))
+
+
+@deed("replay_all", "Replay all that match", confirm=lambda v: f"Send again {_dead_ones(v)}?")
+async def replay_all(visit: Visit) -> str:
+    asked = _narrowed(visit)
+    count = await visit.admin.replay(
+        queue=asked.get("queue"), reason=asked.get("reason"), **asked.conditions(visit)
+    )
+    return f"{plural(count, 'job')} sent again."
+
+
+@deed("purge_all", "Purge all that match", confirm=lambda v: f"Forget {_dead_ones(v)} for ever?")
+async def purge_all(visit: Visit) -> str:
+    asked = _narrowed(visit)
+    count = await visit.admin.purge(
+        queue=asked.get("queue"), reason=asked.get("reason"), **asked.conditions(visit)
+    )
+    return f"{plural(count, 'job')} forgotten."
+
+
+def _narrowed(visit: Visit) -> Filter:
+    """The filter that a form carries; refused if it is none, for then all jobs would be meant."""
+    asked = Filter.of(visit.form)
+    if not asked.fields or asked.fields == {"state": State.DEAD}:
+        raise Refusal(400, "Say which jobs first: filter by a queue, a task, a text or a time.")
+    return asked
+
+
+@deed("edit_replay", "Replay with these arguments")
+async def edit_replay(visit: Visit) -> str:
+    """A dead job runs again, with other values of those arguments that were changed."""
+    id, queue = visit.asked("id"), visit.form.get("queue") or None
+    job = await visit.admin.dead_job(id, queue)
+    edit, fields = edit_of(typed_into(fields_of(visit, job), visit.form))
+    problem = "Nothing was sent: see below." if any(each.problem for each in fields) else ""
+    if not problem:
+        try:
+            count = await visit.admin.replay(id, queue, edit=edit or None)
+            return f"Sent again{_changes(edit)}." if count else _NONE
+        except (ArgumentError, ConfigError, PayloadTooLarge) as error:
+            problem = f"Nothing was sent: {error}"
+    raise Refusal(422, problem, form_page(visit, job, fields, problem))
+
+
+def _changes(edit: dict[str, object]) -> str:
+    return f" with another {' and '.join(edit)}" if edit else " as it was"
+
+
+def _told(cancelled: int, running: int, ended: int, unknown: int) -> str:
+    parts = [
+        f"{plural(cancelled, 'job')} cancelled",
+        f"{running:,} asked to end" if running else "",
+        f"{ended:,} had ended already" if ended else "",
+        f"{unknown:,} not found" if unknown else "",
+    ]
+    return f"{', '.join(filter(None, parts))}."

@@ -1,0 +1,162 @@
+"""What was counted in the last minutes, without asking again for those that are over."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Lock
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from headrace.admin.stats import percentile_of
+
+if TYPE_CHECKING:
+    from headrace.admin import Admin, MinuteStats
+
+# Those within it are asked for again: the store's clock may be a little behind ours.
+_OPEN = 2
+_KEPT = 24 * 60
+_QUEUES_KEPT = 50
+# Pages that many people have open at the same time share one look.
+_FRESH = 0.8
+FAILED = ("retry", "dead")
+
+
+@dataclass(slots=True)
+class Sum:
+    """What several counts come to: of all tasks in a minute, or of one task in many."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    durations: Counter[float] = field(default_factory=Counter)
+    waits: Counter[float] = field(default_factory=Counter)
+
+    def add(self, other: MinuteStats | Sum) -> None:
+        self.counts.update(other.counts)
+        self.durations.update(other.durations)
+        self.waits.update(other.waits)
+
+    @property
+    def done(self) -> int:
+        return self.counts["done"]
+
+    @property
+    def failed(self) -> int:
+        """Runs that ended with an error, whether or not the job is tried again."""
+        return sum(self.counts[kind] for kind in FAILED)
+
+    def ran(self, percent: float) -> float | None:
+        return percentile_of(self.durations, percent)
+
+    def waited(self, percent: float) -> float | None:
+        return percentile_of(self.waits, percent)
+
+    @classmethod
+    def of(cls, parts: Iterable[MinuteStats | Sum]) -> Sum:
+        total = cls()
+        for part in parts:
+            total.add(part)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """The last minutes up to the running one, each with what was counted in it."""
+
+    last: int
+    """The running one, since 1970."""
+    sums: list[Sum]
+    recent: dict[str, Sum]
+    """By queue: what was counted in the last minute that is over and in the running one."""
+    tasks: dict[str, Sum]
+    """By task, in all of these minutes."""
+    recent_seconds: float
+
+    def rate(self, count: float) -> float:
+        """So many of `recent` for each minute."""
+        return count * 60 / self.recent_seconds
+
+    @property
+    def now(self) -> Sum:
+        """What is in `recent`, of all queues."""
+        return Sum.of(self.recent.values())
+
+
+class Ledger:
+    """Of one queue, or of all."""
+
+    def __init__(self, admin: Admin, queue: str | None) -> None:
+        self._admin = admin
+        self._queue = queue
+        self._sums: dict[int, dict[str, Sum]] = {}
+        self._recent: dict[int, dict[str, Sum]] = {}
+        self._since: int | None = None
+        self._read_at = -_FRESH
+        self._lock = Lock()
+
+    async def minutes(self, count: int) -> Minutes:
+        """The last `count` ones; costs one question, about two minutes of them if the others were
+        asked for before."""
+        async with self._lock:
+            seconds = time.time()
+            now = int(seconds // 60)
+            await self._catch_up(now, now - count + 1)
+        last = max([now, *(minute for minute in self._sums if minute <= now + 1)])
+        wanted = range(last - count + 1, last + 1)
+        tasks: dict[str, Sum] = {}
+        for minute in wanted:
+            for task, part in self._sums.get(minute, {}).items():
+                tasks.setdefault(task, Sum()).add(part)
+        sums = [Sum.of(self._sums.get(minute, {}).values()) for minute in wanted]
+        return Minutes(last, sums, self._recently(last), tasks, 60 + max(1.0, seconds % 60))
+
+    def _recently(self, last: int) -> dict[str, Sum]:
+        found: dict[str, Sum] = {}
+        for minute in (last - 1, last):
+            for queue, part in self._recent.get(minute, {}).items():
+                found.setdefault(queue, Sum()).add(part)
+        return found
+
+    async def _catch_up(self, now: int, since: int) -> None:
+        known = self._since is not None and self._since <= since
+        if known and time.monotonic() - self._read_at < _FRESH:
+            return
+        reached = max(self._sums, default=now) if known else since
+        first = max(since, min(reached, now) - _OPEN) if known else since
+        rows = await self._admin.stats(now - first + 1, self._queue)
+        self._read_at = time.monotonic()
+        self._since = since if self._since is None else min(since, self._since)
+        self._enter(rows, first, now)
+
+    def _enter(self, rows: Iterable[MinuteStats], first: int, now: int) -> None:
+        for minute in [minute for minute in self._sums if minute >= first or minute < now - _KEPT]:
+            del self._sums[minute]
+        self._recent = {}
+        for row in rows:
+            minute = int(row.minute.timestamp()) // 60
+            self._sums.setdefault(minute, {}).setdefault(row.task, Sum()).add(row)
+            if minute >= now - _OPEN:
+                self._recent.setdefault(minute, {}).setdefault(row.queue, Sum()).add(row)
+        # Known to be over, although nothing was counted.
+        self._sums.setdefault(now, {})
+
+
+class Ledgers:
+    """One for all queues together, and one for each queue that was looked at lately."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._ledgers: dict[str | None, Ledger] = {}
+
+    def of(self, queue: str | None = None) -> Ledger:
+        ledger = self._ledgers.pop(queue, None) or Ledger(self._admin, queue)
+        # To the end: the first is the one that nobody has asked for in the longest time.
+        self._ledgers[queue] = ledger
+        if len(self._ledgers) > _QUEUES_KEPT:
+            del self._ledgers[next(iter(self._ledgers))]
+        return ledger
+
+
+def minute_text(minute: int) -> str:
+    return datetime.fromtimestamp(minute * 60, UTC).strftime("%H:%M")

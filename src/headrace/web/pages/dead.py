@@ -1,0 +1,93 @@
+"""Dead jobs: the list, and the form in which one is changed before it is sent again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.admin import DeadPage
+from headrace.admin.bodies import opened
+from headrace.admin.paging import MOST_READS
+from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
+from headrace.web.editing import PREFIX, Field, fields_of
+from headrace.web.filters import REASONS, Filter
+from headrace.web.naming import named
+from headrace.web.page import Page, Visit, interval
+from headrace.web.pages.job import title_of
+from headrace.web.pages.jobs import choices, looked_before, pair
+from headrace.web.shown import in_a_line
+
+if TYPE_CHECKING:
+    from headrace.admin import DeadInfo
+
+_IN_A_PAGE = 50
+_LOOKED_AT = 1_000
+
+
+async def dead(visit: Visit) -> Page:
+    """Dead jobs that fit the filter, a page at a time, queue by queue."""
+    asked = Filter.of(visit.query)
+    found, problem = DeadPage([], "", 0), ""
+    try:
+        found = await visit.admin.dead_page(
+            asked.get("queue"),
+            cursor=visit.query.get("cursor", ""),
+            limit=_IN_A_PAGE,
+            scan=_LOOKED_AT,
+            reason=asked.get("reason"),
+            **asked.conditions(visit),
+        )
+    except (ConfigError, GroupNotFound, TopicNotFound) as error:
+        problem = str(error)
+    context = {
+        **choices(visit.app),
+        "asked": asked,
+        "reasons": REASONS,
+        "rows": [(job, in_a_line(arguments_of(visit, job))) for job in found.jobs],
+        "pair": pair,
+        "cursor": found.cursor,
+        "looked": looked_before(visit) + found.looked,
+        "problem": problem,
+    }
+    return Page("dead.html", "Dead jobs", context, live=interval(6 + MOST_READS, 10.0))
+
+
+async def dead_job(visit: Visit) -> Page:
+    """One dead job, with a field for each of its arguments."""
+    job = await visit.admin.dead_job(visit.asked("id"), visit.query.get("queue"))
+    return form_page(visit, job, fields_of(visit, job))
+
+
+def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "") -> Page:
+    """The form, also after what was typed into it could not be taken. Never live: what someone
+    types must stay."""
+    context = {
+        "job": job,
+        "fields": fields,
+        "problem": problem,
+        "obstacle": _obstacle(visit, job),
+        "prefix": PREFIX,
+    }
+    title = f"Edit {title_of(job.task)}"
+    return Page("dead_job.html", title, context, live=None, status=422 if problem else 200)
+
+
+def _obstacle(visit: Visit, job: DeadInfo) -> str:
+    """Why its arguments cannot be changed; empty if they can."""
+    if job.event is not None:
+        return "Events cannot be edited, for other groups have them too."
+    if job.task not in visit.app.tasks:
+        return "Its arguments cannot be edited here: this app has no such task."
+    if _is_fed(job):
+        return "Its arguments cannot be edited: the first comes from the jobs before it."
+    return ""
+
+
+def _is_fed(job: DeadInfo) -> bool:
+    envelope = opened(job.envelope)
+    return bool(envelope and envelope.overrides.feed)
+
+
+def arguments_of(visit: Visit, job: DeadInfo) -> Any:
+    """What may be shown of the arguments, by name where that is known; of an event, its data."""
+    given = named(visit.app, job.task, job.arguments, fed=_is_fed(job))
+    return visit.board.shown(job.task, given)

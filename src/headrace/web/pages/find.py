@@ -1,0 +1,45 @@
+"""From an id to the job, wherever it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.core.sources import group_source, is_log
+from headrace.errors import ConfigError, JobNotFound
+from headrace.web.page import Page, Visit
+from headrace.web.pages.job import job
+
+_MISSING = "There is no job and no event with this id, or it has ended and is not kept."
+
+
+async def find(visit: Visit) -> Page:
+    """The job with this id; of an event, which of the groups that have it is meant."""
+    id = visit.query.get("id", "").strip()
+    try:
+        queues = await visit.admin.where(id) if id else []
+    except (JobNotFound, ConfigError) as error:
+        return await _not_there(visit, id, error)
+    if len(queues) == 1:
+        return await job(replace(visit, query={"id": id, **_in(queues[0])}))
+    return _page(id, queues, "")
+
+
+def _in(queue: str) -> dict[str, str]:
+    """A topic's log is no queue to be named."""
+    return {} if is_log(queue) else {"queue": queue}
+
+
+async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) -> Page:
+    """What is known of an event that is in no group, or why there is nothing to find."""
+    if isinstance(error, ConfigError):
+        return _page(id, [], f"That is no id: {error}.", status=404)
+    try:
+        return _page(id, [], await visit.admin.why(id))
+    except JobNotFound:
+        return _page(id, [], _MISSING, status=404)
+
+
+def _page(id: str, queues: list[str], sentence: str, status: int = 200) -> Page:
+    places = [(queue, group_source(queue)) for queue in queues]
+    context = {"id": id, "places": places, "sentence": sentence}
+    return Page("find.html", "Find a job", context, live=None, status=status)

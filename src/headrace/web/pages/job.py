@@ -1,0 +1,95 @@
+"""A job, with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.job import State
+from headrace.core.sources import group_source, is_log
+from headrace.web.graph import HEIGHT, WIDTH, drawn
+from headrace.web.naming import named
+from headrace.web.page import Page, Visit, interval
+from headrace.web.shown import ending, written
+from headrace.web.wording import clip
+
+if TYPE_CHECKING:
+    from headrace.admin import FlowInfo, JobDetail
+
+# Characters of all log lines that a page shows.
+_LOG = 100_000
+# Calls to the store for one look; to tell how many are before it, the line is read.
+_CALLS, _CALLS_WAITING = 10, 20
+
+
+async def job(visit: Visit) -> Page:
+    """One job; of an event, what one group makes of it."""
+    id, queue = visit.asked("id"), visit.query.get("queue")
+    detail = await visit.admin.job(id, queue)
+    # An event whose time has not come is in its topic's log, which is no queue to be named.
+    place = None if is_log(detail.queue) else detail.queue
+    sentence = await visit.admin.why(id, place)
+    flow = await visit.admin.flow(id, place) if detail.event is None else None
+    shown, cut = log_of(detail)
+    context = {
+        "job": detail,
+        "place": place,
+        "topic": detail.event.topic if detail.event else None,
+        "group": group_source(detail.queue),
+        "why": clip(sentence, 2_000),
+        "arguments": written(arguments_of(visit, detail)),
+        "result": written(result_of(visit, detail)),
+        "log": shown,
+        "log_cut": cut,
+        **_drawing(flow),
+        "ending": ending,
+    }
+    return Page("job.html", title_of(detail.task), context, _interval(visit, detail, flow))
+
+
+def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
+    calls = _CALLS if detail.state in (State.RUNNING, State.DONE) else _CALLS_WAITING
+    calls += 3 * len({each.queue for each in flow.jobs}) if flow is not None else 0
+    if (source := group_source(detail.queue)) is not None:
+        declared = visit.app.topics.get(source.topic)
+        # Each of the questions looks for the group in all shards.
+        calls += 3 * (1 + len(declared.logs) if declared else 8)
+    return interval(calls, 10.0 if detail.state.final else 2.0)
+
+
+def title_of(task: str | None) -> str:
+    """What a job is called on its page."""
+    if task is None:
+        return "A job that cannot be read"
+    return f"Event of {clip(task[1:], 80)}" if task.startswith("@") else clip(task, 80)
+
+
+def arguments_of(visit: Visit, detail: JobDetail) -> Any:
+    """What may be shown of the arguments, by name where that is known; of an event, its data."""
+    if detail.event is not None:
+        return visit.board.shown(detail.task, detail.event.data)
+    given = named(visit.app, detail.task, detail.arguments, fed=detail.fed)
+    return visit.board.shown(detail.task, given)
+
+
+def result_of(visit: Visit, detail: JobDetail) -> Any:
+    """What may be shown of what it returned."""
+    return visit.board.shown(detail.task, detail.result)
+
+
+def log_of(detail: JobDetail) -> tuple[list[str], bool]:
+    """The last lines of its log, and whether there are more than a page has room for."""
+    lines: list[str] = []
+    room = _LOG
+    for line in reversed(detail.log):
+        lines.append(clip(line, 1_000))
+        room -= len(lines[-1])
+        if room < 0:
+            break
+    return lines[::-1], len(lines) < len(detail.log)
+
+
+def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:
+    if flow is None or len(flow.jobs) < 2:
+        return {"flow": None}
+    return {"flow": flow, "graph": drawn(flow), "node_width": WIDTH, "node_height": HEIGHT}

@@ -1,0 +1,96 @@
+"""The list of jobs, and the question before all that match a filter are cancelled."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from headrace.admin import JobPage
+from headrace.admin.paging import MOST_READS
+from headrace.core.job import State
+from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
+from headrace.web.filters import PERIODS, STATES, Filter
+from headrace.web.page import Page, Visit, interval
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+_IN_A_PAGE = 50
+_LOOKED_AT = 2_000
+_COUNTED = 10**9
+
+
+async def jobs(visit: Visit) -> Page:
+    """Jobs that fit the filter, a page at a time; at most `_LOOKED_AT` are looked at for one."""
+    asked = Filter.of(visit.query)
+    found, problem = JobPage([], "", 0), ""
+    try:
+        found = await _found(visit, asked)
+    except (ConfigError, GroupNotFound, TopicNotFound) as error:
+        problem = str(error)
+    context = {
+        **choices(visit.app),
+        "asked": asked,
+        "states": STATES,
+        "rows": found.jobs,
+        "pair": pair,
+        "cursor": found.cursor,
+        "looked": looked_before(visit) + found.looked,
+        **_deeds(asked),
+        "problem": problem,
+    }
+    return Page("jobs.html", "Jobs", context, live=_interval(asked, found))
+
+
+def _interval(asked: Filter, found: JobPage) -> float:
+    """A list is read at one place for each queue and state that is in it; a search may be at any
+    number of places, of which the admin allows so many."""
+    is_search = asked.fields.keys() - {"queue", "state"}
+    places = MOST_READS if is_search else 2 + len({(job.queue, job.state) for job in found.jobs})
+    return interval(6 + 2 * places, 5.0)
+
+
+def looked_before(visit: Visit) -> int:
+    """How many jobs the pages before this one looked at."""
+    return visit.number("looked", 1, _COUNTED) if visit.query.get("looked") else 0
+
+
+async def _found(visit: Visit, asked: Filter) -> JobPage:
+    return await visit.admin.jobs(
+        asked.get("queue"),
+        asked.get("state"),
+        cursor=visit.query.get("cursor", ""),
+        limit=_IN_A_PAGE,
+        scan=_LOOKED_AT,
+        **asked.conditions(visit),
+    )
+
+
+def _deeds(asked: Filter) -> dict[str, object]:
+    """What can be done to jobs in that state; to all that match only if something is asked."""
+    dead = asked.get("state") == State.DEAD
+    if dead:
+        # The times of this page are when jobs were sent, those of the deeds when they died.
+        narrow = asked.fields.keys() & {"queue", "task", "text"}
+        timed = asked.fields.keys() & {"when", "from", "to"}
+        verbs = (("replay_all", "Replay all that match"), ("purge_all", "Purge all that match"))
+        return {"is_dead": True, "all_deeds": verbs if narrow and not timed else ()}
+    cancel = (("cancel_all", "Cancel all that match"),)
+    return {"is_dead": False, "all_deeds": cancel if asked.fields else ()}
+
+
+def choices(app: Headrace) -> dict[str, object]:
+    """What the fields of a filter offer, as far as the app knows it without asking the store."""
+    groups = [
+        f"{group}@{topic.name}" for topic in app.topics.values() for group in topic.subscriptions
+    ]
+    return {
+        "queues": sorted({*app.queues, *groups}),
+        "tasks": sorted(app.tasks),
+        "periods": PERIODS,
+    }
+
+
+def pair(queue: str, id: str) -> str:
+    """A job in the value of a box or field: an event may be in several groups under one id."""
+    return json.dumps([queue, id])

@@ -1,0 +1,93 @@
+"""Queues and groups: their list, one of them, and stop and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.sources import group_source
+from headrace.web.deeds import deed
+from headrace.web.ledger import Minutes, Sum
+from headrace.web.page import Page, Visit
+from headrace.web.pages.overview import charted
+
+_IN_A_PAGE = 100
+
+
+async def queues(visit: Visit) -> Page:
+    """Those whose name contains a text, a hundred at a time; about ten calls to the store."""
+    search = visit.query.get("search", "")
+    page = await visit.admin.queue_page(search or None, visit.query.get("after", ""), _IN_A_PAGE)
+    workers = await visit.admin.workers()
+    read = {name for worker in workers for name in worker.queues}
+    context = {
+        "rows": page.queues,
+        "total": page.total,
+        "cursor": page.cursor,
+        "search": search,
+        "minutes": await visit.board.ledgers.of().minutes(2),
+        "unread": {each.name for each in page.queues if each.waiting and each.name not in read},
+    }
+    return Page("queues.html", "Queues", context, live=3.0)
+
+
+async def queue(visit: Visit) -> Page:
+    """One queue, or a group such as `billing@orders`; about ten calls to the store."""
+    name = visit.asked("name")
+    info = await visit.admin.queue(name)
+    minutes, charts = await charted(visit, name)
+    workers = [each for each in await visit.admin.workers() if _reads(each.queues, name)]
+    source = group_source(name)
+    context = {
+        **charts,
+        "queue": info,
+        "group": source,
+        "minutes": minutes,
+        "lately": minutes.now,
+        "tasks": [] if source else _tasks(visit, name, minutes, info.paused_tasks),
+        "workers": workers,
+    }
+    title = f"{'Group' if source else 'Queue'} {name[:100]}"
+    return Page("queue.html", title, context, live=3.0)
+
+
+def _reads(queues: dict[str, int], name: str) -> bool:
+    return any(each == name or each.startswith(f"{name}#") for each in queues)
+
+
+def _tasks(
+    visit: Visit, queue: str, minutes: Minutes, paused: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Those that were counted in the time shown, that the app sends there, or that are paused."""
+    declared = {name for name, task in visit.app.tasks.items() if task.declared.queue == queue}
+    names = sorted({*minutes.tasks, *declared, *paused} - {""})
+    nothing = Sum()
+    return [
+        {
+            "name": name,
+            "sum": minutes.tasks.get(name, nothing),
+            "paused": name in paused,
+            "declared": name in declared,
+        }
+        for name in names
+    ]
+
+
+@deed("pause", "Pause")
+async def pause(visit: Visit) -> str:
+    """Of a queue or a group, or of one task in a queue."""
+    queue, task = visit.asked("queue"), visit.form.get("task") or None
+    await visit.admin.pause(queue, task)
+    return f"Paused {_what(queue, task)}: what is running goes on, nothing more is started."
+
+
+@deed("resume", "Resume")
+async def resume(visit: Visit) -> str:
+    queue, task = visit.asked("queue"), visit.form.get("task") or None
+    await visit.admin.resume(queue, task)
+    return f"Resumed {_what(queue, task)}."
+
+
+def _what(queue: str, task: str | None) -> str:
+    if task is not None:
+        return f"task {task} in queue {queue}"
+    return f"{'group' if group_source(queue) else 'queue'} {queue}"

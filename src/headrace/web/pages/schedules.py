@@ -1,0 +1,90 @@
+"""Schedules: what runs when; stop, go, and run now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headrace.web.deeds import deed
+from headrace.web.page import Page, Visit
+
+if TYPE_CHECKING:
+    from headrace.client.schedule import Schedule
+
+_IN_A_PAGE = 100
+_TICKS = 5
+# Of so many schedules the next times are asked for in one look; of the others in those after it.
+_ASKED = 10
+_KNOWN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    schedule: Schedule
+    when: str
+    ticks: list[datetime]
+
+
+async def schedules(visit: Visit) -> Page:
+    """Two calls to the store, and one or two for each schedule whose next times are not known."""
+    search = visit.query.get("search", "")
+    after = visit.query.get("after", "")
+    found = await visit.admin.schedules()
+    wanted = [each for each in found if search.casefold() in each.name.casefold()]
+    shown = [each for each in wanted if each.name > after][: _IN_A_PAGE + 1]
+    rows = shown[:_IN_A_PAGE]
+    ticks = await _next_ticks(visit, rows)
+    context = {
+        "rows": [Row(each, _when(each), ticks.get(each.name, [])) for each in rows],
+        "total": len(wanted),
+        "cursor": rows[-1].name if len(shown) > _IN_A_PAGE else "",
+        "search": search,
+    }
+    return Page("schedules.html", "Schedules", context, live=3.0)
+
+
+async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[datetime]]:
+    """The next times of each. They are the same until the first of them is over, or the schedule is
+    changed."""
+    known, asked = visit.board.ticks, 0
+    found: dict[str, list[datetime]] = {}
+    if len(known) > _KNOWN:
+        known.clear()
+    for each in rows:
+        if each.next_tick is None:
+            continue
+        mark = (each.name, each.next_tick, each.cron, each.every, each.end, each.limit)
+        if mark not in known and asked < _ASKED:
+            known[mark] = await visit.admin.schedule_ticks(each.name, _TICKS)
+            asked += 1
+        found[each.name] = known.get(mark) or [each.next_tick]
+    return found
+
+
+def _when(schedule: Schedule) -> str:
+    if schedule.every is not None:
+        return f"every {schedule.every:g} s"
+    zone = "" if schedule.timezone == "UTC" else f" ({schedule.timezone})"
+    return f"{schedule.cron or '?'}{zone}"
+
+
+@deed("run_schedule", "Run now")
+async def run_schedule(visit: Visit) -> str:
+    name = visit.asked("name")
+    job = await visit.admin.run_schedule(name)
+    return f"Schedule {name} was run now: job {job.id}."
+
+
+@deed("pause_schedule", "Pause")
+async def pause_schedule(visit: Visit) -> str:
+    name = visit.asked("name")
+    await visit.admin.pause_schedule(name)
+    return f"Paused schedule {name}: it fires no more until it is resumed."
+
+
+@deed("resume_schedule", "Resume")
+async def resume_schedule(visit: Visit) -> str:
+    name = visit.asked("name")
+    await visit.admin.resume_schedule(name)
+    return f"Resumed schedule {name}. Times that passed meanwhile are not made up for."

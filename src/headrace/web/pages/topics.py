@@ -1,0 +1,103 @@
+"""Topics: the list, one with its groups and latest events, and one group with its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from headrace.core.sources import group_queue
+from headrace.errors import GroupNotFound
+from headrace.web.page import Page, Visit, interval
+from headrace.web.pages.overview import charted
+from headrace.web.shown import in_a_line
+
+if TYPE_CHECKING:
+    from headrace.admin import EventInfo, GroupInfo, TopicInfo
+
+_IN_A_PAGE = 20
+_EVENTS = 20
+_READ = 200
+_KEYS = 100
+_DEAD = 20
+# Those that come latest are looked for behind these times, for a log is read forward.
+_BACK = (timedelta(seconds=5), timedelta(minutes=5), timedelta(hours=6))
+
+
+async def topics(visit: Visit) -> Page:
+    """Topics by name, some at a time."""
+    search = visit.query.get("search", "").strip()
+    names = [name for name in await visit.admin.topic_names() if search in name]
+    pages = max(1, -(-len(names) // _IN_A_PAGE))
+    at = min(visit.number("page", 1, 10**6), pages)
+    found = await visit.admin.topics(names[(at - 1) * _IN_A_PAGE : at * _IN_A_PAGE])
+    context = {"topics": found, "search": search, "total": len(names), "at": at, "pages": pages}
+    return Page("topics.html", "Topics", context, live=_interval(found))
+
+
+async def topic(visit: Visit) -> Page:
+    """One topic."""
+    info = await visit.admin.topic(visit.asked("name"))
+    events = [(each, _data(visit, each)) for each in await _latest(visit, info.name)]
+    context = {"topic": info, "events": events}
+    return Page(
+        "topic.html", f"Topic {info.name}", context, live=_interval([info], 2 * len(_BACK) + 1)
+    )
+
+
+async def group(visit: Visit) -> Page:
+    """One group of a topic."""
+    info = await visit.admin.topic(visit.asked("topic"))
+    name = visit.asked("group")
+    queue = group_queue(info.name, name)
+    found = next((each for each in info.groups if each.name == name), None)
+    if found is None:
+        raise GroupNotFound(queue)
+    _, charts = await charted(visit, queue)
+    context = {
+        **charts,
+        "topic": info,
+        "group": found,
+        "queue": queue,
+        "keys": await _keys(visit, info, found),
+        "most_keys": _KEYS,
+        "dead": await _dead(visit, found, queue),
+    }
+    return Page("group.html", f"Group {name} of {info.name}", context, live=_interval([info], 5))
+
+
+def _interval(found: Sequence[TopicInfo], reads: int = 0) -> float:
+    """Each shard takes two calls for the figures, and some for what else the page shows."""
+    return interval(10 + sum((2 + reads) * len(each.shards) for each in found), 3.0)
+
+
+async def _latest(visit: Visit, name: str) -> list[EventInfo]:
+    """The latest events, the last first; if so many come that they cannot all be read, those of a
+    moment ago."""
+    now = datetime.now(UTC)
+    found: list[EventInfo] = []
+    for back in (*_BACK, None):
+        place = None if back is None else now - back
+        read = await visit.admin.read(name, place, _READ)
+        if len(read) < _READ or not found:
+            found = read
+        if len(found) >= _EVENTS:
+            break
+    return found[: -_EVENTS - 1 : -1]
+
+
+async def _keys(visit: Visit, topic: TopicInfo, group: GroupInfo) -> Sequence[object]:
+    if not group.stopped_keys:
+        return ()
+    return await visit.admin.stopped_keys(topic.name, group.name, limit=_KEYS)
+
+
+async def _dead(visit: Visit, group: GroupInfo, queue: str) -> list[tuple[object, str]]:
+    if not group.dead:
+        return []
+    page = await visit.admin.dead_page(queue, limit=_DEAD)
+    return [(job, in_a_line(visit.board.shown(job.task, job.arguments))) for job in page.jobs]
+
+
+def _data(visit: Visit, event: EventInfo) -> str:
+    return in_a_line(visit.board.shown(f"@{event.topic}", event.data))

@@ -1,0 +1,25 @@
+"""Workers: who is running, and what."""
+
+from __future__ import annotations
+
+from headrace.web.page import Page, Visit
+
+# Beyond these the page would be long, and each update of it large.
+_SHOWN = 100
+_RUNS_SHOWN = 10
+
+
+async def workers(visit: Visit) -> Page:
+    """Two calls to the store."""
+    found = await visit.admin.workers()
+    context = {
+        "workers": found[:_SHOWN],
+        "total": len(found),
+        "held": sum(worker.running for worker in found),
+        "places": sum(worker.concurrency for worker in found),
+        "hosts": len({worker.host for worker in found}),
+        "versions": sorted({worker.version for worker in found}),
+        "supervisors": await visit.admin.supervisors(),
+        "runs_shown": _RUNS_SHOWN,
+    }
+    return Page("workers.html", "Workers", context, live=1.5)

@@ -1,0 +1,97 @@
+"""Who looks at the dashboard, and how those with a password are known."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.errors import ConfigError
+
+
+class Role(StrEnum):
+    """What someone may do: look, or also act."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Someone who looks at the dashboard. `name` is what the audit log says of their deeds."""
+
+    name: str
+    role: Role = Role.OPERATOR
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "role", Role(self.role))
+        except ValueError:
+            raise ConfigError(
+                f"user {self.name!r} has the role {self.role!r}: say viewer or operator"
+            ) from None
+
+    @property
+    def operates(self) -> bool:
+        return self.role is Role.OPERATOR
+
+
+# 16 MB and some 40 ms for each guess.
+_N, _R, _P = 2**14, 8, 1
+_SHORTEST_SECRET = 16
+
+
+class Passwords:
+    """Users with a password each, given as `name:password` or `name:password:viewer`. Only hashes
+    are kept. A password may hold colons, unless what follows the last one is a role. Sessions end
+    with the process, and are known to it alone, unless all are given the same `secret`."""
+
+    def __init__(self, users: Iterable[str], *, secret: str | None = None) -> None:
+        users = list(users)
+        if secret is not None and len(secret) < _SHORTEST_SECRET:
+            raise ConfigError(f"secret must have at least {_SHORTEST_SECRET} characters")
+        key = secrets.token_bytes(32) if secret is None else secret.encode()
+        # With the passwords in it: when one changes, all log in anew.
+        self.session_key = hmac.digest(key, "\n".join(users).encode(), "sha256")
+        self._salt = secrets.token_bytes(16)
+        self._users: dict[str, tuple[User, bytes]] = {}
+        for text in users:
+            user, password = _parsed(text)
+            if user.name in self._users:
+                raise ConfigError(f"user {user.name!r} is given twice")
+            self._users[user.name] = user, self._hashed(password)
+        if not self._users:
+            raise ConfigError("no users are given: say name:password for each")
+        self._nobody = User(""), secrets.token_bytes(32)
+
+    def check(self, name: str, password: str) -> User | None:
+        """The user, if the password is theirs. Takes its time, and the same for names that there
+        are not: call it in a thread."""
+        user, wanted = self._users.get(name, self._nobody)
+        fits = hmac.compare_digest(self._hashed(password), wanted)
+        return user if fits and user.name else None
+
+    def named(self, name: str) -> User | None:
+        """The user of that name, if there is one."""
+        found = self._users.get(name)
+        return found[0] if found else None
+
+    def _hashed(self, password: str) -> bytes:
+        # A lone surrogate is no text, but someone may send it.
+        data = password.encode("utf-8", "surrogatepass")
+        return hashlib.scrypt(data, salt=self._salt, n=_N, r=_R, p=_P, dklen=32)
+
+
+def _parsed(text: str) -> tuple[User, str]:
+    name, colon, password = text.partition(":")
+    head, _, last = password.rpartition(":")
+    role = Role.OPERATOR
+    if head and last in tuple(Role):
+        password, role = head, Role(last)
+    if not colon or not name or not password:
+        # Not the text itself: it holds a password.
+        raise ConfigError("a user is given as name:password or name:password:viewer")
+    return User(name, role), password

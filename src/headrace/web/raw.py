@@ -1,0 +1,40 @@
+"""The whole text of what a job brings, for those who want more than a page has room for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from headrace.web.page import Refusal, Visit
+from headrace.web.pages.job import arguments_of, result_of
+from headrace.web.shown import written
+from headrace.web.wording import clip, visible
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from headrace.admin import JobDetail
+
+_PARTS = ("arguments", "result", "log")
+
+
+async def whole(visit: Visit, request: Request) -> Response:
+    """One part of a job as a file of text, whatever it holds: no browser makes anything else of
+    it."""
+    part = visit.asked("part")
+    if part not in _PARTS:
+        raise Refusal(404, f"A job has no part {clip(part)}: there are {', '.join(_PARTS)}.")
+    detail = await visit.admin.job(visit.asked("id"), visit.query.get("queue"))
+    headers = {"Content-Disposition": f'attachment; filename="{part}.txt"'}
+    text = await _text(visit, detail, part)
+    return Response(text.encode(), media_type="text/plain", headers=headers)
+
+
+async def _text(visit: Visit, detail: JobDetail, part: str) -> str:
+    if part == "log":
+        return "".join(f"{visible(line)}\n" for line in detail.log)
+    value = (arguments_of if part == "arguments" else result_of)(visit, detail)
+    # Megabytes take seconds, for which all others would wait.
+    return (await asyncio.to_thread(written, value, None)).text

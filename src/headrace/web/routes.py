@@ -1,0 +1,48 @@
+"""Which view shows what is at a path. Deeds are registered as their modules are imported."""
+
+from __future__ import annotations
+
+from headrace.web import job_deeds, topic_deeds  # noqa: F401
+from headrace.web.page import View
+from headrace.web.pages import (
+    dead,
+    deeds,
+    find,
+    job,
+    jobs,
+    overview,
+    queues,
+    schedules,
+    topics,
+    workers,
+)
+
+VIEWS: dict[str, View] = {
+    "/": overview.overview,
+    "/queues": queues.queues,
+    "/queue": queues.queue,
+    "/jobs": jobs.jobs,
+    "/job": job.job,
+    "/find": find.find,
+    "/dead": dead.dead,
+    "/dead_job": dead.dead_job,
+    "/topics": topics.topics,
+    "/topic": topics.topic,
+    "/group": topics.group,
+    "/workers": workers.workers,
+    "/schedules": schedules.schedules,
+    "/deeds": deeds.deeds,
+    "/doing": deeds.doing,
+}
+
+NAVIGATION = (
+    ("/", "Overview", ()),
+    ("/queues", "Queues", ("/queue",)),
+    ("/jobs", "Jobs", ("/job", "/find")),
+    ("/dead", "Dead", ("/dead_job",)),
+    ("/schedules", "Schedules", ()),
+    ("/topics", "Topics", ("/topic", "/group")),
+    ("/workers", "Workers", ()),
+    ("/deeds", "Audit log", ("/doing",)),
+)
+"""What leads to each part, and the other paths that belong to it."""

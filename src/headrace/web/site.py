@@ -1,0 +1,148 @@
+"""The dashboard as an ASGI app: its routes, and what happens around each view."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from headrace.errors import HeadraceError
+from headrace.web import deeds, door, live, probes, raw
+from headrace.web.access import LoginWanted, access_of
+from headrace.web.board import Board
+from headrace.web.headers import HEADERS, Headers
+from headrace.web.notices import forget_notice, found_notice
+from headrace.web.page import Page, Refusal, Visit
+from headrace.web.refusals import TITLES, refusal_of
+from headrace.web.rendering import Rendering
+from headrace.web.routes import VIEWS
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.web.access import Auth
+    from headrace.web.board import Redact
+
+STATIC = Path(__file__).parent / "static"
+
+Answer: TypeAlias = "Page | Response"
+Handler = Callable[[Visit, Request], Awaitable[Answer]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def site(
+    app: Headrace, *, auth: Auth | None, redact: Redact | None, insecure: bool, title: str
+) -> Starlette:
+    """See `headrace.dashboard`."""
+    board = Board(app, title, access_of(auth, insecure=insecure), redact)
+    made = Site(board)
+    dashboard = Starlette(
+        routes=made.routes(),
+        middleware=[Middleware(Headers)],
+        exception_handlers={HTTPException: made.not_served, Exception: made.failed},
+    )
+    dashboard.state.board = board
+    return dashboard
+
+
+class Site:
+    """Turns requests into visits, and pages into answers."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._rendering = Rendering()
+
+    def routes(self) -> list[Route | Mount]:
+        shown = [Route(path, self._inside(self._show), methods=["GET"]) for path in VIEWS]
+        return [
+            *shown,
+            Route("/live", self._inside(self._follow), methods=["GET"]),
+            Route("/raw", self._inside(raw.whole), methods=["GET"]),
+            Route("/do/{verb}", self._inside(deeds.done), methods=["POST"]),
+            Route("/login", self._outside(door.login), methods=["GET", "POST"]),
+            Route("/logout", self._inside(door.logout), methods=["POST"]),
+            Route("/metrics", self._inside(probes.metrics), methods=["GET"]),
+            Route("/healthz", self._outside(probes.healthz), methods=["GET"]),
+            Route("/readyz", self._outside(probes.readyz), methods=["GET"]),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ]
+
+    async def not_served(self, request: Request, error: Exception) -> Response:
+        """For paths that there are not."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        sentence = {404: "There is no such page.", 405: "This address is not for that."}
+        refusal = Refusal(status, sentence.get(status, "That cannot be answered."))
+        visit = self._board.visit(request)
+        with suppress(Refusal, LoginWanted):
+            visit = await self._board.admitted(request)
+        return self._refused(request, visit, refusal)
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """For bugs, which the server logs."""
+        refusal = Refusal(500, "Something went wrong in the dashboard itself: see its log.")
+        response = self._refused(request, self._board.visit(request), refusal)
+        # Starlette answers these outside of all middleware.
+        response.headers.update({**HEADERS, "Cache-Control": "no-store"})
+        return response
+
+    def _inside(self, handler: Handler) -> Endpoint:
+        """For those who are let in."""
+
+        async def called(request: Request) -> Response:
+            visit = self._board.visit(request)
+            try:
+                visit = await self._board.admitted(request)
+                answer = await handler(visit, request)
+            except LoginWanted:
+                return door.shown(visit, request)
+            except Refusal as refusal:
+                return self._refused(request, visit, refusal)
+            except HeadraceError as error:
+                return self._refused(request, visit, refusal_of(error))
+            return self._answered(request, visit, answer)
+
+        return called
+
+    def _outside(self, handler: Handler) -> Endpoint:
+        """For everyone."""
+
+        async def called(request: Request) -> Response:
+            visit = self._board.visit(request)
+            try:
+                answer = await handler(visit, request)
+            except Refusal as refusal:
+                return self._refused(request, visit, refusal)
+            return self._answered(request, visit, answer)
+
+        return called
+
+    async def _show(self, visit: Visit, request: Request) -> Answer:
+        return await VIEWS[visit.path](visit)
+
+    async def _follow(self, visit: Visit, request: Request) -> Answer:
+        return live.streamed(visit, self._rendering)
+
+    def _answered(self, request: Request, visit: Visit, answer: Answer) -> Response:
+        if isinstance(answer, Response):
+            return answer
+        notice = found_notice(request)
+        html = self._rendering.whole(visit, answer, notice)
+        response = HTMLResponse(html, answer.status)
+        request.state.seal.leave(response)
+        if notice is not None:
+            forget_notice(request, response)
+        return response
+
+    def _refused(self, request: Request, visit: Visit, refusal: Refusal) -> Response:
+        title = TITLES.get(refusal.status, "That did not work")
+        context = {"sentence": refusal.sentence}
+        page = Page("refusal.html", title, context, live=None, status=refusal.status)
+        return self._answered(request, visit, page)

@@ -1,0 +1,56 @@
+// Comforts that pages do without: the theme button, and no second click.
+(function () {
+  "use strict";
+
+  var root = document.documentElement;
+  var dark = matchMedia("(prefers-color-scheme: dark)");
+
+  function current() {
+    var chosen = root.getAttribute("data-theme");
+    if (chosen) return chosen;
+    return dark.matches ? "dark" : "light";
+  }
+
+  var toggle = document.querySelector("[data-theme-toggle]");
+  if (toggle) {
+    var label = function () {
+      toggle.textContent = current() === "dark" ? "Light theme" : "Dark theme";
+    };
+    toggle.hidden = false;
+    label();
+    dark.addEventListener("change", label);
+    toggle.addEventListener("click", function () {
+      var theme = current() === "dark" ? "light" : "dark";
+      root.setAttribute("data-theme", theme);
+      try {
+        localStorage.setItem("headrace-theme", theme);
+      } catch (error) {
+        // It holds for this page.
+      }
+      label();
+    });
+  }
+
+  var here = document.querySelector(".side nav [aria-current]");
+  var bar = here && here.closest("nav");
+  if (bar && bar.scrollWidth > bar.clientWidth) {
+    bar.scrollLeft = here.offsetLeft - bar.offsetLeft - 40;
+  }
+
+  document.addEventListener("submit", function (event) {
+    var form = event.target;
+    if (form.method !== "post") return;
+    if (form.hasAttribute("data-sent")) {
+      event.preventDefault();
+      return;
+    }
+    form.setAttribute("data-sent", "");
+  });
+
+  // Back from elsewhere: what was sent then may be sent again.
+  window.addEventListener("pageshow", function () {
+    document.querySelectorAll("form[data-sent]").forEach(function (form) {
+      form.removeAttribute("data-sent");
+    });
+  });
+})();

@@ -1,0 +1,118 @@
+"""How pages say numbers, times and texts that may hold anything."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+
+_KEPT = frozenset("\n\t")
+# Control characters, those that turn the direction of writing or join others unseen, halves of
+# pairs, and what is not assigned. Private use and unassigned ones are drawn as boxes anyway.
+_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+# They make emoji out of several signs, and whole scripts need them.
+_JOINERS = frozenset("\u200c\u200d")
+NOTHING = "\N{EN DASH}"
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def visible(value: Any) -> Any:
+    """What each expression of a template goes through: a text in which what cannot be seen, or
+    would turn round what is next to it, is written out. Markup is left alone."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(map(_shown, value.replace("\r\n", "\n")))
+
+
+def _shown(sign: str) -> str:
+    if sign in _KEPT or sign in _JOINERS or unicodedata.category(sign) not in _UNSEEN:
+        return sign
+    return f"\\x{ord(sign):02x}" if ord(sign) < 256 else f"\\u{ord(sign):04x}"
+
+
+def verbatim(value: object) -> Markup:
+    """The text as it is, for values of fields that come back to us."""
+    return Markup(escape(str(value)))
+
+
+def clip(text: object, most: int = 200) -> str:
+    """The beginning of a long text, and how much more there is."""
+    whole = str(text)
+    if len(whole) <= most:
+        return whole
+    return f"{whole[:most]}… ({len(whole):,} characters)"
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}".removesuffix(".0") if value >= 1 else f"{value:.2g}"
+
+
+def seconds(value: float | None) -> str:
+    """A length of time in the unit in which it is a small number."""
+    if value is None:
+        return NOTHING
+    if value < 0.001:
+        return "<1 ms" if value > 0 else "0 s"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s".replace(".0 s", " s") if value < 10 else f"{value:.0f} s"
+    return _long(int(value))
+
+
+def _long(whole: int) -> str:
+    for at, (length, unit) in enumerate(_UNITS):
+        if whole >= length:
+            count, rest = divmod(whole, length)
+            below, small = (*_UNITS, (1, "s"))[at + 1]
+            more = rest // below
+            return f"{count} {unit} {more} {small}" if more and count < 10 else f"{count} {unit}"
+    return f"{whole} s"
+
+
+def ago(value: datetime | None) -> str:
+    """How long ago, or in how long."""
+    if value is None:
+        return NOTHING
+    past = (datetime.now(UTC) - value).total_seconds()
+    if abs(past) < 1:
+        return "now"
+    length = seconds(float(int(abs(past))))
+    return f"{length} ago" if past > 0 else f"in {length}"
+
+
+def moment(value: datetime | None) -> str:
+    """Date and time to the second, with its zone."""
+    return NOTHING if value is None else value.strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
+
+
+def size(value: int) -> str:
+    """A number of bytes."""
+    if value < 1024:
+        return f"{value} B"
+    return f"{value / 1024:,.1f} KiB" if value < 1024**2 else f"{value / 1024**2:,.1f} MiB"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A number with what it counts."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+FILTERS = {
+    "ago": ago,
+    "clip": clip,
+    "moment": moment,
+    "number": number,
+    "plural": plural,
+    "seconds": seconds,
+    "size": size,
+    "verbatim": verbatim,
+}

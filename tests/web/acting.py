@@ -1,0 +1,29 @@
+"""Forms that someone sends, and where they lead."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import httpx
+
+from tests.web.browsing import Person
+
+
+async def post(person: Person, verb: str, *, sure: str = "yes", **fields: Any) -> httpx.Response:
+    """A form, sent for sure unless said otherwise, and the page that it leads to."""
+    sent = {"token": await person.token("/queue?name=default"), "back": "/deeds", "sure": sure}
+    answer = await person.http.post(f"/do/{verb}", data={**sent, **fields})
+    return await person.http.get(answer.headers["location"]) if answer.is_redirect else answer
+
+
+async def question(person: Person, verb: str, **fields: Any) -> str:
+    """What is asked before that is done."""
+    return html.unescape((await post(person, verb, sure="", **fields)).text)
+
+
+def listed(page: str) -> list[str]:
+    """Ids of the jobs in a table of a page."""
+    return [json.loads(html.unescape(each))[1] for each in re.findall(r'data-key="([^"]*)"', page)]

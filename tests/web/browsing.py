@@ -1,0 +1,82 @@
+"""Someone who looks at the dashboard, by hand: without a browser, and without a server."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from headrace import Headrace, dashboard
+
+HOME = "http://127.0.0.1:8370"
+HTML = {"accept": "text/html,*/*"}
+
+
+class Person:
+    """Keeps cookies, and sends forms as they were given."""
+
+    def __init__(
+        self,
+        app: Headrace | Any,
+        *,
+        home: str = HOME,
+        client: str = "127.0.0.1",
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self.site = dashboard(app, **options) if isinstance(app, Headrace) else app
+        transport = httpx.ASGITransport(self.site, client=(client, 50_000))
+        self.http = httpx.AsyncClient(
+            transport=transport, base_url=home, headers={**HTML, **(headers or {})}
+        )
+
+    async def __aenter__(self) -> Person:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.http.aclose()
+
+    async def get(self, path: str, **query: str) -> httpx.Response:
+        return await self.http.get(path, params=query or None)
+
+    async def page(self, path: str, **query: str) -> str:
+        """The text of a page that is there."""
+        answer = await self.get(path, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    async def token(self, path: str = "/") -> str:
+        """What forms on a page bring along."""
+        found = re.search(r'name="token" value="([0-9a-f]+)"', (await self.get(path)).text)
+        assert found, "the page has no form"
+        return found[1]
+
+    async def do(
+        self,
+        verb: str,
+        back: str = "/queues",
+        headers: Mapping[str, str] | None = None,
+        **fields: str,
+    ) -> httpx.Response:
+        """Send a form of a page that has one."""
+        sent = {"token": await self.token("/queue?name=mail"), "back": back, **fields}
+        return await self.http.post(f"/do/{verb}", data=sent, headers=headers)
+
+    async def log_in(self, name: str, password: str) -> httpx.Response:
+        sent = {"token": await self.token("/login"), "name": name, "password": password}
+        return await self.http.post("/login", data=sent)
+
+
+def told(page: str) -> str:
+    """What the notice of a page says."""
+    found = re.search(r'class="notice \w+" role="status"><p>(.*?)</p>', page, re.S)
+    return html.unescape(found[1]) if found else ""

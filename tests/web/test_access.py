@@ -1,0 +1,218 @@
+"""Who may come in, and what they may do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+from starlette.requests import Request
+
+import headrace
+from headrace import ConfigError, Headrace
+from headrace.web.access import Auth
+from headrace.web.login import LoginAccess
+from headrace.web.people import Passwords, Role, User
+from tests.web.browsing import HOME, Person
+
+USERS = Passwords(["ann:s3cret", "bob:a:b:viewer"])
+
+
+@pytest.fixture
+def store_url() -> str:
+    return "memory://"
+
+
+@pytest.mark.parametrize(
+    ("home", "client"),
+    [
+        (HOME, "127.0.0.1"),
+        ("http://localhost:8370", "127.0.0.7"),
+        ("http://[::1]:8370", "::1"),
+        ("http://shop.localhost", "::ffff:127.0.0.1"),
+    ],
+)
+async def test_without_auth_this_machine_is_served(app: Headrace, home: str, client: str) -> None:
+    async with Person(app, home=home, client=client) as person:
+        assert "Overview" in await person.page("/")
+
+
+@pytest.mark.parametrize(
+    ("home", "client", "headers"),
+    [
+        (HOME, "192.0.2.7", {}),
+        (HOME, "testclient", {}),
+        ("http://evil.example:8370", "127.0.0.1", {}),
+        ("http://127.0.0.1.evil.example", "127.0.0.1", {}),
+        (HOME, "127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}),
+        (HOME, "127.0.0.1", {"Forwarded": "for=127.0.0.1"}),
+    ],
+)
+async def test_without_auth_others_are_refused(
+    app: Headrace, home: str, client: str, headers: dict[str, str]
+) -> None:
+    async with Person(app, home=home, client=client, headers=headers) as person:
+        answer = await person.get("/")
+        assert answer.status_code == 403
+        assert "--auth name:password" in answer.text
+        assert (await person.get("/live", view="/")).status_code == 403
+        assert (await person.http.post("/do/pause", data={"queue": "mail"})).status_code == 403
+        assert (await person.get("/healthz")).text == "ok\n"
+
+
+async def test_insecure_serves_everyone(app: Headrace) -> None:
+    async with Person(app, client="192.0.2.7", home="http://shop.example", insecure=True) as person:
+        assert "Overview" in await person.page("/")
+    with pytest.raises(ConfigError, match="not both"):
+        headrace.dashboard(app, auth=USERS, insecure=True)
+
+
+def known(request: Request) -> User | None:
+    name = request.headers.get("x-user")
+    return User(name, Role.VIEWER) if name else None
+
+
+async def known_later(request: Request) -> User | None:
+    await asyncio.sleep(0)
+    return known(request)
+
+
+@pytest.mark.parametrize("hook", [known, known_later])
+async def test_a_hook_says_who_asks(app: Headrace, hook: Auth) -> None:
+    async with Person(app, client="192.0.2.7", auth=hook) as person:
+        assert (await person.get("/")).status_code == 403
+        answer = await person.http.get("/", headers={"x-user": "carol"})
+        assert answer.status_code == 200
+        assert "carol" in answer.text
+
+
+async def test_a_person_who_is_not_known_is_taken_to_the_login(app: Headrace) -> None:
+    async with Person(app, auth=USERS, client="192.0.2.7") as person:
+        answer = await person.get("/queue", name="mail")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/login?back=%2Fqueue%3Fname%3Dmail"
+        assert (await person.http.get("/", headers={"accept": "*/*"})).status_code == 401
+        assert (await person.get("/static/style.css")).status_code == 200
+
+
+async def test_logging_in_and_out(app: Headrace) -> None:
+    async with Person(app, auth=USERS) as person:
+        entered = await person.log_in("ann", "s3cret")
+        assert entered.status_code == 303
+        cookie = next(c for c in entered.headers.get_list("set-cookie") if "session" in c)
+        assert {"HttpOnly", "SameSite=strict", "Max-Age=43200"} <= set(cookie.split("; "))
+        assert "Secure" not in cookie
+        page = await person.page("/")
+        assert "ann" in page
+        kept = dict(person.http.cookies)
+        left = await person.http.post("/logout", data={"token": await person.token()})
+        assert left.headers["location"] == "/login"
+        assert (await person.get("/")).status_code == 303
+        person.http.cookies.update(kept)
+        assert (await person.get("/")).status_code == 303, "the session is over for good"
+
+
+async def test_cookies_are_only_for_https_where_there_is_https(app: Headrace) -> None:
+    async with Person(app, auth=USERS, home="https://shop.example") as person:
+        entered = await person.log_in("ann", "s3cret")
+        for cookie in entered.headers.get_list("set-cookie"):
+            assert cookie.startswith("__Host-headrace_")
+            assert {"Secure", "Path=/"} <= set(cookie.split("; "))
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("ann", "wrong"), ("nobody", "s3cret"), ("bob", "a"), ("", "")]
+)
+async def test_a_wrong_password_is_refused(app: Headrace, name: str, password: str) -> None:
+    async with Person(app, auth=USERS) as person:
+        answer = await person.log_in(name, password)
+        assert answer.status_code == 401
+        assert "do not belong together" in answer.text
+        assert (await person.get("/")).status_code == 303
+
+
+async def test_those_who_guess_wait_for_each_other_and_are_logged(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.web.login._CHECKS_IN_LINE", 1)
+    async with Person(app, auth=USERS) as person:
+        sent = {"token": await person.token("/login"), "name": "ann", "password": "guess"}
+        guesses = [person.http.post("/login", data=sent) for _ in range(3)]
+        answers = [answer.status_code for answer in await asyncio.gather(*guesses)]
+    assert sorted(answers) == [401, 429, 429]
+    assert "'ann'" in caplog.text
+    assert "guess" not in caplog.text
+
+
+async def test_a_login_form_from_elsewhere_is_refused(app: Headrace) -> None:
+    async with Person(app, auth=USERS) as person:
+        sent = {"name": "ann", "password": "s3cret"}
+        assert (await person.http.post("/login", data=sent)).status_code == 403
+
+
+async def test_programs_send_a_password_along(app: Headrace) -> None:
+    async with Person(app, auth=USERS, headers={"accept": "*/*"}) as person:
+        asked = await person.get("/queues")
+        assert asked.headers["www-authenticate"].startswith("Basic")
+        for _ in range(2):
+            assert (await person.http.get("/queues", auth=("ann", "s3cret"))).status_code == 200
+        assert (await person.http.get("/queues", auth=("ann", "wrong"))).status_code == 401
+        odd = base64.b64encode(b"\xff\xfe").decode()
+        refused = await person.http.get("/", headers={"authorization": f"Basic {odd}"})
+        assert refused.status_code == 401
+
+
+async def test_a_forged_or_old_session_is_none(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = LoginAccess(USERS)
+    session = access.session(User("ann"))
+    assert access.in_session(session) == User("ann")
+    body, _, signature = session.partition(".")
+    other = LoginAccess(Passwords(["ann:s3cret"]))
+    for forged in (
+        body,
+        f"{body}.",
+        f"{body}x.{signature}",
+        other.session(User("ann")),
+        ".",
+        "é.é",
+    ):
+        assert access.in_session(forged) is None
+    monkeypatch.setattr("headrace.web.login.SESSION_SECONDS", -1)
+    assert access.in_session(access.session(User("ann"))) is None
+
+
+def test_processes_with_the_same_secret_know_each_others_sessions() -> None:
+    secret = "a long text that nobody knows"
+    one, other = (LoginAccess(Passwords(["ann:s3cret"], secret=secret)) for _ in range(2))
+    assert other.in_session(one.session(User("ann"))) == User("ann")
+    changed = LoginAccess(Passwords(["ann:new"], secret=secret))
+    assert changed.in_session(one.session(User("ann"))) is None
+
+
+async def test_a_viewer_sees_no_buttons_and_cannot_act(app: Headrace) -> None:
+    await app.admin.pause("mail")
+    async with Person(app, auth=USERS) as person:
+        await person.log_in("bob", "a:b")
+        page = await person.page("/queues")
+        assert "mail" in page
+        assert "/do/" not in page
+        sent = {"token": await person.token(), "queue": "mail"}
+        answer = await person.http.post("/do/resume", data=sent)
+        assert answer.status_code == 403
+        assert "needs an operator" in answer.text
+    assert (await app.admin.queue("mail")).paused
+
+
+@pytest.mark.parametrize("users", [[], ["ann"], ["ann:"], [":x"], ["ann:a", "ann:b"]])
+def test_users_are_given_with_a_name_and_a_password_each(users: list[str]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Passwords(users)
+    assert "ann:" not in str(raised.value), "a password is not told"
+
+
+def test_a_user_is_a_viewer_or_an_operator() -> None:
+    assert User("ann", "viewer").role is Role.VIEWER  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="viewer or operator"):
+        User("ann", "admin")  # type: ignore[arg-type]

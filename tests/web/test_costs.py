@@ -1,0 +1,113 @@
+"""What pages cost, how they are paged, and where they are mounted: alike on every store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from headrace import Headrace, dashboard
+from headrace.web.ledger import Ledgers
+from headrace.web.page import Page, Visit
+from headrace.web.routes import VIEWS
+from tests.admin.burying import bury, envelope
+from tests.web.browsing import Person
+from tests.web.counting import counted
+
+
+@pytest.fixture
+def store_url() -> str:
+    return "memory://"
+
+
+@pytest.fixture
+async def person(app: Headrace) -> AsyncIterator[Person]:
+    async with Person(app) as person:
+        yield person
+
+
+async def test_queues_are_found_by_name_and_paged(app: Headrace, person: Person) -> None:
+    for number in range(101):
+        await app.admin.pause(f"q-{number:03}")
+    page = await person.page("/queues")
+    assert "q-099" in page
+    assert "q-100" not in page
+    following = re.search(r'href="(/queues\?after=[^"]+)" rel="next"', page)
+    assert following
+    assert "q-100" in await person.page(following[1])
+    found = await person.page("/queues", search="Q-05")
+    assert "10 queues found" in found
+
+
+async def test_the_overview_shows_the_fullest_of_many_queues(app: Headrace, person: Person) -> None:
+    await bury(app, [envelope("invoice")], queue="q-077")
+    for number in range(150):
+        await app.admin.pause(f"q-{number:03}")
+    page = await person.page("/")
+    assert "the 100 with the most jobs, of 150" in page
+    assert page.count('data-key="q-') == 100
+    assert 'data-key="q-q-077"' in page
+
+
+async def test_the_overview_of_100_queues_asks_the_store_20_times_at_most(
+    app: Headrace, person: Person
+) -> None:
+    @app.task
+    async def send() -> None: ...
+
+    for number in range(5):
+        await bury(app, [envelope("invoice")], queue=f"q-{number:03}")
+    for number in range(100):
+        await send.options(queue=f"q-{number:03}").enqueue()
+    asked = await counted(app)
+    await person.page("/")
+    assert asked.calls.total() <= 20, asked.calls
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/queues", "/queue?name=mail", "/workers", "/schedules", "/deeds"]
+)
+async def test_a_page_that_is_open_asks_5_times_a_second_at_most(
+    app: Headrace, person: Person, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue in ("mail", "sms", "push"):
+        await bury(app, [envelope("invoice")], queue=queue)
+    await person.page(path)
+    asked, looks = await counted(app), []
+    board = person.site.state.board
+    board.ledgers = Ledgers(app.admin)
+    shown = VIEWS[path.partition("?")[0]]
+
+    async def looked(visit: Visit) -> Page:
+        looks.append(await shown(visit))
+        return looks[-1]
+
+    monkeypatch.setitem(VIEWS, path.partition("?")[0], looked)
+    await person.page(path)
+    (page,) = looks
+    assert page.live
+    assert asked.calls.total() / page.live <= 5, asked.calls
+
+
+async def test_mounted_under_a_prefix_all_addresses_begin_with_it(app: Headrace) -> None:
+    outer = Starlette(routes=[Mount("/ops/jobs", dashboard(app))])
+    async with Person(outer, home="http://127.0.0.1:8000/ops/jobs") as person:
+        page = await person.page("/queue?name=mail")
+        addresses = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', page)
+        assert addresses
+        assert all(each.startswith(("/ops/jobs/", "#")) for each in addresses)
+        assert 'aria-current="true">Queues' in page
+        assert (await person.get("/static/live.js")).status_code == 200
+        answer = await person.do("pause", back="/queues", queue="mail")
+        assert answer.headers["location"] == "/ops/jobs/queues"
+        assert "Paused queue mail" in await person.page("/queues")
+
+
+async def test_metrics_are_of_the_whole_store(app: Headrace, person: Person) -> None:
+    await app.admin.pause("mail")
+    answer = await person.get("/metrics")
+    assert answer.status_code == 200
+    assert 'headrace_queue_paused{queue="mail"} 1.0' in answer.text

@@ -1,0 +1,198 @@
+"""Dead jobs: the list, and editing one before it is sent again."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from headrace import Headrace, State
+from headrace.web.people import Role, User
+from tests.admin.burying import bury, envelope, one_attempt
+from tests.web.acting import listed, post, question
+from tests.web.browsing import Person, told
+from tests.web.counting import counted
+from tests.web.hostile import BREAKER, SCRIPT, TURNED, assert_harmless
+
+
+@pytest.fixture
+def store_url() -> str:
+    return "memory://"
+
+
+@pytest.fixture
+def mailing(app: Headrace) -> Headrace:
+    @app.task
+    async def send(to: str, cents: int = 0, *, options: dict[str, Any] | None = None) -> None: ...
+
+    return app
+
+
+def typed(page: str) -> dict[str, str]:
+    """What is in the fields of a form, by name."""
+    found = re.findall(r'<textarea[^>]* name="([^"]*)"[^>]*>\n?(.*?)</textarea>', page, re.S)
+    return {html.unescape(name): html.unescape(text) for name, text in found}
+
+
+async def edited(person: Person, id: str, **arguments: str) -> httpx.Response:
+    """The form of a dead job with other values in some of its fields, sent."""
+    fields = typed(await person.page("/dead_job", id=id))
+    fields |= {f"argument:{name}": text for name, text in arguments.items()}
+    return await post(person, "edit_replay", id=id, queue="default", **fields)
+
+
+async def test_dead_jobs_are_listed_and_filtered(app: Headrace) -> None:
+    (first,) = await bury(app, [envelope("send", "ann")], reason="rejected")
+    past = one_attempt("no such host")
+    (second,) = await bury(app, [envelope("load", "bob")], queue="files", past=past)
+    async with Person(app) as person:
+        page = await person.page("/dead")
+        assert set(listed(page)) == {first, second}
+        assert "ValueError: no such host" in page
+        assert listed(await person.page("/dead", queue="files")) == [second]
+        assert listed(await person.page("/dead", task="send")) == [first]
+        assert listed(await person.page("/dead", reason="expired")) == []
+        assert listed(await person.page("/dead", text="HOST")) == [second]
+        assert listed(await person.page("/dead", when="1h", text="ann")) == [first]
+        assert "is not a cursor" in await person.page("/dead", cursor="x")
+
+
+async def test_thousands_of_dead_jobs_are_paged_with_few_calls(app: Headrace) -> None:
+    ids = set(await bury(app, [envelope("send", number) for number in range(1_300)]))
+    store = await counted(app)
+    async with Person(app) as person:
+        page = await person.page("/dead")
+        assert len(listed(page)) == 50
+        assert store.calls.total() <= 10
+        following = re.search(r'href="([^"]*)" rel="next"', page)
+        assert following
+        second = listed(await person.page(html.unescape(following[1])))
+        assert set(second) < ids - set(listed(page))
+        store.calls.clear()
+        page = await person.page("/dead", text="nowhere")
+        assert store.calls.total() <= 30
+        assert "Looked at 1,000 dead jobs so far, found none here" in page
+
+
+async def test_those_that_are_ticked_are_replayed_or_purged(app: Headrace) -> None:
+    ids = await bury(app, [envelope("send", number) for number in range(4)])
+    async with Person(app) as person:
+        boxes = re.findall(r'name="job" value="([^"]*)"', await person.page("/dead"))
+        chosen = [html.unescape(each) for each in boxes]
+        answer = await post(person, "replay", job=chosen[:2])
+        assert told(answer.text) == "2 jobs sent again."
+        answer = await post(person, "replay", job=chosen[:2])
+        assert told(answer.text) == "None of them was dead any more."
+        assert told((await post(person, "purge", job=chosen[2:])).text) == "2 jobs forgotten."
+    info = await app.admin.queue("default")
+    assert (info.waiting, info.dead) == (2, 0)
+    assert len(ids) == 4
+
+
+async def test_all_that_match_are_replayed_or_purged_after_a_question(app: Headrace) -> None:
+    await bury(app, [envelope("send", number) for number in range(120)])
+    await bury(app, [envelope("load", number) for number in range(3)], reason="expired")
+    wanted = {"task": "send", "reason": "rejected", "from": "2020-01-01T00:00"}
+    async with Person(app) as person:
+        asked = await question(person, "purge_all", **wanted)
+        assert (
+            "Forget all dead jobs of task send in all queues and groups with the reason rejected "
+            "that died since 2020-01-01 00:00:00 UTC for ever?"
+        ) in asked
+        assert told((await post(person, "replay_all", **wanted)).text) == "120 jobs sent again."
+        answer = await post(person, "purge_all", task="load")
+        assert told(answer.text) == "3 jobs forgotten."
+
+
+async def test_a_job_is_edited_and_sent_again(mailing: Headrace) -> None:
+    (id,) = await bury(mailing, [envelope("send", "ann", 5)])
+    async with Person(mailing) as person:
+        answer = await edited(person, id, to='"bob"', options='{"n": [1]}')
+        assert told(answer.text) == "Sent again with another to and options."
+    job = await mailing.admin.job(id)
+    assert (job.state, job.arguments) == (State.WAITING, ["bob", 5, {"n": [1]}])
+
+
+async def test_unchanged_fields_are_not_sent_so_what_is_redacted_stays(mailing: Headrace) -> None:
+    def redact(task: str, value: Any) -> Any:
+        return {**value, "to": "***"}
+
+    (id,) = await bury(mailing, [envelope("send", f"secret{TURNED}", 5)])
+    async with Person(mailing, redact=redact) as person:
+        assert typed(await person.page("/dead_job", id=id))["argument:to"] == '"***"'
+        answer = await edited(person, id, cents="6")
+        assert told(answer.text) == "Sent again with another cents."
+    assert (await mailing.admin.job(id)).arguments == [f"secret{TURNED}", 6]
+
+
+async def test_fields_are_safe_and_come_back_as_they_are(mailing: Headrace) -> None:
+    value = f"{SCRIPT}{BREAKER}{TURNED}\n\x00 </textarea>"
+    (id,) = await bury(mailing, [envelope("send", value, 5)])
+    async with Person(mailing) as person:
+        page = await person.page("/dead_job", id=id)
+        assert_harmless(page)
+        assert json.loads(typed(page)["argument:to"]) == value
+        answer = await edited(person, id, to=typed(page)["argument:to"].replace("x", "y"))
+        assert "Sent again" in told(answer.text)
+    assert (await mailing.admin.job(id)).arguments == [value.replace("x", "y"), 5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"to": "bob"}, "This is not JSON"),
+        ({"cents": "NaN"}, "This is not JSON"),
+        ({"cents": '"many"'}, "Nothing was sent: task"),
+        ({"to": "[" * 100_000}, "This is not JSON"),
+    ],
+)
+async def test_what_does_not_fit_is_said_beside_the_form_which_keeps_what_was_typed(
+    mailing: Headrace, arguments: dict[str, str], sentence: str
+) -> None:
+    (id,) = await bury(mailing, [envelope("send", "ann", 5)])
+    async with Person(mailing) as person:
+        answer = await edited(person, id, **arguments)
+        assert answer.status_code == 422
+        assert sentence in answer.text
+        kept = typed(answer.text)
+        assert {name: kept[f"argument:{name}"] for name in arguments} == arguments
+        answer = await edited(person, id, to='"bob"', cents="7")
+        assert "Sent again" in told(answer.text)
+
+
+async def test_what_has_no_form_in_json_is_kept_unless_a_new_value_is_typed(
+    mailing: Headrace,
+) -> None:
+    (id,) = await bury(mailing, [envelope("send", "ann", 5, {"file": b"\x00", "n": {1: 2}})])
+    async with Person(mailing) as person:
+        page = await person.page("/dead_job", id=id)
+        assert typed(page)["argument:options"] == ""
+        assert "no form in JSON" in page
+        assert "Sent again" in told((await edited(person, id, cents="6")).text)
+    arguments = (await mailing.admin.job(id)).arguments
+    assert arguments == ["ann", 6, {"file": b"\x00", "n": {1: 2}}]
+
+
+async def test_a_job_of_an_unknown_task_can_be_replayed_but_not_edited(app: Headrace) -> None:
+    (id,) = await bury(app, [envelope("gone", 1)])
+    async with Person(app) as person:
+        page = await person.page("/dead_job", id=id)
+        assert "this app has no such task" in page
+        assert "<textarea" not in page
+        answer = await post(person, "replay", id=id)
+        assert told(answer.text) == "1 job sent again."
+        assert (await person.get("/dead_job", id=id)).status_code == 404
+
+
+async def test_a_viewer_sees_no_button_and_no_form(mailing: Headrace) -> None:
+    (id,) = await bury(mailing, [envelope("send", "ann")])
+    viewer = User("vera", Role.VIEWER)
+    async with Person(mailing, auth=lambda request: viewer) as person:
+        for path in ("/jobs?state=dead", "/dead?task=send", f"/job?id={id}", f"/dead_job?id={id}"):
+            page = await person.page(path)
+            assert 'method="post"' not in page
+            assert 'type="checkbox"' not in page

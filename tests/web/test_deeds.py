@@ -1,0 +1,130 @@
+"""What can be done from the pages, on every store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import Headrace, State
+from headrace.web.deeds import DEEDS, Deed, deed
+from headrace.web.page import Visit
+from tests.web.browsing import Person, told
+
+
+@pytest.fixture
+async def person(app: Headrace) -> AsyncIterator[Person]:
+    async with Person(app) as person:
+        yield person
+
+
+async def test_a_queue_is_paused_and_resumed(app: Headrace, person: Person) -> None:
+    assert (await person.do("pause", queue="mail")).headers["location"] == "/queues"
+    page = await person.page("/queues")
+    assert told(page).startswith("Paused queue mail")
+    assert "Resume queue mail" in page
+    assert (await app.admin.queue("mail")).paused
+    await person.do("resume", queue="mail")
+    assert told(await person.page("/queues")) == "Resumed queue mail."
+    assert not (await app.admin.queue("mail")).paused
+
+
+async def test_one_task_of_a_queue_is_paused(app: Headrace, person: Person) -> None:
+    await person.do("pause", queue="mail", task="send")
+    assert (await app.admin.queue("mail")).paused_tasks == ("send",)
+    await person.do("resume", queue="mail", task="send")
+    assert (await app.admin.queue("mail")).paused_tasks == ()
+
+
+async def test_a_group_is_paused(app: Headrace, person: Person) -> None:
+    orders = app.topic("orders", str)
+
+    @orders.subscribe("billing")
+    async def bill(order: str) -> None: ...
+
+    await orders.publish("o-1")
+    await person.do("pause", queue="billing@orders")
+    assert (await app.admin.queue("billing@orders")).paused
+    assert told(await person.page("/")).startswith("Paused group billing@orders")
+
+
+async def test_a_schedule_is_run_now_paused_and_resumed(app: Headrace, person: Person) -> None:
+    @app.cron("0 3 * * *")
+    async def nightly() -> None: ...
+
+    await person.do("run_schedule", back="/schedules", name="nightly")
+    said = told(await person.page("/schedules"))
+    job = said.removeprefix("Schedule nightly was run now: job ").removesuffix(".")
+    assert (await app.admin.job(job)).state is State.WAITING
+    await person.do("pause_schedule", name="nightly")
+    assert "Resume schedule nightly" in await person.page("/schedules")
+    assert (await app.admin.schedules())[0].paused
+    await person.do("resume_schedule", name="nightly")
+    assert not (await app.admin.schedules())[0].paused
+
+
+async def test_every_deed_is_in_the_audit_log(app: Headrace, person: Person) -> None:
+    await person.do("pause", queue="mail")
+    await person.do("run_schedule", name="none")
+    failed, done = await app.admin.deeds()
+    assert (done.actor, done.verb, done.target, done.error) == ("local", "pause", "mail", None)
+    assert failed.error
+    page = await person.page("/deeds")
+    assert "there is no schedule" in page
+    assert "mail" in page
+
+
+@pytest.fixture
+def slow() -> asyncio.Event:
+    """What the deed "sweep" waits for, which asks first."""
+    return asyncio.Event()
+
+
+@pytest.fixture
+def sweep(slow: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> Deed:
+    monkeypatch.setattr("headrace.web.deeds.DEEDS", {**DEEDS})
+    from headrace.web import deeds
+
+    async def swept(visit: Visit) -> str:
+        await slow.wait()
+        return f"Swept {visit.form.getlist('queue')}."
+
+    deed("sweep", "Sweep", confirm=lambda visit: f"Sweep {visit.form['queue']}?")(swept)
+    return deeds.DEEDS["sweep"]
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+@pytest.mark.usefixtures("sweep")
+async def test_what_cannot_be_undone_is_asked_about_first(
+    person: Person, slow: asyncio.Event
+) -> None:
+    slow.set()
+    asked = await person.do("sweep", queue="ma<il")
+    assert asked.status_code == 200
+    assert "Sweep ma&lt;il?" in asked.text
+    assert 'name="queue" value="ma&lt;il"' in asked.text
+    answer = await person.do("sweep", queue="ma<il", sure="yes")
+    assert answer.status_code == 303
+    assert told(await person.page("/queues")) == "Swept ['ma<il']."
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+@pytest.mark.usefixtures("sweep")
+async def test_a_deed_that_takes_long_goes_on_and_tells_of_it(
+    person: Person, slow: asyncio.Event
+) -> None:
+    person.site.state.board.errands.patience = 0.01
+    answer = await person.do("sweep", queue="mail", sure="yes")
+    place = answer.headers["location"]
+    assert place.startswith("/doing?id=")
+    page = await person.page(place)
+    assert "is under way" in page
+    assert '<meta http-equiv="refresh" content="2">' in page
+    slow.set()
+    (errand,) = person.site.state.board.errands._errands.values()
+    await asyncio.wait({errand.task})
+    page = await person.page(place)
+    assert "Swept" in page
+    assert "refresh" not in page
+    assert 'href="/queues"' in page

@@ -1,0 +1,108 @@
+"""Minutes that are over are asked for once; charts are drawn of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headrace.admin import MinuteStats
+from headrace.web.charts import SPANS, charts_of
+from headrace.web.ledger import Ledger, Minutes, Sum, minute_text
+
+NOW = 29_000_000
+
+
+class Book:
+    """Stands for the admin: what was counted, by minute; and what was asked."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, int] = {}
+        self.asked: list[int] = []
+        self.now = NOW
+
+    async def stats(self, minutes: int, queue: str | None) -> list[MinuteStats]:
+        self.asked.append(minutes)
+        return [
+            MinuteStats(
+                datetime.fromtimestamp(minute * 60, UTC),
+                queue or "mail",
+                "send",
+                {"done": count, "dead": 1},
+                {0.001: count},
+                {4.0: count},
+            )
+            for minute, count in self.done.items()
+            if self.now - minutes < minute <= self.now
+        ]
+
+
+@pytest.fixture
+def book(monkeypatch: pytest.MonkeyPatch) -> Book:
+    book = Book()
+    monkeypatch.setattr("headrace.web.ledger.time.time", lambda: book.now * 60 + 30.0)
+    monkeypatch.setattr("headrace.web.ledger._FRESH", -1.0)
+    return book
+
+
+async def test_only_the_last_minutes_are_asked_for_again(book: Book) -> None:
+    ledger, book.done = Ledger(_admin(book), None), {NOW - 30: 5, NOW: 1}
+    first = await ledger.minutes(60)
+    assert [each.done for each in first.sums if each.done] == [5, 1]
+    assert len(first.sums) == 60
+    book.done[NOW] = 2
+    again = await ledger.minutes(60)
+    assert again.sums[-1].done == 2
+    assert again.sums[-31].done == 5
+    book.now += 10
+    book.done[NOW + 10] = 7
+    later = await ledger.minutes(60)
+    assert [each.done for each in later.sums if each.done] == [5, 2, 7]
+    assert book.asked == [60, 3, 13]
+    await ledger.minutes(15)
+    await ledger.minutes(360)
+    assert book.asked[3:] == [3, 360]
+
+
+async def test_a_rate_is_of_the_last_whole_minute_and_the_running_one(book: Book) -> None:
+    book.done = {NOW - 2: 100, NOW - 1: 60, NOW: 30}
+    minutes = await Ledger(_admin(book), "mail").minutes(15)
+    assert minutes.rate(minutes.recent["mail"].done) == 60
+    assert minutes.tasks["send"].done == 190
+    assert minutes.now.failed == 2
+
+
+async def test_many_at_once_share_a_look(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.web.ledger._FRESH", 60.0)
+    ledger = Ledger(_admin(book), None)
+    for _ in range(3):
+        await ledger.minutes(60)
+    assert book.asked == [60]
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_charts_say_in_words_what_they_show(span: str) -> None:
+    count, step = SPANS[span]
+    sums = [Sum() for _ in range(count)]
+    sums[-1].counts.update({"done": 40 * step, "dead": 2 * step})
+    sums[-1].durations[0.004] = 10
+    minutes = Minutes(NOW, sums, {}, {}, 60.0)
+    done, failed, ran, waited = charts_of(minutes, step)
+    assert (done.most, done.description) == ("40", "done latest 40, most 40")
+    assert failed.description.startswith("dead latest 2, most 2; tried again latest 0")
+    assert "median latest 2 ms" in ran.description
+    assert waited.description.startswith("median latest nothing")
+    assert len(done.times) == count // step
+    assert done.times[-1] == minute_text(NOW - step + 1)
+    for chart in (done, failed, ran, waited):
+        assert "style=" not in chart.svg
+        assert 'role="img"' in chart.svg
+
+
+def test_a_minute_is_told_in_utc() -> None:
+    assert minute_text(0) == "00:00"
+
+
+def _admin(book: Book) -> Any:
+    return book

@@ -1,0 +1,120 @@
+"""The pages of the frame: what they show, on every store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import Headrace
+from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
+from tests.admin.burying import bury, envelope
+from tests.web.browsing import Person
+from tests.web.counting import counted
+
+
+@pytest.fixture
+async def person(app: Headrace) -> AsyncIterator[Person]:
+    async with Person(app) as person:
+        yield person
+
+
+def words(page: str) -> str:
+    """What a page says."""
+    main = page[page.index("<main") :]
+    return " ".join(re.sub(r"<[^>]+>", " ", main).split())
+
+
+async def test_an_empty_store_has_complete_pages(person: Person) -> None:
+    for path in ("/", "/queues", "/workers", "/schedules", "/deeds", "/doing?id=x"):
+        assert "<h1>" in await person.page(path)
+
+
+async def test_the_overview_tells_how_all_is(app: Headrace, person: Person) -> None:
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    await bury(app, [envelope("invoice")], queue="mail")
+    async with app.worker():
+        await asyncio.gather(*[job.result(30) for job in [await send.enqueue() for _ in range(5)]])
+        page = words(await person.page("/"))
+    await send.enqueue()
+    assert "Dead 1" in page
+    assert "Workers 1" in page
+    assert "invoice mail ValueError: no such user" in page
+    assert "Done per minute: done latest 5, most 5" in await person.page("/")
+    after = words(await person.page("/"))
+    assert "Waiting 1" in after
+    assert "mail no worker reads it" in after
+
+
+async def test_a_queue_tells_of_its_tasks(app: Headrace, person: Person) -> None:
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    async with app.worker():
+        await (await send.enqueue()).result(30)
+    await app.admin.pause("mail", "send")
+    page = await person.page("/queue", name="mail", span="15m")
+    assert re.search(r"send paused 1 1 0 0 (&lt;)?[\d.]+ m?s", words(page))
+    assert 'href="/jobs?queue=mail&amp;state=dead"' not in page
+    assert 'href="/dead?queue=mail"' in page
+    for span in ("1h", "6h", "24h"):
+        assert "Figures as a table" in await person.page("/queue", name="mail", span=span)
+
+
+async def test_a_group_is_shown_like_a_queue(app: Headrace, person: Person) -> None:
+    orders = app.topic("orders", str, shards=2)
+
+    @orders.subscribe("billing")
+    async def bill(order: str) -> None: ...
+
+    async with app.worker():
+        await orders.publish("o-1")
+    page = await person.page("/queue", name="billing@orders")
+    assert "Group billing@orders" in page
+    assert "/group?topic=orders&amp;group=billing" in page
+
+
+async def told_of(person: Person, id: str) -> str:
+    """What the page of the workers says, once it tells of a job."""
+    async with asyncio.timeout(30):
+        while True:
+            page = words(await person.page("/workers"))
+            if id in page:
+                return page
+            await asyncio.sleep(0.02)
+
+
+async def test_workers_tell_what_they_run(app: Headrace, person: Person) -> None:
+    go = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        await go.wait()
+
+    store = (await app.session()).store
+    scaled = Scaled(3, 1, 8, 48, ups={"backlog": 2}, last="3 processes: 400 jobs wait")
+    await store.note(SUPERVISORS, "h-1", encode_record(SupervisorRecord("web-1", 7, scaled)))
+    async with app.worker(queues={"mail": 3, "default": 1}, concurrency=4):
+        job = await send.enqueue()
+        text = await told_of(person, job.id)
+        go.set()
+    assert "Places in use 1 of 4" in text
+    assert "Reads mail" in text
+    assert f"send mail {job.id}" in text
+    assert "web-1, process 7 3 of 1–8 48 2 / 0 / 0 3 processes: 400 jobs wait" in text  # noqa: RUF001
+
+
+async def test_schedules_show_their_next_times(app: Headrace, person: Person) -> None:
+    @app.cron("0 3 * * *", timezone="Europe/Berlin")
+    async def nightly() -> None: ...
+
+    page = words(await person.page("/schedules"))
+    assert "0 3 * * * (Europe/Berlin)" in page
+    assert page.count("03:00:00 CE") == 5
+    asked = await counted(app)
+    await person.page("/schedules")
+    assert asked.calls.total() <= 2, "the times are known"

@@ -1,0 +1,189 @@
+"""What other sites, odd input and errors cannot do."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from headrace import Headrace, dashboard
+from headrace.web.deeds import own_path
+from headrace.web.page import Page, Visit
+from headrace.web.routes import VIEWS
+from headrace.web.wording import visible
+from tests.web.browsing import HOME, Person, told
+
+
+@pytest.fixture
+def store_url() -> str:
+    return "memory://"
+
+
+@pytest.mark.parametrize("path", ["/", "/queues", "/nope", "/static/style.css", "/healthz"])
+async def test_every_answer_says_what_browsers_may_do_with_it(app: Headrace, path: str) -> None:
+    async with Person(app) as person:
+        headers = (await person.get(path)).headers
+        policy = headers["content-security-policy"].split("; ")
+        assert policy[0] == "default-src 'none'"
+        assert {"script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(policy)
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        kept = "no-cache" if path.startswith("/static") else "no-store"
+        assert headers["cache-control"] == kept
+
+
+async def test_pages_hold_nothing_that_the_policy_forbids(app: Headrace) -> None:
+    async with Person(app) as person:
+        for path in ("/", "/queues", "/queue?name=mail", "/schedules", "/workers", "/deeds"):
+            page = await person.page(path)
+            assert "<style" not in page
+            assert " style=" not in page
+            assert "onclick" not in page
+            assert page.count("<script") == page.count("<script src=")
+            assert "http://" not in page
+            assert "https://" not in page
+
+
+async def test_a_form_without_its_token_is_refused(app: Headrace) -> None:
+    async with Person(app) as person, Person(person.site) as other:
+        stolen = await other.token("/queue?name=mail")
+        await app.admin.pause("mail")
+        for sent in ({}, {"token": ""}, {"token": "0" * 64}, {"token": stolen}, {"token": "é"}):
+            answer = await person.http.post("/do/resume", data={"queue": "mail", **sent})
+            assert answer.status_code == 403
+            await person.page("/queues")
+        assert (await app.admin.queue("mail")).paused
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
+async def test_a_form_of_another_site_is_refused(app: Headrace, site: str) -> None:
+    await app.admin.pause("mail")
+    async with Person(app) as person:
+        refused = await person.do("resume", queue="mail", headers={"Sec-Fetch-Site": site})
+        assert refused.status_code == 403
+        done = await person.do("resume", queue="mail", headers={"Sec-Fetch-Site": "same-origin"})
+        assert done.status_code == 303
+    assert not (await app.admin.queue("mail")).paused
+
+
+async def test_deeds_are_only_posted_as_forms(app: Headrace) -> None:
+    async with Person(app) as person:
+        assert (await person.get("/do/pause", queue="mail")).status_code == 405
+        token = await person.token("/queue?name=mail")
+        sent = await person.http.post("/do/pause", json={"queue": "mail", "token": token})
+        assert sent.status_code == 400
+        assert (await person.do("nothing")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["//evil.example", "https://evil.example/", "/\\evil.example", "\\\\evil.example", "evil",
+     "javascript:alert(1)", "/\t/evil.example", "///evil.example", ""],
+)  # fmt: skip
+async def test_nobody_is_sent_elsewhere(app: Headrace, back: str) -> None:
+    assert own_path(back) == "/"
+    async with Person(app) as person:
+        answer = await person.do("pause", back=back, queue="mail")
+        assert answer.headers["location"] == "/"
+
+
+async def test_names_are_shown_as_text(app: Headrace) -> None:
+    name = "<script>alert(1)</script>'\"&amp;"
+    await app.admin.pause(name)
+    async with Person(app) as person:
+        page = await person.page("/queues")
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;&#39;&#34;&amp;amp;" in page
+        assert "<script>alert" not in await person.page("/queue", name=name)
+        assert "<script>alert" not in (await person.get("/queue", name=name + "\x07")).text
+        answer = await person.do("resume", queue=name)
+        assert answer.status_code == 303
+    assert not (await app.admin.queue(name)).paused
+
+
+async def test_what_cannot_be_seen_is_written_out() -> None:
+    assert visible("a\u202eb\x00c\u2028d\ud800") == "a\\u202eb\\x00c\\u2028d\\ud800"
+    assert (
+        visible("two\nlines\r\nand\ta tab, \N{FAMILY}, \u05d0")
+        == "two\nlines\nand\ta tab, \N{FAMILY}, \u05d0"
+    )
+
+
+async def test_what_is_not_there_or_makes_no_sense_is_told(app: Headrace) -> None:
+    async with Person(app) as person:
+        for path, status, sentence in (
+            ("/nope", 404, "There is no such page."),
+            ("/queue", 400, "Say which name"),
+            ("/queue?name=@orders", 400, "log"),
+            ("/queue?name=billing@orders", 404, "orders"),
+            ("/?span=2h", 400, "There is no span"),
+            ("/live?view=/nope", 404, "no such page"),
+        ):
+            answer = await person.get(path)
+            assert answer.status_code == status, path
+            assert sentence in answer.text
+            assert "To the overview" in answer.text
+            assert "Parts of the dashboard" in answer.text, "the person is known"
+
+
+async def test_a_bug_is_told_without_its_details(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(visit: Visit) -> Page:
+        raise KeyError("a secret")
+
+    monkeypatch.setitem(VIEWS, "/workers", broken)
+    site = dashboard(app)
+    transport = httpx.ASGITransport(site, raise_app_exceptions=False, client=("127.0.0.1", 50_000))
+    async with httpx.AsyncClient(transport=transport, base_url=HOME) as client:
+        answer = await client.get("/workers")
+        assert answer.status_code == 500
+        assert "see its log" in answer.text
+        assert "secret" not in answer.text
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_store_that_is_away_is_told() -> None:
+    app = Headrace("redis://127.0.0.1:1/0")
+    async with Person(app) as person:
+        answer = await person.get("/")
+        assert answer.status_code == 503
+        assert "127.0.0.1:1" in answer.text
+        ready = await person.get("/readyz")
+        assert (ready.status_code, ready.text) == (503, "the store does not answer\n")
+        assert (await person.get("/healthz")).status_code == 200
+
+
+async def test_a_deed_that_fails_says_why(app: Headrace) -> None:
+    async with Person(app) as person:
+        await person.do("run_schedule", back="/schedules", name="none")
+        assert told(await person.page("/schedules")).startswith("Not done: there is no schedule")
+        assert not told(await person.page("/schedules")), "a notice is shown once"
+
+
+async def test_a_hook_that_hides_arguments_is_never_skipped(app: Headrace) -> None:
+    def redact(task: str, value: object) -> object:
+        if task == "bad":
+            raise KeyError(task)
+        return "hidden"
+
+    board = Person(app, redact=redact).site.state.board
+    assert board.shown("mail", {"password": 1}) == "hidden"
+    assert "password" not in board.shown("bad", {"password": 1})
+
+
+async def test_a_form_that_is_too_large_is_refused(app: Headrace) -> None:
+    async with Person(app) as person:
+        answer = await person.http.post(
+            "/do/pause",
+            content=b"queue=" + b"x" * 17 * 1024 * 1024,
+            headers={"content-type": "application/x-www-form-urlencoded"},
+        )
+        assert answer.status_code == 413
+        odd = await person.http.post(
+            "/do/pause",
+            content=b"queue=%ff",
+            headers={"content-type": "application/x-www-form-urlencoded"},
+        )
+        assert odd.status_code == 400
