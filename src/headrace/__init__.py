@@ -55,6 +55,9 @@ from headrace.errors import (
     TopicNotFound,
 )
 from headrace.middleware.wrapping import Middleware
+from headrace.telemetry.json_logs import JsonFormatter
+from headrace.telemetry.tracing.tracing import Tracing
+from headrace.web import dashboard
 from headrace.worker.ending import WorkerOutcome
 
 __all__ = [
@@ -87,6 +90,7 @@ __all__ = [
     "JobInfo",
     "JobNotFound",
     "JobUpdate",
+    "JsonFormatter",
     "LeaseLost",
     "Middleware",
     "Once",
@@ -115,9 +119,11 @@ __all__ = [
     "Topic",
     "TopicFull",
     "TopicNotFound",
+    "Tracing",
     "Unpublished",
     "WorkerOutcome",
     "chain",
     "current",
+    "dashboard",
     "group",
 ]

@@ -16,6 +16,7 @@ from headrace.client.decorator import BatchDecorator, Decorator
 from headrace.client.flow import FlowJob
 from headrace.client.job import Job
 from headrace.client.portal import Portal
+from headrace.client.publication import Publish
 from headrace.client.schedules import Schedules
 from headrace.client.scheduling import Scheduling
 from headrace.client.session import Session
@@ -266,6 +267,11 @@ class Headrace:
         return sink
 
     # Sending
+
+    @property
+    def publishing(self) -> Callable[[Publish], Publish] | None:
+        """What puts a publish inside of the app's middleware, if any has a say in it."""
+        return self._outgoing.publishing
 
     @overload
     async def enqueue(self, step: Call[R]) -> Job[R]: ...

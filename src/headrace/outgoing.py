@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,13 +12,14 @@ from headrace.client.dispatch import Office, send_flow
 from headrace.client.flow import FlowJob
 from headrace.client.gathering import BATCH
 from headrace.client.job import Job
+from headrace.client.publication import Publish
 from headrace.client.session import Session
 from headrace.core.call import Call, Parcel
 from headrace.core.ids import JobKey
 from headrace.core.links import Step
 from headrace.errors import ConfigError
-from headrace.middleware import wrapping
-from headrace.middleware.wrapping import Send
+from headrace.middleware import nesting
+from headrace.middleware.wrapping import Send, SendMany
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -32,11 +33,19 @@ class Outgoing:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._through: Send | None = None
+        self._many_through: SendMany | None = None
+        self.publishing: Callable[[Publish], Publish] | None = None
+        """What puts a publish inside of the app's middleware, if any has a say in it."""
 
     def wrap(self) -> None:
         """Send through the app's middleware, as it is now."""
-        if senders := wrapping.that_send(self._app.middlewares):
-            self._through = wrapping.sending_through(senders, self._send_one)
+        self.publishing = nesting.publishing(self._app.middlewares)
+        if senders := nesting.that_send(self._app.middlewares):
+            together, alone = nesting.split(senders)
+            self._through = nesting.sending_through(senders, self._send_one)
+            each = partial(_all_sent, nesting.sending_through(alone, self._send_one))
+            inner = each if alone else self._send_batch
+            self._many_through = nesting.sending_many_through(together, inner)
 
     async def one(self, call: Call[Any]) -> Job[Any]:
         if self._through is not None:
@@ -44,14 +53,11 @@ class Outgoing:
         return await self._send_one(call)
 
     async def many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        session = await self._app.session()
+        send: SendMany = self._many_through or self._send_batch
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
-            if self._through is None:
-                jobs += await self._send_batch(session, batch)
-            else:
-                jobs += await _all_sent([self._through(call) for call in batch])
+            jobs += await send(batch)
         return jobs
 
     async def _now_ms(self, session: Session, calls: Sequence[Call[Any]]) -> int:
@@ -68,7 +74,8 @@ class Outgoing:
         instead = await session.sender.send(call.queue, [parcel], named=named)
         return Job(self._app, instead[0] if instead else parcel.key, call.queue, call.returns)
 
-    async def _send_batch(self, session: Session, calls: Sequence[Call[R]]) -> list[Job[R]]:
+    async def _send_batch(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+        session = await self._app.session()
         jobs: list[Job[R]] = []
         parcels: dict[str, list[Parcel]] = {}
         special = [call for call in calls if not call.is_plain]
@@ -97,9 +104,14 @@ class Outgoing:
             return Job(self._app, key, call.queue, call.returns)
 
         session = await self._app.session()
-        senders = wrapping.that_send(self._app.middlewares)
-        through = partial(wrapping.sending_through, senders) if senders else None
-        office = Office(session, make, partial(self._now_ms, session), through)
+        together, alone = nesting.split(nesting.that_send(self._app.middlewares))
+        office = Office(
+            session,
+            make,
+            partial(self._now_ms, session),
+            partial(nesting.sending_through, alone) if alone else None,
+            partial(nesting.sending_many_through, together),
+        )
         return await send_flow(office, step)
 
 
@@ -109,9 +121,9 @@ def _check_calls(calls: Sequence[object]) -> None:
             raise ConfigError(f"enqueue_many() takes calls; send {call!r} with enqueue()")
 
 
-async def _all_sent(sends: Sequence[Awaitable[Job[Any]]]) -> list[Job[Any]]:
+async def _all_sent(send: Send, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
     """Sends that share their round trips; one that fails keeps none of the others from going."""
-    jobs = await asyncio.gather(*sends, return_exceptions=True)
+    jobs = await asyncio.gather(*map(send, calls), return_exceptions=True)
     for job in jobs:
         if isinstance(job, BaseException):
             raise job

@@ -13,7 +13,7 @@ FOLDER = Path(inspect.getfile(scripts)).parent
 PRELUDE, MOVING = "prelude", "moving"
 LUA = sorted((FOLDER / "lua").rglob("*.lua"))
 NAMES = [path.stem for path in LUA if path.parent.name != MOVING and path.stem != PRELUDE]
-ALL = "*"
+ALL, OF_EACH = "*", ", of each queue"
 
 
 def source(name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 # Each of these is loaded by what needs it, when it needs it.
 LATER = (
     "redis", "hiredis", "click", "sqlite3", "multiprocessing", "pytest", "pydantic", "uvloop",
-    "google.protobuf",
+    "google.protobuf", "opentelemetry", "starlette", "jinja2", "uvicorn",
 )  # fmt: skip
 BUDGET = 0.150
 RUNS = 5

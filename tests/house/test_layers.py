@@ -26,21 +26,35 @@ ROOMS: dict[str, set[str]] = {
     "store.url": CONTRACT | {"store.sqlite", "store.redis"},
     "client": CONTRACT,
     "audit": BASE | {"client"},
-    "middleware": BASE | {"client"},
+    "middleware": BASE | {"audit", "client"},
+    "telemetry": BASE,
+    "telemetry.tracing": BASE | {"audit", "client", "middleware"},
     "outgoing": CONTRACT | {"client", "middleware"},
     "app": CONTRACT | {"audit", "client", "middleware", "outgoing", "store.url"},
-    "worker": CONTRACT | {"audit", "client", "middleware"},
+    "worker": CONTRACT | {"audit", "client", "middleware", "telemetry"},
     "admin": CONTRACT | {"client"},
-    "": CONTRACT | {"app", "audit", "client", "middleware", "worker", "admin"},
+    "web": BASE | {"client", "admin", "telemetry"},
+    "top": BASE | {"admin"},
+    "integrations": BASE | {"app", "client", "admin"},
+    "": CONTRACT
+    | {"web", "app", "audit", "client", "middleware", "worker", "admin"}
+    | {"telemetry", "telemetry.tracing"},
     "outbox": CONTRACT | {"app", "client", "middleware", "store.topics", "worker"},
     "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
-    "benchmark": BASE | {"", "client", "worker"},
-    "cli": BASE | {"", "client", "worker", "admin", "benchmark", "outbox", "store.url"},
+    "benchmark": BASE | {"", "client", "telemetry", "worker"},
+    "cli": BASE
+    | {"", "client", "worker", "admin", "benchmark", "outbox", "store.url"}
+    | {"telemetry", "top", "web"},
     "__main__": {"cli"},
 }
 
 # Names that only the type checker follows: the worker and the admin are handed an app.
-TYPING: dict[str, set[str]] = {"worker": {"app"}, "admin": {"app"}}
+TYPING: dict[str, set[str]] = {
+    "worker": {"app"},
+    "admin": {"app"},
+    "telemetry": {"app", "admin"},
+    "web": {"app"},
+}
 
 # Imports that point up, each with the reason why it has to.
 EXCEPTIONS = {

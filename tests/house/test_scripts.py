@@ -7,12 +7,24 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.store.redis import keys, scripts, topic_scripts
 from headrace.store.redis.keys import NoteKeys, QueueKeys
 from headrace.store.redis.scripts import Script
-from tests.house.lua import ALL, LUA, MOVING, NAMES, PRELUDE, code, header, moves_jobs, source
+from tests.house.lua import (
+    ALL,
+    LUA,
+    MOVING,
+    NAMES,
+    OF_EACH,
+    PRELUDE,
+    code,
+    header,
+    moves_jobs,
+    source,
+)
 
 # ARGV that no caller gives: what `keys.py` says once for all, and what the queue says itself.
 CONSTANTS = {
@@ -20,7 +32,7 @@ CONSTANTS = {
     for name, value in vars(keys).items()
     if name.isupper() and isinstance(value, str)
 }
-FILLED_IN = {*CONSTANTS, "queue", "group"}
+FILLED_IN = {*CONSTANTS, "queue", "group", "groups"}
 
 
 def stub(name: str) -> Any:
@@ -29,14 +41,18 @@ def stub(name: str) -> Any:
 
 
 def key_names(name: str) -> list[str]:
-    named = header(name)[1].removeprefix("KEYS: ").split()
+    named = header(name)[1].removeprefix("KEYS: ").removesuffix(OF_EACH).split()
     return list(QueueKeys.ALL) if named == [ALL] else named
 
 
-def keys_for(name: str) -> QueueKeys | NoteKeys:
-    """An example of what the script is called with."""
+def keys_for(name: str) -> list[QueueKeys] | list[NoteKeys]:
+    """Examples of what the script is called with: one, or two if it takes many queues."""
     annotation = inspect.signature(stub(name)).parameters["keys"].annotation
-    return NoteKeys("shop", "seen") if annotation == "NoteKeys" else QueueKeys("shop", "mail")
+    assert (annotation == "Sequence[QueueKeys]") is header(name)[1].endswith(OF_EACH)
+    if annotation == "NoteKeys":
+        return [NoteKeys("shop", "seen")]
+    queues = [QueueKeys("shop", "mail"), QueueKeys("shop", "billing@orders")]
+    return queues[:1] if annotation == "QueueKeys" else queues
 
 
 def fixed_arguments(name: str) -> list[str]:
@@ -85,7 +101,7 @@ def test_all_keys_of_a_queue_are_handed_to_scripts_that_move_jobs() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_of_a_script_is_a_key_of_the_queue(name: str) -> None:
-    names, owner = key_names(name), keys_for(name)
+    names, owner = key_names(name), keys_for(name)[0]
     assert names
     assert len(set(names)) == len(names)
     assert set(names) <= set(owner.__slots__) - {"all", "group", "queue"}
@@ -152,7 +168,7 @@ class Catch:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
-    owner, function = keys_for(name), stub(name)
+    owners, function = keys_for(name), stub(name)
     values: dict[str, Any] = {parameter: f"<{parameter}>" for parameter in stub_parameters(name)}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.annotation == "bool":
@@ -160,11 +176,12 @@ async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
     if takes_several(name):
         values[stub_parameters(name)[-1]] = []
     with pytest.raises(Sent) as caught:
-        await function(Catch(), owner, **values)
+        await function(Catch(), owners if len(owners) > 1 else owners[0], **values)
     script, names, arguments = caught.value.args
     assert script is stub(f"_{name}")
-    assert names == [getattr(owner, key) for key in key_names(name)]
-    own = {"queue": getattr(owner, "queue", ""), "group": getattr(owner, "group", "")}
+    assert names == [getattr(owner, key) for owner in owners for key in key_names(name)]
+    queues, groups = ([getattr(owner, it, "") for owner in owners] for it in ("queue", "group"))
+    own = {"queue": queues[0], "group": groups[0], "groups": msgspec.msgpack.encode(groups)}
     expected = own | CONSTANTS | values
     assert arguments == [expected[argument] for argument in fixed_arguments(name)]
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from headrace.core.delivery import Delivery
+from headrace.core.job import Envelope
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock
 from headrace.worker.heartbeat import Heartbeat
-from headrace.worker.registry import Registry
+from headrace.worker.registry import MOST_RUNS, Registry
+from headrace.worker.run import Host, Run
 from headrace.worker.store_clock import StoreClock
 
 LEASE = 30.0
 
 
-def registry(store: SqliteStore, clock: ManualClock, held: set[object]) -> Registry:
+def registry(
+    store: SqliteStore, clock: ManualClock, held: set[object], runs: Sequence[Run] = ()
+) -> Registry:
     return Registry(
         store,
         "worker-1",
@@ -31,6 +37,7 @@ def registry(store: SqliteStore, clock: ManualClock, held: set[object]) -> Regis
         lease=LEASE,
         held=held,
         now_ms=clock.now_ms,
+        runs=lambda: runs,
     )
 
 
@@ -125,3 +132,41 @@ async def test_a_worker_that_leaves_is_gone_at_once(store: SqliteStore, clock: M
 
 def test_a_record_that_cannot_be_read_is_left_out() -> None:
     assert decode_record(b"\xc1") is None
+
+
+def begun(key: bytes, ago: float) -> Run:
+    """A run that began so many seconds ago."""
+    delivery = Delivery("mail", 1, b"")
+    delivery.key = key
+    run = Run(delivery, Host("worker-1", None, _admit))
+    run.envelope = Envelope(1, key, "send", b"")
+    run.started = time.monotonic() - ago
+    return run
+
+
+async def _admit(run: Run) -> None: ...
+
+
+async def test_a_record_says_what_runs_the_longest_first_and_not_all_of_many(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    runs = [begun(b"%d" % seconds, seconds) for seconds in range(1, MOST_RUNS + 6)]
+    runs[0].started = 0.0
+    runs[-1].abandoned = True
+    entry = registry(store, clock, set(), runs)
+    await entry.beat()
+    (record,) = await records(store)
+    assert [run.key for run in record.runs] == [b"%d" % s for s in range(MOST_RUNS + 4, 4, -1)]
+    first = record.runs[0]
+    assert (first.queue, first.task) == ("mail", "send")
+    assert abs(clock.now_ms() - 1000 * (MOST_RUNS + 4) - first.started_ms) < 1000
+
+
+def test_a_record_of_an_older_version_can_be_read(clock: ManualClock) -> None:
+    old = {
+        "name": "w", "host": "h", "pid": 1, "started_ms": 1, "queues": {}, "concurrency": 1,
+        "version": "1", "python": "3", "running": 0, "beat_ms": 1,
+    }  # fmt: skip
+    record = decode_record(msgspec.msgpack.encode(old))
+    assert record is not None
+    assert record.runs == ()

@@ -12,6 +12,7 @@ from headrace.core.call import Parcel
 from headrace.core.delivery import Delivery
 from headrace.core.job import decode_envelope, encode_envelope
 from headrace.core.outcome import DONE
+from headrace.core.tally import Tally
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.sqlite.consumer import SqliteConsumer
@@ -60,7 +61,12 @@ class LosesAnswers:
         self.repeats: list[bool] = []
 
     async def settle(
-        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+        self,
+        queue: str,
+        settlements: Sequence[Settlement],
+        *,
+        repeat: bool = False,
+        tally: Tally | None = None,
     ) -> list[Delivery]:
         self.repeats.append(repeat)
         lost = await self._consumer.settle(queue, settlements, repeat=repeat)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,16 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from headrace.cli.loading import load_app, one_app
+from headrace.cli.logs import log_options, log_to_stderr
+from headrace.cli.metrics import (
+    Place,
+    count_for_parent,
+    metrics_options,
+    place_of,
+    serve_supervisor,
+    serve_worker,
+    shared_totals,
+)
 from headrace.cli.running import leave, leave_quietly_if_told, work
 from headrace.core import limits
 from headrace.core.scaling import Scaling
@@ -27,8 +36,6 @@ if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.worker.worker import Worker
 
-_LEVELS = ("debug", "info", "warning", "error")
-_LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _COUNT = click.IntRange(min=1)
 
 
@@ -56,6 +63,7 @@ class Settings:
     processes: int | None
     drain: float
     log_level: str | None
+    log_format: str | None
 
     def worker(self, app: Headrace) -> Worker:
         return app.worker(
@@ -76,7 +84,9 @@ class Settings:
         command += ["--strict"] if self.strict else []
         for option, value in (("--threads", self.threads), ("--processes", self.processes)):
             command += [] if value is None else [option, str(value)]
-        return command + ([] if self.log_level is None else ["--log-level", self.log_level])
+        for option, text in (("--log-level", self.log_level), ("--log-format", self.log_format)):
+            command += [] if text is None else [option, text]
+        return command
 
 
 @click.command()
@@ -122,11 +132,8 @@ class Settings:
     metavar="SECONDS",
     help="Time that running jobs are given to end after SIGTERM.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(_LEVELS, case_sensitive=False),
-    help="How much to log.  [default: info]",
-)
+@metrics_options
+@log_options
 def worker(
     app: str | None,
     app_option: str | None,
@@ -137,7 +144,10 @@ def worker(
     processes: int | None,
     workers: tuple[int, int],
     drain: float,
+    metrics_port: int | None,
+    metrics_host: str | None,
     log_level: str | None,
+    log_format: str | None,
 ) -> None:
     """Run the jobs of APP, for example shop:app.
 
@@ -156,23 +166,28 @@ def worker(
             "say which app: headrace worker shop:app", click.get_current_context()
         )
     settings = Settings(
-        name, _queues(queues), strict, concurrency, threads, processes, drain, log_level
+        name, _queues(queues), strict, concurrency, threads, processes, drain, log_level, log_format
     )
+    metrics = place_of(metrics_port, metrics_host)
     if workers == (1, 1):
-        _work(settings)
+        _work(settings, metrics)
     else:
-        _supervise(settings, *workers)
+        _supervise(settings, metrics, *workers)
 
 
-def _work(settings: Settings) -> NoReturn:
+def _work(settings: Settings, metrics: Place | None) -> NoReturn:
+    worker = settings.worker(load_app(settings.app))
+    log_to_stderr(settings.log_level, settings.log_format, worker=worker.name)
+    if metrics is None:
+        count_for_parent(worker)
+    else:
+        serve_worker(worker, metrics)
+    work(worker)
+
+
+def _supervise(settings: Settings, metrics: Place | None, least: int, most: int) -> NoReturn:
     app = load_app(settings.app)
-    _log_to_stderr(settings.log_level)
-    work(settings.worker(app))
-
-
-def _supervise(settings: Settings, least: int, most: int) -> NoReturn:
-    app = load_app(settings.app)
-    _log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, settings.log_format)
     if app.url.startswith("memory:"):
         raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
     # What is wrong is told once, here, and not by every process.
@@ -180,7 +195,13 @@ def _supervise(settings: Settings, least: int, most: int) -> NoReturn:
     scaling = Scaling.of(least, most, os.environ)
     asyncio.run(_reach(app))
     gauge = None if scaling.fixed else Gauge(app, workloads, scaling.poll)
-    leave(Supervisor(scaling, partial(start_process, settings.command()), gauge=gauge).run())
+    with shared_totals(metrics) as variables:
+        start = partial(start_process, settings.command(), variables)
+        supervisor = Supervisor(scaling, start, gauge=gauge)
+        if metrics is not None:
+            serve_supervisor(app, supervisor, metrics, variables)
+        code = supervisor.run()
+    leave(code)
 
 
 async def _reach(app: Headrace) -> None:
@@ -203,11 +224,3 @@ def _written(queues: Sequence[str] | Mapping[str, int]) -> list[str]:
     if isinstance(queues, Mapping):
         return [f"{name}={weight}" for name, weight in queues.items()]
     return list(queues)
-
-
-def _log_to_stderr(level: str | None) -> None:
-    """Log to stderr, unless the app's module has set up logging: then only a level that was asked
-    for is set."""
-    logging.basicConfig(format=_LOG_LINE, level=(level or "info").upper())
-    if level is not None:
-        logging.getLogger("headrace").setLevel(level.upper())

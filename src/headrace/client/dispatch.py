@@ -18,11 +18,13 @@ from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
 
 Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
+SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
 class Office:
     """What sending a flow needs of an app: `make` gives the handle of a job, `now` the time for
-    envelopes, `through` wraps what each call is handed to, if anything does."""
+    envelopes, `through` wraps what each call is handed to, if anything does, and `together` what
+    all of them are handed to."""
 
     def __init__(
         self,
@@ -30,7 +32,9 @@ class Office:
         make: Callable[[Call[Any], JobKey], Job[Any]],
         now: Callable[[Sequence[Call[Any]]], Awaitable[int]],
         through: Callable[[Send], Send] | None,
+        together: Callable[[SendMany], SendMany],
     ) -> None:
+        self.together = together
         self.session = session
         self.make = make
         self.now = now
@@ -43,10 +47,36 @@ async def send_flow(office: Office, step: Step[Any]) -> FlowJob[Any]:
     nodes = plan(step)
     by_call = {node.call: node for node in nodes}
     ends = [by_call[end] for end in step.ends]
+    sent: list[FlowJob[Any]] = []
+
+    async def send(calls: Sequence[Call[Any]]) -> list[Job[Any]]:
+        _give_back(nodes, calls)
+        sent.append(await _send_nodes(office, nodes, ends, step.gives_list))
+        return [office.make(node.call, node.key) for node in nodes]
+
+    await office.together(send)([node.call for node in nodes])
+    if len(sent) != 1:
+        raise ConfigError(f"a middleware must send a flow once, not {len(sent)} times")
+    return sent[0]
+
+
+def _give_back(nodes: Sequence[Node], calls: Sequence[Call[Any]]) -> None:
+    """Let the nodes have what the app's middleware made of their calls."""
+    if len(calls) != len(nodes):
+        raise ConfigError(
+            f"a flow of {len(nodes)} calls must stay one: a middleware made {len(calls)} of them"
+        )
+    for node, call in zip(nodes, calls, strict=True):
+        node.call = call
+
+
+async def _send_nodes(
+    office: Office, nodes: Sequence[Node], ends: Sequence[Node], gives_list: bool
+) -> FlowJob[Any]:
     if office.through is not None:
         for node in nodes:
             await _pass_through(office, office.through, node)
-    _check_unique(nodes, None if step.gives_list else ends[0])
+    _check_unique(nodes, None if gives_list else ends[0])
     outside = await _outside(office.session.store, nodes)
     now_ms = await office.now([node.call for node in nodes])
     standing = await Shipment(office.session, ends[0].key, now_ms).send(nodes, outside)
@@ -54,7 +84,7 @@ async def send_flow(office: Office, step: Step[Any]) -> FlowJob[Any]:
         job = office.make(ends[0].call, standing)
         return FlowJob([job], [job], gives_list=False)
     jobs = {node: office.make(node.call, node.key) for node in nodes}
-    return FlowJob(list(reversed(jobs.values())), [jobs[end] for end in ends], step.gives_list)
+    return FlowJob(list(reversed(jobs.values())), [jobs[end] for end in ends], gives_list)
 
 
 async def _pass_through(office: Office, through: Callable[[Send], Send], node: Node) -> None:

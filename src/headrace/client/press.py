@@ -46,6 +46,8 @@ class Press:
         self._by_class = topic.names_classes and not wishes.overrides.kind
         self._stamps: dict[type, Stamp] = {}
         self._ids: Iterator[JobKey] = ids.new_keys()
+        self.named = wishes.id is not None
+        """Whether the caller chose the id."""
 
     def parcel(self, event: Any) -> Parcel:
         """The event on its way; `EventError` or `PayloadTooLarge` if it cannot be."""
@@ -72,7 +74,7 @@ class Press:
     def prepared(self, event: Any) -> Prepared:
         """The event with the log it belongs to."""
         parcel = self.parcel(event)
-        return Prepared(self.log(parcel), parcel, self._wishes.id is not None)
+        return Prepared(self.log(parcel), parcel, self.named)
 
     def _made_key(self, event: Any) -> str:
         assert self._make_key is not None

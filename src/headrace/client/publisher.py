@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.client.gathering import BATCH
 from headrace.client.press import Press
+from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
 from headrace.client.session import Session
 from headrace.core import ids
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 
+Closed = dict[str, HeadraceError]
+"""Logs into which nothing more of a publish can be put, and why."""
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
 
 
@@ -40,6 +45,8 @@ class Publisher(Generic[E]):
         self._topic = topic
 
     async def one(self, event: E, options: Mapping[str, Any]) -> str:
+        if (through := self._topic.app.publishing) is not None:
+            return await self._one_through(through(partial(self._publish, {})), event, options)
         wishes = wishes_of(options)
         session = await self._topic.app.session()
         log, parcel, named = (await self._press(session, wishes)).prepared(event)
@@ -55,13 +62,48 @@ class Publisher(Generic[E]):
         if options.get("id") is not None:
             raise ConfigError("publish_many() has no 'id': one id cannot be that of many events")
         wishes = wishes_of(options)
+        if (through := self._topic.app.publishing) is not None:
+            return await self._many_through(through(partial(self._publish, {})), events, options)
         session = await self._topic.app.session()
         outcome: PublishOutcome[E] = PublishOutcome()
         remaining = iter(events)
-        batches = _Batches(outcome, self._topic)
+        batches = _Batches(outcome, self._topic, {})
         while some := list(islice(remaining, BATCH)):
             loads = batches.loaded(some, await self._press(session, wishes))
             await self._send(session, batches, loads)
+        return outcome
+
+    async def _one_through(self, publish: Publish, event: E, options: Mapping[str, Any]) -> str:
+        outcome = await publish(Publication(self._topic, [event], {**options}))
+        if len(outcome) != 1:
+            raise ConfigError(
+                f"topic {self._topic.name!r}: a middleware must publish an event once, "
+                f"not {len(outcome)} times"
+            )
+        (result,) = outcome
+        if result.error is not None:
+            raise result.error
+        return str(result.id)
+
+    async def _many_through(
+        self, publish: Publish, events: Iterable[E | Unpublished[E]], options: Mapping[str, Any]
+    ) -> PublishOutcome[E]:
+        outcome: PublishOutcome[E] = PublishOutcome()
+        remaining = iter(events)
+        while some := list(islice(remaining, BATCH)):
+            outcome.extend(await publish(Publication(self._topic, some, {**options})))
+        return outcome
+
+    async def _publish(self, closed: Closed, publication: Publication) -> PublishOutcome[E]:
+        """What is left to do when a publication has passed the app's middleware."""
+        wishes = wishes_of(publication.options)
+        if wishes.id is not None and len(publication.events) > 1:
+            raise ConfigError("a middleware gave one id to many events")
+        session = await self._topic.app.session()
+        outcome: PublishOutcome[E] = PublishOutcome()
+        batches = _Batches(outcome, self._topic, closed)
+        press = await self._press(session, wishes)
+        await self._send(session, batches, batches.loaded(publication.events, press))
         return outcome
 
     def prepared(self, event: E, options: Mapping[str, Any]) -> Prepared:
@@ -134,10 +176,10 @@ class _Batches(Generic[E]):
     """Sorts batches of events by log, and notes in the outcome what fails. Once something could not
     be put into a log, nothing later is: it would come before in the log."""
 
-    def __init__(self, outcome: PublishOutcome[E], topic: Topic[E]) -> None:
+    def __init__(self, outcome: PublishOutcome[E], topic: Topic[E], closed: Closed) -> None:
         self._outcome = outcome
         self._topic = topic
-        self._closed: dict[str, HeadraceError] = {}
+        self._closed = closed
 
     def loaded(self, events: Sequence[E | Unpublished[E]], press: Press) -> list[_Load[E]]:
         """The loads of these events, without those that cannot travel."""
@@ -149,7 +191,7 @@ class _Batches(Generic[E]):
                     log, parcel, again = self._again(event)
                 else:
                     parcel = press.parcel(event)
-                    log, again = press.log(parcel), False
+                    log, again = press.log(parcel), press.named
             except SendError as error:
                 keys.append(None)
                 self._outcome.fail(place, error)

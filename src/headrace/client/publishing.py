@@ -80,6 +80,13 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
         if unpublished is not None:
             self._unpublished[position] = unpublished
 
+    def extend(self, other: PublishOutcome[E]) -> None:
+        """What became of some more events."""
+        before = len(self._keys)
+        self._keys += other._keys
+        self._errors |= {before + at: error for at, error in other._errors.items()}
+        self._unpublished |= {before + at: one for at, one in other._unpublished.items()}
+
     @property
     def ok(self) -> bool:
         """Whether all are published."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.client.job import Job
 from headrace.client.schedule import Schedule
-from headrace.core import ids
+from headrace.core import ids, limits
+from headrace.core.cadence import to_zone
 from headrace.core.call import Call
 from headrace.core.definition import Definition, Times, check_schedule_name, define
 from headrace.core.job import Malformed
 from headrace.core.schedule import Record, arm, decode_record, encode_record
-from headrace.errors import ConfigError, ScheduleNotFound
+from headrace.errors import ConfigError, HeadraceError, ScheduleNotFound
 from headrace.store.contract import Store
 
 if TYPE_CHECKING:
@@ -66,6 +68,23 @@ class Schedules:
             if schedule.name == name:
                 return schedule
         raise ScheduleNotFound(name)
+
+    async def ticks(self, name: str, count: int = 5) -> builtins.list[datetime]:
+        """The next times at which a schedule ticks, up to `count`, in its time zone; none while it
+        is paused, after its end, or if it cannot be read."""
+        check_schedule_name(name)
+        limits.check_count("count", count)
+        store = await self._store()
+        now_ms = await store.time_ms()
+        data = (await store.notes(SPACE)).get(name)
+        armed = self._declared(name, now_ms) if data is None else None
+        try:
+            record = armed or decode_record(data or b"")
+            zone = to_zone(record.definition.cadence.zone)
+            ticks = record.coming(now_ms, count)
+        except HeadraceError:
+            return []
+        return [datetime.fromtimestamp(tick / 1000, zone) for tick in ticks]
 
     async def remove(self, name: str) -> None:
         """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again

@@ -13,6 +13,7 @@ from headrace.client.sender import insist
 from headrace.client.session import Session
 from headrace.core.call import Bond, Child, Parcel
 from headrace.core.flow import Node
+from headrace.core.graph import Drawing
 from headrace.core.ids import JobKey
 from headrace.errors import HeadraceError
 from headrace.store.values import Arrival
@@ -31,12 +32,14 @@ class Shipment:
         self._now_ms = now_ms
         self._loads: dict[str, _Load] = {}
         self._stored: set[Node] = set()
+        self._drawing: Drawing
         self._known: list[Node] = []
         """Jobs with an id that the store knew already."""
 
     async def send(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> JobKey | None:
         """Store all; returns the job that stands for the last one, of which nothing more is sent,
         if its unique name is taken."""
+        self._drawing = Drawing(nodes, self._flow, outside)
         try:
             for node in nodes:
                 if is_unique(node):
@@ -84,7 +87,15 @@ class Shipment:
 
     def _parcel(self, node: Node) -> Parcel:
         parents = tuple(parent.key for parent in node.parents)
-        bond = Bond(node.key, self._flow, node.feed, parents, tuple(_children(node)))
+        bond = Bond(
+            node.key,
+            self._flow,
+            node.feed,
+            parents,
+            tuple(_children(node)),
+            self._drawing.end_queue,
+            self._drawing.carried_by(node),
+        )
         return node.call.parcel(self._now_ms, bond)
 
     async def _follow(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.errors import BatchError, TaskControl
-from headrace.middleware.wrapping import JobRun, Middleware, Proceed
+from headrace.middleware.views import JobRun
+from headrace.middleware.wrapping import Middleware, Proceed
 
 log = logging.getLogger("headrace.runs")
 

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from headrace.errors import BatchError, Defer, Reject, RetryLater, TaskCancelled
-from headrace.middleware.wrapping import JobRun, Middleware, Proceed
+from headrace.middleware.views import JobRun
+from headrace.middleware.wrapping import Middleware, Proceed
 
 
 class LogRuns(Middleware):
@@ -29,6 +30,7 @@ class LogRuns(Middleware):
             outcome = _named(error)
             raise
         finally:
+            took_ms = (time.monotonic() - began) * 1000
             self._log.log(
                 self._level,
                 "%s %s%s attempt %d: %s after %.1f ms",
@@ -37,8 +39,22 @@ class LogRuns(Middleware):
                 f" and {len(run.args[0]) - 1} more" if run.task.declared.batch else "",
                 run.context.attempt,
                 outcome,
-                (time.monotonic() - began) * 1000,
+                took_ms,
+                extra=_fields(run, outcome, took_ms),
             )
+
+
+def _fields(run: JobRun, outcome: str, took_ms: float) -> dict[str, object]:
+    context = run.context
+    return {
+        "job": context.job.id,
+        "queue": context.queue,
+        "task": run.task.name,
+        "attempt": context.attempt,
+        "worker": context.worker,
+        "outcome": outcome,
+        "took_ms": round(took_ms, 3),
+    }
 
 
 def _named(error: BaseException) -> str:

@@ -1,49 +1,52 @@
-"""The shape of a middleware, and how several stand one inside the other."""
+"""The shape of a middleware."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from headrace.client.context import Context
 from headrace.client.job import Job
-from headrace.client.task import Task
+from headrace.client.publication import Publication, Publish
+from headrace.client.publishing import PublishOutcome
 from headrace.core.call import Call
 from headrace.errors import ConfigError
+from headrace.middleware.views import JobRun, Received
 
 Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
+SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 Proceed = Callable[[], Awaitable[Any]]
 
 
-class JobRun:
-    """A run that is about to begin. What is set here is what the function gets: other arguments,
-    another context. Of a batch task `args` is the list of its items, and the context that of the
-    first of its jobs."""
-
-    __slots__ = ("args", "context", "kwargs", "task")
-
-    def __init__(
-        self,
-        task: Task[..., Any],
-        context: Context,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        self.task = task
-        self.context = context
-        self.args = args
-        self.kwargs = kwargs
-
-
 class Middleware:
-    """Wraps what an app sends and runs: override `send`, `run` or both, and hand an instance to
-    `app.middleware(...)`. One that raises fails the job at hand, and no other."""
+    """Wraps what an app sends and runs: override `send`, `run` or others of these, and hand an
+    instance to `app.middleware(...)`. One that raises fails the job at hand, and no other."""
 
     async def send(self, call: Call[Any], send: Send) -> Job[Any]:
         """Around each call that is sent: may send another one, or raise instead."""
         return await send(call)
+
+    async def send_many(self, calls: Sequence[Call[Any]], send: SendMany) -> list[Job[Any]]:
+        """Around calls that are sent together: the next up to 500 of `enqueue_many`, or all of a
+        flow, which must stay as many. A middleware that does not have this gets them one by one in
+        `send`, and so do those inside of it."""
+        return await send(calls)
+
+    async def publish(self, publication: Publication, publish: Publish) -> PublishOutcome[Any]:
+        """Around each publish, and around the next up to 500 events of a `publish_many`: may change
+        the events and what was said with them, or raise instead. What could not be published is in
+        the outcome, and not raised."""
+        return await publish(publication)
+
+    def received(self, received: Received) -> None:
+        """Told of each read of a worker that brought something, before any of it runs."""
+
+    def wants(self, run: JobRun) -> bool:
+        """Whether `run` is to be called for this run; asked in its own context, right before. One
+        that nobody wants is as fast as without middleware."""
+        return True
 
     async def run(self, run: JobRun, proceed: Proceed) -> Any:
         """Around each run, from when the function may be entered: `proceed()` enters it and gives
@@ -52,41 +55,30 @@ class Middleware:
         once per batch."""
         return await proceed()
 
+    def within(self, context: Context) -> AbstractContextManager[object]:
+        """Entered around the function of a task with `run_in="process"`, in that process."""
+        return nullcontext()
+
+
+_ASYNC = ("send", "send_many", "publish", "run")
+_PLAIN = ("received", "wants", "within")
+
 
 def check(middleware: object) -> Middleware:
     if not isinstance(middleware, Middleware):
         raise ConfigError(
             f"app.middleware() takes instances of headrace.Middleware, not {middleware!r}"
         )
-    for name in ("send", "run"):
+    for name in _ASYNC:
         if not inspect.iscoroutinefunction(getattr(middleware, name)):
             raise ConfigError(f"{type(middleware).__name__}.{name} must be an async function")
+    for name in _PLAIN:
+        if inspect.iscoroutinefunction(getattr(middleware, name)):
+            raise ConfigError(f"{type(middleware).__name__}.{name} must not be an async function")
     return middleware
 
 
-def that_send(middleware: Sequence[Middleware]) -> list[Middleware]:
-    """Those that do something about sending."""
-    return [one for one in middleware if type(one).send is not Middleware.send]
-
-
-def that_run(middleware: Sequence[Middleware]) -> list[Middleware]:
-    """Those that do something about running."""
-    return [one for one in middleware if type(one).run is not Middleware.run]
-
-
-def sending_through(middleware: Sequence[Middleware], send: Send) -> Send:
-    """`send` inside of these, the first outermost."""
-    for one in reversed(middleware):
-        send = _sending_through(one, send)
-    return send
-
-
-def _sending_through(one: Middleware, send: Send) -> Send:
-    return lambda call: one.send(call, send)
-
-
-def running_through(middleware: Sequence[Middleware], run: JobRun, proceed: Proceed) -> Proceed:
-    """`proceed` inside of these, the first outermost."""
-    for one in reversed(middleware):
-        proceed = partial(one.run, run, proceed)
-    return proceed
+def overrides(middleware: Middleware, *names: str) -> bool:
+    """Whether it does something of its own in one of these."""
+    kind = type(middleware)
+    return any(getattr(kind, name) is not getattr(Middleware, name) for name in names)

@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from headrace.client.job import Job
+from headrace.client.publication import Publication, Publish
+from headrace.client.publishing import Prepared, PublishOutcome
 from headrace.client.topic import Topic
 from headrace.core import ids
 from headrace.core.call import Call, Parcel
 from headrace.core.retry import Retry
 from headrace.core.stamp import Publishing
 from headrace.errors import ConfigError
-from headrace.middleware import wrapping
+from headrace.middleware import nesting
 from headrace.middleware.wrapping import Send
 from headrace.outbox import schema
 from headrace.outbox.dialects import (
@@ -112,17 +114,27 @@ class Outbox:
     ) -> str:
         """Have an event published if the transaction of the connection commits; its id. Takes what
         `topic.publish` takes."""
-        log, parcel, _ = self._own(topic).prepare(event, **options)
-        execute(connection, self._insert(log, parcel))
-        return ids.to_text(parcel.key)
+
+        async def write(publication: Publication) -> PublishOutcome[Any]:
+            outcome, prepared = _prepared(publication)
+            for log, parcel, _ in prepared:
+                execute(connection, self._insert(log, parcel))
+            return outcome
+
+        return _only_id(_without_waiting(self._publish(write, topic, event, options)))
 
     async def publish_async(
         self, connection: AsyncConnection, topic: Topic[E], event: E, **options: Unpack[Publishing]
     ) -> str:
         """`publish` for an async session or connection."""
-        log, parcel, _ = self._own(topic).prepare(event, **options)
-        await execute_async(connection, self._insert(log, parcel))
-        return ids.to_text(parcel.key)
+
+        async def write(publication: Publication) -> PublishOutcome[Any]:
+            outcome, prepared = _prepared(publication)
+            for log, parcel, _ in prepared:
+                await execute_async(connection, self._insert(log, parcel))
+            return outcome
+
+        return _only_id(await self._publish(write, topic, event, options))
 
     # Sending
 
@@ -160,7 +172,15 @@ class Outbox:
 
     def _through(self, write: Send) -> Send:
         """`write` inside of the app's middleware, as if it were sending."""
-        return wrapping.sending_through(wrapping.that_send(self.app.middlewares), write)
+        return nesting.sending_through(nesting.that_send(self.app.middlewares), write)
+
+    def _publish(
+        self, write: Publish, topic: Topic[E], event: E, options: Publishing
+    ) -> Awaitable[PublishOutcome[Any]]:
+        """The same for events."""
+        through = self.app.publishing
+        publication = Publication(self._own(topic), [event], {**options})
+        return (write if through is None else through(write))(publication)
 
     def _own(self, topic: Topic[E]) -> Topic[E]:
         if getattr(topic, "app", None) is not self.app:
@@ -198,6 +218,21 @@ def _checked(call: Call[R]) -> Call[R]:
     return call
 
 
+def _prepared(publication: Publication) -> tuple[PublishOutcome[Any], list[Prepared]]:
+    """What is to be written, and what is said of it when that is done."""
+    topic, options = publication.topic, publication.options
+    prepared = [topic.prepare(event, **options) for event in publication.events]
+    outcome: PublishOutcome[Any] = PublishOutcome()
+    outcome.add([each.parcel.key for each in prepared])
+    return outcome, prepared
+
+
+def _only_id(outcome: PublishOutcome[Any]) -> str:
+    if len(outcome) != 1:
+        raise ConfigError(f"a middleware must publish an event once, not {len(outcome)} times")
+    return str(outcome[0].id)
+
+
 def _without_waiting(awaitable: Awaitable[R]) -> R:
     """The result of what never has to wait, without an event loop."""
     steps = awaitable.__await__()
@@ -208,8 +243,8 @@ def _without_waiting(awaitable: Awaitable[R]) -> R:
         return result
     steps.close()
     raise ConfigError(
-        "a middleware of the app waits for something in `send`, which only the methods of an "
-        "outbox that end in _async can do"
+        "a middleware of the app waits for something in `send` or `publish`, which only the "
+        "methods of an outbox that end in _async can do"
     )
 
 

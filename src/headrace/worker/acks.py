@@ -168,8 +168,8 @@ class OnReceive(OnSuccess):
         log.error(
             "event %s is not handled here, and most likely lost to %s: an answer of the store was "
             "lost, and another worker may have taken the event over",
-            delivery.key_text,
-            delivery.queue,
+            *(delivery.key_text, delivery.queue),
+            extra=delivery.fields,
         )
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -184,9 +184,8 @@ class OnReceive(OnSuccess):
             self.failed += 1
             log.error(
                 "event %s was acknowledged on receipt, failed, and is lost to %s: %s",
-                delivery.key_text,
-                delivery.queue,
-                _why(outcome),
+                *(delivery.key_text, delivery.queue, _why(outcome)),
+                extra=delivery.fields,
             )
 
 
@@ -201,7 +200,11 @@ class Unacknowledged(OnSuccess):
         self._slots.give()
         if not isinstance(outcome, (Done, Released)):
             self.failed += 1
-            log.error("the broadcast of event %s failed: %s", delivery.key_text, _why(outcome))
+            log.error(
+                "the broadcast of event %s failed: %s",
+                *(delivery.key_text, _why(outcome)),
+                extra=delivery.fields,
+            )
 
 
 def _lost(delivery: Delivery) -> LeaseLost:

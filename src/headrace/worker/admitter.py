@@ -91,7 +91,11 @@ class Admitter:
                 return await self._consumer.begin(queue, deliveries)
             except StoreError as error:
                 if pause == _FIRST_PAUSE:
-                    log.warning("jobs of queue %r wait for their limits: %s", queue, error)
+                    log.warning(
+                        "jobs of queue %r wait for their limits: %s",
+                        *(queue, error),
+                        extra={"queue": queue},
+                    )
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         return {}

@@ -26,6 +26,7 @@ from headrace.core.judgement import Unfit, describe
 from headrace.core.retry import names_of
 from headrace.core.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
+from headrace.middleware.nesting import entered
 from headrace.worker.outcomes import encoded_result
 from headrace.worker.parent import die_with
 from headrace.worker.process import Reply, Request
@@ -140,7 +141,8 @@ def _value(request: Request, voice: Voice) -> Reply:
     context = _context(task, request, voice)
     running.set(ChildRun(context))
     args, kwargs = task.with_context(context, args, kwargs)
-    value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
+    with entered(task.app.middlewares, context):
+        value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
     return Reply(encoded_result(task, value) if request.keep_result else b"")
 
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
+from headrace.worker.observer import Observe, unobserved
 from headrace.worker.registry import Registry
 from headrace.worker.store_clock import StoreClock
 
@@ -21,6 +22,8 @@ log = logging.getLogger("headrace.worker")
 
 _BEAT = 1.0
 _BLOCKED_AFTER = 2.0
+_TOLD_EVERY = 2.0
+"""So fresh is what people see of the worker."""
 
 
 class Heartbeat:
@@ -39,17 +42,21 @@ class Heartbeat:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._next_at = 0.0
+        self._compare_at = 0.0
+        self._tell_at = 0.0
         self._leases: dict[Consumer, Collection[Delivery]] = {consumer: held}
         self._lost = lost
         self._registry = registry
         self._renew_after = renew_every(lease)
         self._beat = min(_BEAT, lease / 6)
+        # Half a beat less: else the beat that is due would come a moment too early.
+        self._tell_after = min(_TOLD_EVERY, self._renew_after) - self._beat / 2
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
         self._watched = asyncio.get_running_loop()
         self._watched_thread = threading.get_ident()
-        self._answered_at = time.monotonic()
+        self._answered_at = self._asked_at = self._beat_at = time.monotonic()
+        self.observe: Observe = unobserved
         self._warned = False
         self._troubles: dict[str, str] = {}
 
@@ -61,7 +68,9 @@ class Heartbeat:
         self._leases = {one: held for one, held in self._leases.items() if one is not consumer}
 
     def start(self) -> None:
-        self._next_at = time.monotonic() + self._renew_after
+        self._compare_at = time.monotonic() + self._renew_after
+        self._tell_at = time.monotonic() + self._tell_after
+        self._beat_at = time.monotonic()
         self._thread.start()
 
     async def stop(self) -> None:
@@ -110,7 +119,21 @@ class Heartbeat:
                 blocked,
                 stack,
             )
+        if self._answered_at >= self._asked_at:
+            self._asked_at = time.monotonic()
         self._watched.call_soon_threadsafe(self._answer)
+
+    @property
+    def blocked(self) -> float:
+        """Seconds for which the event loop has owed an answer."""
+        owed = self._answered_at < self._asked_at
+        return time.monotonic() - self._asked_at if owed else 0.0
+
+    @property
+    def silent(self) -> float:
+        """Seconds since its last beat, while it should beat."""
+        beats = self._thread.ident is not None and not self._stopping.is_set()
+        return time.monotonic() - self._beat_at if beats else 0.0
 
     def _answer(self) -> None:
         self._answered_at = time.monotonic()
@@ -120,6 +143,7 @@ class Heartbeat:
             while not self._stopping.wait(self._beat):
                 runner.run(self._tick())
                 self.watch()
+                self._beat_at = time.monotonic()
             runner.run(self._store.close())
 
     async def _tick(self) -> None:
@@ -128,18 +152,20 @@ class Heartbeat:
 
     async def _say_so(self) -> None:
         """What need not be done at every beat."""
-        if time.monotonic() < self._next_at:
-            return
-        compared, told = await asyncio.gather(
-            self._tried("the store's clock cannot be read", self._clock.compare),
-            self._tried("the worker's record cannot be written", self._beat_in_registry),
-        )
-        # Soon again: the worker's record is gone if it is not written before the lease is over.
-        self._next_at = time.monotonic() + self._renew_after if compared and told else 0.0
+        await asyncio.gather(self._compare_clocks(), self._tell_of_worker())
 
-    async def _beat_in_registry(self) -> None:
-        if self._registry is not None:
-            await self._registry.beat()
+    async def _compare_clocks(self) -> None:
+        if time.monotonic() >= self._compare_at and await self._tried(
+            "the store's clock cannot be read", self._clock.compare
+        ):
+            self._compare_at = time.monotonic() + self._renew_after
+
+    async def _tell_of_worker(self) -> None:
+        if self._registry is None or time.monotonic() < self._tell_at:
+            return
+        # If it failed, soon again: the record is gone if it is not written within a lease.
+        if await self._tried("the worker's record cannot be written", self._registry.beat):
+            self._tell_at = time.monotonic() + self._tell_after
 
     async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Whether it was done; the same trouble is named once."""
@@ -149,6 +175,7 @@ class Heartbeat:
             if self._troubles.get(complaint) != str(error):
                 self._troubles[complaint] = str(error)
                 log.warning("%s: %s", complaint, error)
+            self.observe("heartbeat", error, {})
             return False
         except Exception:
             log.exception("the heartbeat crashed; it goes on")

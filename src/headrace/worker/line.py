@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.delivery import Delivery
+from headrace.middleware.nesting import receiving
 from headrace.store.contract import Consumer
 from headrace.worker.acks import OnSuccess
 from headrace.worker.admitter import Admitter
+from headrace.worker.around import telling
 from headrace.worker.auditing import Auditing
 from headrace.worker.controller import Controller
 from headrace.worker.ending import WorkerOutcome
@@ -20,6 +22,7 @@ from headrace.worker.manner import Manner
 from headrace.worker.observer import narrowed
 from headrace.worker.reader import Reader, Ready
 from headrace.worker.reclaimer import Reclaimer
+from headrace.worker.run import Run
 from headrace.worker.service import Service, ended
 from headrace.worker.settler import Settler
 from headrace.worker.slots import Slots
@@ -64,9 +67,14 @@ class Line:
         self._ready = ready
         self._shop = shop
         self._observe = narrowed(shop.observe, scope)
+        self._noticed = narrowed(shop.noticed, scope)
         self.held: set[Delivery] = shop.held.open()
         self._settler = Settler(
-            consumer, self.held, shop.reporter.before_settling, acks.settled if acks else None
+            consumer,
+            self.held,
+            shop.reporter.before_settling,
+            acks.settled if acks else None,
+            shop.counted,
         )
         self._executor = self._made_executor(tasks)
         if acks is not None:
@@ -83,11 +91,12 @@ class Line:
 
     def _made_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
         shop, acks = self._shop, self._acks
+        settle = acks.settling(self._settler) if acks else self._settler.put
         return Executor(
             tasks,
             shop.runners,
             Admitter(self.consumer),
-            acks.settling(self._settler) if acks else self._settler.put,
+            telling(settle) if shop.runners.wrapped else settle,
             Slots(0) if acks else self.slots,
             shop.terms,
             Manner(
@@ -102,7 +111,9 @@ class Line:
 
     def _made_reader(self) -> Reader:
         shop = self._shop
-        reclaimer = Reclaimer(self.consumer, self.queues, shop.app.lease, shop.last_chance)
+        reclaimer = Reclaimer(
+            self.consumer, self.queues, shop.app.lease, shop.last_chance, shop.redelivered
+        )
         return Reader(
             self.consumer,
             reclaimer,
@@ -111,6 +122,7 @@ class Line:
             self.held,
             self._executor.start,
             self._ready,
+            receiving(shop.app.middlewares),
         )
 
     # What others ask
@@ -127,6 +139,12 @@ class Line:
             if task.done() and self._draining is None:
                 return asyncio.CancelledError() if task.cancelled() else task.exception()
         return None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The jobs that it runs, each of a batch by itself; to be asked from any thread."""
+        # Copied in one go: the line's thread changes the set meanwhile.
+        return [member for run in tuple(self._executor.runs) for member in run.members]
 
     def lose(self, deliveries: Sequence[Delivery]) -> None:
         """End the runs of those deliveries that are of this line."""
@@ -154,8 +172,8 @@ class Line:
 
     def start(self) -> None:
         for service in self._services:
-            if self._observe is not None:
-                service.observe = self._observe
+            if self._noticed is not None:
+                service.observe = self._noticed
             task = asyncio.create_task(service.run(), name=f"headrace-{service.name}-{self.name}")
             self._tasks[service] = task
 

@@ -126,6 +126,7 @@ class Mourner(Rounds):
             log.error(
                 "the function for dead events of %s failed %d times over event %s: it is passed "
                 "over, and stays in the dead list", queue, _TRIES, ids.to_text(job.key),
+                extra={"job": ids.to_text(job.key), "queue": queue},
             )  # fmt: skip
         return book.told(job)
 
@@ -137,13 +138,17 @@ class Mourner(Rounds):
             log.warning(
                 "event %s of %s cannot be decoded, so its function for dead events is not called; "
                 "one that takes only a DeadEvent would be", dead.id, queue,
+                extra={"job": dead.id, "queue": queue},
             )  # fmt: skip
             return True
         try:
             async with asyncio.timeout(self._subscription.declared.timeout):
                 await self._enter(*arguments)
         except Exception as error:
-            log.warning("the function for dead events failed over %s", dead.id, exc_info=error)
+            log.warning(
+                "the function for dead events failed over %s", dead.id, exc_info=error,
+                extra={"job": dead.id, "queue": queue},
+            )  # fmt: skip
             self.observe(self.scope, error, {"queue": queue, "id": dead.id})
             return False
         return True

@@ -90,7 +90,9 @@ class Outcomes:
         try:
             outcome = self._judged(run, error)
         except Exception as trouble:
-            log.exception("the error of job %s cannot be judged", run.delivery.key_text)
+            log.exception(
+                "the error of job %s cannot be judged", run.delivery.key_text, extra=run.fields
+            )
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
             outcome = self._judged(run, RuntimeError(f"the task raised {named}"))
         if self._dying is not None and isinstance(outcome, Dead):
@@ -103,10 +105,12 @@ class Outcomes:
         event = run.delivery.key_text
         if error is trouble:
             # What it had said was not written, and it was told so.
-            log.warning("event %s was not settled as its function said: %s", event, error)
+            log.warning(
+                "event %s was not settled as its function said: %s", event, error, extra=run.fields
+            )
             return
         when = "after it was settled" if trouble is None else "after it could not be settled"
-        log.error("event %s failed %s", event, when, exc_info=error)
+        log.error("event %s failed %s", event, when, exc_info=error, extra=run.fields)
         if self._observe is not None:
             self._observe("handler", error, {**details(run), "settled": trouble is None})
 

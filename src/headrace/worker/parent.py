@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 # Tells a worker process which process supervises it.
@@ -27,11 +27,13 @@ class Process(Protocol):
     def send_signal(self, sig: int, /) -> None: ...
 
 
-def start_process(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a worker process that this one supervises."""
+def start_process(
+    command: Sequence[str], settings: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a worker process that this one supervises, with these variables more."""
     return subprocess.Popen(
         command,
-        env={**os.environ, SUPERVISOR: str(os.getpid())},
+        env={**os.environ, **(settings or {}), SUPERVISOR: str(os.getpid())},
         stdin=subprocess.DEVNULL,
         # A Ctrl-C in the terminal is for the supervisor: its processes hear of it once, from it.
         start_new_session=True,

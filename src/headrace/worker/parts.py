@@ -13,6 +13,7 @@ from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Consumer
+from headrace.telemetry.totals import Presence
 from headrace.worker.autoscaler import autoscaler_of
 from headrace.worker.courier import Courier
 from headrace.worker.ending import WorkerOutcome
@@ -68,6 +69,9 @@ class Parts:
             self._scheduler,
             *([self._autoscaler] if worker.subscriptions else []),
         )
+        if worker.totals is not None:
+            self._heartbeat.observe = worker.totals.noticing(None)
+            worker.totals.presence = self._presence
         self._tasks: dict[Service, asyncio.Task[None]] = {}
         self._former = WorkerOutcome()
         self._hurrying = worker.hurrying
@@ -112,6 +116,7 @@ class Parts:
             lease=worker.app.lease,
             held=self._shop.held,
             now_ms=self._shop.clock.now_ms,
+            runs=lambda: [run for line in tuple(self.lines) for run in line.runs],
         )
 
     def _made_heartbeat(self) -> Heartbeat:
@@ -127,6 +132,19 @@ class Parts:
         for line in self.lines:
             heartbeat.keep(line.consumer, line.held)
         return heartbeat
+
+    def _presence(self) -> Presence:
+        """How it all is, from any thread."""
+        return Presence(
+            self._worker.phase,
+            running=len(self._shop.held),
+            slots=sum(line.slots.total for line in tuple(self.lines)),
+            lost_leases=self._tally().lost_leases,
+            consumers=self._registry.consumers,
+            blocked=self._heartbeat.blocked,
+            silent=self._heartbeat.silent,
+            broken=[f"the line of {line.name}" for line in tuple(self.lines) if line.failure],
+        )
 
     def _lose(self, deliveries: Sequence[Delivery]) -> None:
         for line in self.lines:
@@ -192,8 +210,8 @@ class Parts:
         for line in self.lines:
             line.start()
         for service in self._services:
-            if self._shop.observe is not None:
-                service.observe = self._shop.observe
+            if self._shop.noticed is not None:
+                service.observe = self._shop.noticed
             self._tasks[service] = asyncio.create_task(
                 service.run(), name=f"headrace-{service.name}"
             )

@@ -20,6 +20,8 @@ _UNBLOCK_EVERY = 0.05
 
 Ready = Callable[[], Awaitable[None]]
 """Sees to it that there is something to read from."""
+Tell = Callable[[Sequence[Delivery], int], None]
+"""Told what a read brought, and when it began."""
 
 
 class Handing(Protocol):
@@ -51,9 +53,11 @@ class Reader(Service):
         held: set[Delivery],
         start: Callable[[Delivery], None],
         ready: Ready | None = None,
+        tell: Tell | None = None,
     ) -> None:
         super().__init__()
         self._ready = ready
+        self._tell = tell
         self._consumer = consumer
         self._reclaimer = reclaimer
         self._settler = settler
@@ -68,12 +72,19 @@ class Reader(Service):
             return 0.1
         if self._slots.free > 0 and not self.stopping:
             self.scope = "reclaim"
-            self._hand_over(await self._reclaimer.step(self._slots.free))
+            await self._bring(self._reclaimer.step(self._slots.free))
             self.scope = "read"
         if self._slots.free > 0 and not self.stopping:
             wait = min(_WAIT, self._reclaimer.due_in)
-            self._hand_over(await self._consumer.fetch(self._share(), wait))
+            await self._bring(self._consumer.fetch(self._share(), wait))
         return 0.0
+
+    async def _bring(self, reading: Awaitable[Sequence[Delivery]]) -> None:
+        began_ns = time.time_ns()
+        deliveries = await reading
+        if self._tell is not None and deliveries:
+            self._tell(deliveries, began_ns)
+        self._hand_over(deliveries)
 
     def _share(self) -> int:
         """How many jobs to ask for: at most half of what the worker can hold, so that one half runs

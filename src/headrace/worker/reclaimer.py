@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from headrace.core.delivery import Delivery
@@ -12,6 +13,9 @@ from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer, reclaim_every
 
 log = logging.getLogger("headrace.worker")
+
+Redelivered = Callable[[str, int], None]
+"""Told of a queue how many of its jobs were delivered again."""
 
 
 class LastChance:
@@ -45,12 +49,18 @@ class Reclaimer:
     for another that looks; one that must do without a last chance meanwhile looks again soon."""
 
     def __init__(
-        self, consumer: Consumer, queues: Sequence[str], lease: float, last_chance: LastChance
+        self,
+        consumer: Consumer,
+        queues: Sequence[str],
+        lease: float,
+        last_chance: LastChance,
+        redelivered: Redelivered | None = None,
     ) -> None:
         self._consumer = consumer
         self._queues = queues
         self._every = reclaim_every(lease)
         self._last_chance = last_chance
+        self._redelivered = redelivered
         self._next_at = 0.0
         self._trouble = ""
 
@@ -71,14 +81,19 @@ class Reclaimer:
                     found += await self._reclaimed(queue, room - len(found), free)
         free = mine and not self._last_chance.is_among(found)
         self._next_at = time.monotonic() + self._rest(len(found) >= room, free)
-        again = sum(delivery.count > 1 for delivery in found)
-        if again:
-            log.warning(
-                "took over %d job(s) whose workers died, lost their lease, or dropped them "
-                "without settling",
-                again,
-            )
+        self._report(Counter(delivery.queue for delivery in found if delivery.count > 1))
         return found
+
+    def _report(self, again: Counter[str]) -> None:
+        for queue, count in again.items():
+            log.warning(
+                "took over %d job(s) of queue %r whose workers died, lost their lease, or dropped "
+                "them without settling",
+                *(count, queue),
+                extra={"queue": queue},
+            )
+            if self._redelivered is not None:
+                self._redelivered(queue, count)
 
     async def _reclaimed(self, queue: str, room: int, last_chance: bool) -> list[Delivery]:
         try:

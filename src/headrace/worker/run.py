@@ -89,6 +89,12 @@ class Run:
         return (self,)
 
     @property
+    def fields(self) -> dict[str, object]:
+        """What a line in the log that speaks of it has as `extra`."""
+        fields = {**self.delivery.fields, "attempt": self.attempt, "worker": self.host.worker}
+        return {**fields, "task": self.task.name} if hasattr(self, "task") else fields
+
+    @property
     def has_begun(self) -> bool:
         return self.started > 0.0
 

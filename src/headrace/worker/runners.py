@@ -73,22 +73,21 @@ class Runners:
         place = run.task.declared.run_in
         if place != "loop":
             return self._in_thread(run) if place == "thread" else self._in_process(run)
-        if run.limited or self.wrapped:
+        if run.limited:
             return self._in_loop(run)
         run.begin()
         running.set(run)
-        return _called(run)
+        return self._around.function(run, _called) if self.wrapped else _called(run)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._processes.close()
 
     async def _in_loop(self, run: Run) -> Any:
-        if run.limited:
-            await run.host.admit(run)
+        await run.host.admit(run)
         run.begin()
         running.set(run)
-        return await self._around.function(run, partial(_called, run))
+        return await self._around.function(run, _called)
 
     async def _in_thread(self, run: Run) -> Any:
         async with self._free_threads:
@@ -98,7 +97,7 @@ class Runners:
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
             run.context()
-            return await self._around.function(run, partial(self._called_in_thread, run))
+            return await self._around.function(run, self._called_in_thread)
 
     async def _called_in_thread(self, run: Run) -> Any:
         args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)

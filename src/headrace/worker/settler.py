@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import Outcome
+from headrace.core.tally import Tally
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer, Settlement
 from headrace.worker.service import Service
@@ -25,6 +26,8 @@ Settled = Callable[[Sequence[Settlement], Sequence[Delivery], Sequence[Delivery]
 """Told of outcomes that were written, of the deliveries among them that were lost, and of those in
 doubt: most likely they were written at a first try whose answer was lost, but maybe they are with
 another worker."""
+Counted = Callable[[str, Tally], None]
+"""Told of a queue what the outcomes that were written for it come to."""
 
 
 class Settler(Service):
@@ -40,10 +43,12 @@ class Settler(Service):
         held: set[Delivery],
         before: Before | None = None,
         settled: Settled | None = None,
+        counted: Counted | None = None,
     ) -> None:
         super().__init__()
         self._before = before
         self._settled = settled
+        self._counted = counted
         self._consumer = consumer
         self._held = held
         self._pending: list[Settlement] = []
@@ -85,9 +90,13 @@ class Settler(Service):
     async def _settle(self, batch: _Batch) -> StoreError | None:
         if self._before is not None:
             await self._before(batch.queue, batch.settlements)
+        tally = None
+        if self._counted is not None:
+            # The store takes it over, so that all is counted once.
+            tally = Tally.of(batch.settlements, self._consumer.ready_ms)
         try:
             lost = await self._consumer.settle(
-                batch.queue, batch.settlements, repeat=batch.unconfirmed
+                batch.queue, batch.settlements, repeat=batch.unconfirmed, tally=tally
             )
         except StoreError as error:
             batch.unconfirmed |= isinstance(error, StoreUnavailable) and error.sent
@@ -96,10 +105,19 @@ class Settler(Service):
         self._held.difference_update([item.delivery for item in batch.settlements])
         if lost:
             self._report(lost, batch)
+        if tally is not None:
+            self._count(batch, tally, lost)
         if self._settled is not None:
             doubtful, lost = (lost, []) if batch.unconfirmed else ([], lost)
             self._settled(batch.settlements, lost, doubtful)
         return None
+
+    def _count(self, batch: _Batch, tally: Tally, lost: Sequence[Delivery]) -> None:
+        if lost and not batch.unconfirmed:
+            kept = [item for item in batch.settlements if item.delivery not in lost]
+            tally = Tally.of(kept, self._consumer.ready_ms)
+        if self._counted is not None:
+            self._counted(batch.queue, tally)
 
     def _report(self, lost: list[Delivery], batch: _Batch) -> None:
         if batch.unconfirmed:
@@ -110,8 +128,8 @@ class Settler(Service):
         for delivery in lost:
             log.warning(
                 "lease lost: job %s of queue %r is no longer this worker's; its outcome is dropped",
-                delivery.key_text,
-                delivery.queue,
+                *(delivery.key_text, delivery.queue),
+                extra=delivery.fields,
             )
 
 

@@ -51,7 +51,11 @@ class Stopper:
             if run.delivery in gone and not run.lease_lost:
                 run.lease_lost = True
                 self._end(run, whole)
-                log.warning("lease lost while job %s was running here", run.delivery.key_text)
+                log.warning(
+                    "lease lost while job %s was running here",
+                    run.delivery.key_text,
+                    extra=run.fields,
+                )
 
     def heed(self, queue: str, control: Control) -> set[JobKey]:
         """End the jobs that people have cancelled, and hold back those of paused tasks. Returns the
@@ -95,7 +99,7 @@ class Stopper:
             if not run.timed_out and not run.cancelled:
                 self._time_out(run)
                 continue
-            log.warning("job %s ignores its cancellation", run.delivery.key_text)
+            log.warning("job %s ignores its cancellation", run.delivery.key_text, extra=run.fields)
             self._give_up(run)
             if run.task.declared.run_in == "process":
                 # It had its time to clean up. The second time, it is killed.
@@ -159,8 +163,8 @@ class Stopper:
         log.warning(
             "job %s (%s) timed out, but a thread cannot be stopped: its slot stays taken until "
             "the function returns; it can look at Context.cancelled, or use run_in='process'",
-            run.delivery.key_text,
-            run.task.name,
+            *(run.delivery.key_text, run.task.name),
+            extra=run.fields,
         )
         self._give_up(run)
 

@@ -79,6 +79,25 @@ class Supervisor:
         return sum(seat.process is not None for seat in self._seats)
 
     @property
+    def ages(self) -> dict[int, float]:
+        """How many seconds ago each process that lives, and is to, was started, by its number; from
+        any thread."""
+        now = self._monotonic()
+        filled = [(seat.process, seat.started_at) for seat in tuple(self._seats)]
+        return {process.pid: now - since for process, since in filled if process is not None}
+
+    @property
+    def pids(self) -> set[int]:
+        """All processes that live, those too that were told to stop; from any thread."""
+        return {*self.ages, *(process.pid for process in tuple(self._leaving))}
+
+    @property
+    def scaled(self) -> Scaled:
+        """How many there are, and what was decided about their number; from any thread."""
+        places = self.active * self._gauge.places_each if self._gauge else 0
+        return Scaled.of(self.scaler, self.breaker, self.active, places)
+
+    @property
     def finished(self) -> bool:
         return self.stopping and not self.active and not self._leaving
 
@@ -117,8 +136,7 @@ class Supervisor:
             if seat.process is None and seat.due_at <= self._monotonic():
                 self._fill(seat)
         if self._gauge is not None:
-            places = self.active * self._gauge.places_each
-            self._gauge.tell(Scaled.of(self.scaler, self.breaker, self.active, places))
+            self._gauge.tell(self.scaled)
         due = [seat.due_at for seat in self._seats if seat.process is None]
         return max(min(due) - self._monotonic(), 0.0) if due else None
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from headrace.core.delivery import Delivery
+from headrace.core.tally import Tally
 from headrace.store.contract import Hear, Promotion, Settlement, Store, Subscription
 from headrace.store.topics import LoggedEvent, Position
 from headrace.store.values import Letter
@@ -80,9 +81,17 @@ class Tail:
         return []
 
     async def settle(
-        self, queue: str, settlements: Sequence[Settlement], *, repeat: bool = False
+        self,
+        queue: str,
+        settlements: Sequence[Settlement],
+        *,
+        repeat: bool = False,
+        tally: Tally | None = None,
     ) -> list[Delivery]:
         return []
+
+    def ready_ms(self, delivery: Delivery) -> int:
+        return 0
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         return []

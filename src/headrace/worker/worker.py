@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import ids, limits
 from headrace.errors import ConfigError
+from headrace.telemetry.totals import Phase, Totals
 from headrace.worker.ending import WorkerOutcome
 from headrace.worker.parts import Parts
 from headrace.worker.selection import choose
@@ -57,6 +58,8 @@ class Worker:
         self.threads = limits.check_count("threads", cpus * 4 if threads is None else threads)
         self.processes = limits.check_count("processes", cpus if processes is None else processes)
         self.drain = limits.check_seconds("drain", drain)
+        self.totals: Totals | None = None
+        """Where it counts what it does, for metrics; to be set before it runs."""
         self.parts: Parts | None = None
         """What it consists of, once it runs."""
         self.outcome: WorkerOutcome | None = None
@@ -107,6 +110,13 @@ class Worker:
         if cancelled is not None:
             raise cancelled
         return self.outcome
+
+    @property
+    def phase(self) -> Phase:
+        """Whether it takes jobs; from any thread."""
+        if self._stopping.is_set():
+            return "stopping"
+        return "working" if self._ready.is_set() else "starting"
 
     @property
     def group_queues(self) -> list[str]:

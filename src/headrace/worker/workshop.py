@@ -14,6 +14,7 @@ from headrace.worker.observer import Observer
 from headrace.worker.reclaimer import LastChance
 from headrace.worker.reporter import Reporter
 from headrace.worker.runners import Runners
+from headrace.worker.settler import Counted
 from headrace.worker.store_clock import StoreClock
 from headrace.worker.terms import Terms
 from headrace.worker.voice import Voices
@@ -58,6 +59,11 @@ class Workshop:
         self.clock = StoreClock(app.store, app.clock)
         self.observer = Observer(app.error_hooks)
         self.observe = self.observer.tell if app.error_hooks else None
+        totals = worker.totals
+        self.noticed = self.observe if totals is None else totals.noticing(self.observe)
+        """Told of errors of services; `observe` also of those of handlers."""
+        self.counted: Counted | None = None if totals is None else totals.count
+        self.redelivered = None if totals is None else totals.redelivered
         self.trails = [Trail(audit) for audit in app.audits]
         self.reporter = Reporter(app.store, self.clock.now_ms)
         self.terms = Terms(
@@ -66,7 +72,7 @@ class Workshop:
             app.crash_limit,
             app.max_payload,
             self.clock.now_ms,
-            app.events,
+            app.events or totals is not None,
             Voices(app.store, self.reporter, patience=app.lease),
         )
         self.runners = Runners(

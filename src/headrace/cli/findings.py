@@ -1,0 +1,134 @@
+"""What `headrace check` finds, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from headrace.cli.asking import counted
+from headrace.core.sources import group_queue
+
+if TYPE_CHECKING:
+    from headrace.admin import GroupInfo, QueueInfo, StoreInfo, TopicInfo, WorkerInfo
+    from headrace.client.schedule import Schedule
+
+Level = Literal["ok", "warning", "problem"]
+
+# Times of schedules, delays and expiry are the store's; people read those of this machine.
+_CLOCK = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. Only problems make the check fail."""
+
+    level: Level
+    about: str
+    text: str
+
+
+def of_store(store: StoreInfo) -> Iterator[Finding]:
+    told = f"{store.kind} {store.version} at {store.url} answers in {store.seconds * 1000:.1f} ms"
+    yield Finding("ok", "store", told)
+    for risk in store.risks:
+        yield Finding("warning", "store", risk)
+    if abs(store.ahead) > _CLOCK:
+        way = "ahead of" if store.ahead > 0 else "behind"
+        yield Finding(
+            "warning",
+            "clock",
+            f"the store's clock is {abs(store.ahead):.1f} s {way} this one: have both set by NTP",
+        )
+
+
+def of_queues(
+    queues: Sequence[QueueInfo],
+    workers: Sequence[WorkerInfo],
+    declared: Collection[str],
+    max_age: float,
+) -> Iterator[Finding]:
+    """`declared` are those of the app: a worker should read each of them."""
+    for queue in queues:
+        readers = [worker for worker in workers if queue.name in worker.queues]
+        found = [*_of_readers(queue, readers, declared), *_of_queue(queue, bool(readers), max_age)]
+        about = f"queue {queue.name}"
+        yield from (Finding(level, about, text) for level, text in found)
+        if not found:
+            text = f"{counted(len(readers), 'worker')}, {queue.waiting} waiting"
+            yield Finding("ok", about, text)
+
+
+def _of_readers(
+    queue: QueueInfo, readers: Sequence[WorkerInfo], declared: Collection[str]
+) -> Iterator[tuple[Level, str]]:
+    if readers or not (queue.waiting or queue.name in declared):
+        return
+    jobs = f"{counted(queue.waiting, 'job')} waiting and " if queue.waiting else ""
+    level: Level = "problem" if queue.waiting else "warning"
+    yield level, f"{jobs}no worker reads it: run headrace worker with -Q {queue.name}"
+
+
+def _of_queue(queue: QueueInfo, is_read: bool, max_age: float) -> Iterator[tuple[Level, str]]:
+    if queue.paused:
+        yield "warning", f"paused: headrace queues resume {queue.name}"
+    for task in queue.paused_tasks:
+        yield "warning", f"task {task} is paused: headrace queues resume {queue.name} --task {task}"
+    if is_read and not queue.paused and (queue.age or 0.0) > max_age:
+        yield (
+            "problem",
+            f"a job has waited for {queue.age:.0f} s: run more workers, or ask why with "
+            "headrace jobs why",
+        )
+    if queue.dead:
+        yield (
+            "warning",
+            f"{counted(queue.dead, 'dead job')}: headrace dead list --queue {queue.name}",
+        )
+
+
+def of_groups(
+    topics: Sequence[TopicInfo], workers: Sequence[WorkerInfo], max_age: float
+) -> Iterator[Finding]:
+    served = {queue.partition("#")[0] for worker in workers for queue in worker.queues}
+    for topic in topics:
+        for group in topic.groups:
+            name = group_queue(topic.name, group.name)
+            found = list(_of_group(name, group, name in served, max_age))
+            yield from (Finding(level, f"group {name}", text) for level, text in found)
+            if not found:
+                yield Finding("ok", f"group {name}", f"{group.behind} behind")
+
+
+def _of_group(
+    name: str, group: GroupInfo, is_served: bool, max_age: float
+) -> Iterator[tuple[Level, str]]:
+    if not is_served:
+        level: Level = "problem" if group.waiting else "warning"
+        yield (
+            level,
+            f"{counted(group.waiting, 'event')} waiting and no worker serves it: run one, or "
+            "remove the group",
+        )
+    elif not group.paused and group.waiting and (group.age or 0.0) > max_age:
+        yield "problem", f"an event is {group.age:.0f} s old and not handled: run more workers"
+    if group.paused:
+        yield "warning", f"paused: headrace queues resume {name}"
+    if group.stopped_keys:
+        topic = name.partition("@")[2]
+        yield (
+            "warning",
+            f"{counted(group.stopped_keys, 'key')} stopped: headrace topics show {topic}",
+        )
+    if group.dead:
+        yield "warning", f"{counted(group.dead, 'dead event')}: headrace dead list --queue {name}"
+
+
+def of_schedules(schedules: Sequence[Schedule]) -> Iterator[Finding]:
+    for schedule in schedules:
+        if schedule.problem:
+            text = f"it does not fire: {schedule.problem}"
+            yield Finding("problem", f"schedule {schedule.name}", text)
+        elif schedule.paused:
+            text = f"paused: headrace schedules resume {schedule.name}"
+            yield Finding("warning", f"schedule {schedule.name}", text)

@@ -1,0 +1,108 @@
+"""Metrics and health of a worker, on a port of its own."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from headrace.errors import ConfigError
+from headrace.telemetry.exposition import Exposition
+from headrace.telemetry.sharing import FOLDER, Gathering, Writer, shared_folder, taken_folder
+from headrace.telemetry.totals import Totals
+
+if TYPE_CHECKING:
+    from headrace import Headrace
+    from headrace.worker.supervisor import Supervisor
+    from headrace.worker.worker import Worker
+
+log = logging.getLogger("headrace.telemetry")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_HOST = "127.0.0.1"
+
+
+class Place(NamedTuple):
+    """Where to serve."""
+
+    host: str
+    port: int
+
+
+def metrics_options(command: Command) -> Command:
+    """The options that `place_of` takes, as `metrics_port` and `metrics_host`."""
+    for option in (
+        click.option(
+            "--metrics-host",
+            metavar="HOST",
+            help=f"Address for --metrics-port: 0.0.0.0 for all.  [default: {_HOST}]",
+        ),
+        click.option(
+            "--metrics-port",
+            type=click.IntRange(0, 65535),
+            metavar="PORT",
+            help="Serve /metrics (Prometheus), /healthz and /readyz; 0 takes a free port.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def place_of(metrics_port: int | None, metrics_host: str | None) -> Place | None:
+    """Where to serve; None if nothing is to be."""
+    if metrics_port is None:
+        if metrics_host is not None:
+            raise ConfigError("--metrics-host is of no use without --metrics-port")
+        return None
+    return Place(_HOST if metrics_host is None else metrics_host, metrics_port)
+
+
+def count_for_parent(worker: Worker) -> None:
+    """Have a worker count what it does, if the parent of this process has asked for it."""
+    folder = taken_folder()
+    if folder is None:
+        return
+    worker.totals = Totals()
+    writer = Writer(worker.totals, folder)
+    writer.start()
+    atexit.register(writer.close)
+
+
+def serve_worker(worker: Worker, place: Place) -> None:
+    """Serve what a worker of this process counts, until the process ends."""
+    from headrace.telemetry.serving import WorkerPages
+
+    worker.totals = Totals()
+    _start(Exposition(*place, WorkerPages(worker.app, worker.totals).answers))
+
+
+@contextmanager
+def shared_totals(place: Place | None) -> Iterator[Mapping[str, str]]:
+    """The variables with which worker processes are to be started, so that they tell their parent
+    what they count."""
+    if place is None:
+        yield {}
+        return
+    with shared_folder() as folder:
+        yield {FOLDER: str(folder)}
+
+
+def serve_supervisor(
+    app: Headrace, supervisor: Supervisor, place: Place, settings: Mapping[str, str]
+) -> None:
+    """Serve what the worker processes of a supervisor count, until this process ends."""
+    from headrace.telemetry.serving import ParentPages
+
+    gathering = Gathering(Path(settings[FOLDER]), lambda: supervisor.pids)
+    _start(Exposition(*place, ParentPages(app, gathering, supervisor).answers))
+
+
+def _start(exposition: Exposition) -> None:
+    exposition.start()
+    log.info("metrics are at %s/metrics, health at /healthz and /readyz", exposition.url)

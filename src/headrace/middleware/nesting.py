@@ -1,0 +1,105 @@
+"""How several middlewares stand one inside the other; the first is outermost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import takewhile
+
+from headrace.client.context import Context
+from headrace.client.publication import Publish
+from headrace.core.delivery import Delivery
+from headrace.middleware.views import JobRun, Received
+from headrace.middleware.wrapping import Middleware, Proceed, Send, SendMany, overrides
+
+log = logging.getLogger("headrace.worker")
+
+Tell = Callable[[Sequence[Delivery], int], None]
+
+
+def that_send(middleware: Sequence[Middleware]) -> list[Middleware]:
+    """Those that do something about sending."""
+    return [one for one in middleware if overrides(one, "send", "send_many")]
+
+
+def that_run(middleware: Sequence[Middleware]) -> list[Middleware]:
+    """Those that do something about running."""
+    return [one for one in middleware if overrides(one, "run", "wants")]
+
+
+def sending_through(middleware: Sequence[Middleware], send: Send) -> Send:
+    """`send` inside of these."""
+    for one in reversed(middleware):
+        send = _sending_through(one, send)
+    return send
+
+
+def _sending_through(one: Middleware, send: Send) -> Send:
+    return lambda call: one.send(call, send)
+
+
+def split(middleware: Sequence[Middleware]) -> tuple[list[Middleware], list[Middleware]]:
+    """Those that are given calls that go together as they are, and those that are given them one by
+    one: the first that knows no other way, and all inside of it."""
+    together = list(takewhile(lambda one: overrides(one, "send_many"), middleware))
+    return together, list(middleware[len(together) :])
+
+
+def sending_many_through(middleware: Sequence[Middleware], send: SendMany) -> SendMany:
+    """`send` inside of these, all of which are given calls as they are."""
+    for one in reversed(middleware):
+        send = _sending_many_through(one, send)
+    return send
+
+
+def _sending_many_through(one: Middleware, send: SendMany) -> SendMany:
+    return lambda calls: one.send_many(calls, send)
+
+
+def publishing(middleware: Sequence[Middleware]) -> Callable[[Publish], Publish] | None:
+    """What puts a publish inside of those that have a say in it; None if there are none."""
+    publishers = [one for one in middleware if overrides(one, "publish")]
+    return partial(_publishing_through, publishers) if publishers else None
+
+
+def _publishing_through(middleware: Sequence[Middleware], publish: Publish) -> Publish:
+    for one in reversed(middleware):
+        publish = _published_through(one, publish)
+    return publish
+
+
+def _published_through(one: Middleware, publish: Publish) -> Publish:
+    return lambda publication: one.publish(publication, publish)
+
+
+def running_through(middleware: Sequence[Middleware], run: JobRun, proceed: Proceed) -> Proceed:
+    """`proceed` inside of these."""
+    for one in reversed(middleware):
+        proceed = partial(one.run, run, proceed)
+    return proceed
+
+
+def receiving(middleware: Sequence[Middleware]) -> Tell | None:
+    """What tells of reads to those that want to hear of them; None if there are none."""
+    listeners = [one for one in middleware if overrides(one, "received")]
+    return partial(_received, listeners) if listeners else None
+
+
+def _received(middleware: Sequence[Middleware], deliveries: Sequence[Delivery], began: int) -> None:
+    received = Received(deliveries, began)
+    for one in middleware:
+        try:
+            one.received(received)
+        except Exception:
+            log.exception("%s.received failed", type(one).__name__)
+
+
+def entered(middleware: Sequence[Middleware], context: Context) -> ExitStack:
+    """What is around a function in a process of its own, to be left when it has ended."""
+    with ExitStack() as stack:
+        for one in middleware:
+            if overrides(one, "within"):
+                stack.enter_context(one.within(context))
+        return stack.pop_all()

@@ -1,0 +1,1 @@
+"""Watches facts and changes nothing: logs, metrics, health, traces."""

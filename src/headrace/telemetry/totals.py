@@ -1,0 +1,169 @@
+"""What a worker process has counted since it began, and how it is now."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.core.tally import Tally
+from headrace.core.workers import Scaled
+from headrace.errors import StoreError
+
+ByTask = dict[str, dict[str, int]]
+Phase = Literal["starting", "working", "stopping"]
+Noticed = Callable[[str, BaseException, dict[str, Any]], None]
+"""Told of an error: its scope, itself, and details."""
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """How a worker is at this moment."""
+
+    phase: Phase = "starting"
+    running: int = 0
+    """Jobs that it holds."""
+    slots: int = 0
+    """Jobs that it can hold at once."""
+    lost_leases: int = 0
+    """Outcomes that came too late, since it began."""
+    consumers: dict[str, Scaled] = {}
+    """Those of each subscription, and what was decided about their number since it began."""
+    blocked: float = 0.0
+    """Seconds for which its event loop has not answered."""
+    silent: float = 0.0
+    """Seconds since its heartbeat last did anything."""
+    broken: list[str] = []
+    """Parts of it that work no more, each in a few words."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What one process has counted, or several together."""
+
+    pid: int = 0
+    written_at: float = 0.0
+    """By the monotonic clock, which all processes of a machine share."""
+    counts: dict[str, ByTask] = {}
+    """By queue and task; the names are those of a `Tally`."""
+    redeliveries: dict[str, int] = {}
+    """By queue."""
+    store_errors: dict[str, int] = {}
+    """By scope."""
+    presence: Presence = Presence()
+
+
+class Totals:
+    """Adds up what a worker's settlers have written. Counted in the worker's own threads, a batch
+    at a time, and read from others: whole dicts are copied, which nothing can interrupt."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[tuple[str, str], int]] = {}
+        self._redeliveries: Counter[str] = Counter()
+        self._store_errors: Counter[str] = Counter()
+        self.presence: Callable[[], Presence] = Presence
+        """Says how the worker is; set by the worker when it begins."""
+
+    def count(self, queue: str, tally: Tally) -> None:
+        """Add what a batch of outcomes of one queue comes to."""
+        mine = self._counts.get(queue)
+        if mine is None:
+            mine = self._counts[queue] = {}
+        for name, count in tally.counts.items():
+            mine[name] = mine.get(name, 0) + count
+
+    def redelivered(self, queue: str, count: int) -> None:
+        """Jobs were delivered again, because whoever had them did not settle them."""
+        self._redeliveries[queue] += count
+
+    def noticing(self, observe: Noticed | None) -> Noticed:
+        """The same, with errors of the store counted on their way."""
+
+        def notice(scope: str, error: BaseException, details: dict[str, Any]) -> None:
+            if isinstance(error, StoreError):
+                self._store_errors[scope] += 1
+            if observe is not None:
+                observe(scope, error, details)
+
+        return notice
+
+    def snapshot(self) -> Snapshot:
+        """What there is now; from any thread."""
+        return Snapshot(
+            os.getpid(),
+            time.monotonic(),
+            {queue: _by_task(counts.copy()) for queue, counts in self._counts.copy().items()},
+            dict(self._redeliveries),
+            dict(self._store_errors),
+            self.presence(),
+        )
+
+
+def _by_task(counts: dict[tuple[str, str], int]) -> ByTask:
+    found: ByTask = {}
+    for (name, task), count in counts.items():
+        found.setdefault(task, {})[name] = count
+    return found
+
+
+def of_the_past(snapshot: Snapshot) -> Snapshot:
+    """What a process that has ended leaves behind: what it counted, and nothing that it holds."""
+    presence = snapshot.presence
+    consumers = {
+        name: msgspec.structs.replace(scaled, count=0, places=0)
+        for name, scaled in presence.consumers.items()
+    }
+    left = Presence("stopping", lost_leases=presence.lost_leases, consumers=consumers)
+    return msgspec.structs.replace(snapshot, presence=left)
+
+
+def together(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """What several processes have counted, and hold."""
+    all_of = list(snapshots)
+    counts: dict[str, ByTask] = {}
+    for snapshot in all_of:
+        for queue, tasks in snapshot.counts.items():
+            for task, named in tasks.items():
+                mine = counts.setdefault(queue, {})
+                mine[task] = _sum([mine.get(task, {}), named])
+    return Snapshot(
+        counts=counts,
+        redeliveries=_sum(each.redeliveries for each in all_of),
+        store_errors=_sum(each.store_errors for each in all_of),
+        presence=_presence([each.presence for each in all_of]),
+    )
+
+
+def _presence(all_of: list[Presence]) -> Presence:
+    consumers: dict[str, Scaled] = {}
+    for presence in all_of:
+        for name, scaled in presence.consumers.items():
+            consumers[name] = _both(consumers[name], scaled) if name in consumers else scaled
+    return Presence(
+        "working",
+        running=sum(each.running for each in all_of),
+        slots=sum(each.slots for each in all_of),
+        lost_leases=sum(each.lost_leases for each in all_of),
+        consumers=consumers,
+    )
+
+
+def _both(one: Scaled, other: Scaled) -> Scaled:
+    return Scaled(
+        one.count + other.count,
+        one.least,
+        one.most,
+        one.places + other.places,
+        _sum([one.ups, other.ups]),
+        _sum([one.downs, other.downs]),
+        one.replaced + other.replaced,
+    )
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in counts:
+        found.update(each)
+    return dict(found)

@@ -1,0 +1,58 @@
+"""What the conventions call things: the names of spans, and what is said of where they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from headrace.core.sources import group_source, is_log, log_source
+
+SYSTEM = "messaging.system"
+OPERATION = "messaging.operation.name"
+OPERATION_TYPE = "messaging.operation.type"
+DESTINATION = "messaging.destination.name"
+PARTITION = "messaging.destination.partition.id"
+SUBSCRIPTION = "messaging.destination.subscription.name"
+GROUP = "messaging.consumer.group.name"
+COUNT = "messaging.batch.message_count"
+MESSAGE_ID = "messaging.message.id"
+ERROR_TYPE = "error.type"
+TASK = "headrace.task"
+ATTEMPT = "headrace.attempt"
+OUTCOME = "headrace.outcome"
+FAILED = "headrace.failed"
+
+Attributes = Mapping[str, str | int]
+
+
+@lru_cache(1024)
+def span_name(operation: str, queue: str | None) -> str:
+    """None for several queues."""
+    return operation if queue is None else f"{operation} {_place(queue)[DESTINATION]}"
+
+
+@lru_cache(1024)
+def attributes(operation: str, kind: str, queue: str | None, task: str | None = None) -> Attributes:
+    """What all spans have in common that do this there; to be copied, not changed."""
+    said = {SYSTEM: "headrace", OPERATION: operation, OPERATION_TYPE: kind}
+    if queue is not None:
+        said |= _place(queue)
+    return said if task is None else {**said, TASK: task}
+
+
+def _place(queue: str) -> dict[str, str]:
+    """A queue; a topic's log; or a topic with one of its groups."""
+    if is_log(queue):
+        topic, shard = log_source(queue)
+        return {DESTINATION: topic, PARTITION: str(shard)} if shard else {DESTINATION: topic}
+    source = group_source(queue)
+    if source is None:
+        return {DESTINATION: queue}
+    place = {DESTINATION: source.topic, GROUP: source.group}
+    return {**place, PARTITION: str(source.shard)} if source.shard else place
+
+
+def common(values: Iterable[str]) -> str | None:
+    """The value that all are; None if they differ."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None

@@ -1,0 +1,82 @@
+"""The middleware; what it does is in the files beside it, which need OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from headrace.client.context import Context
+from headrace.client.job import Job
+from headrace.client.publication import Publication, Publish
+from headrace.client.publishing import PublishOutcome
+from headrace.core.call import Call
+from headrace.errors import ConfigError
+from headrace.middleware.views import JobRun, Received
+from headrace.middleware.wrapping import Middleware, Proceed, Send, SendMany
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+
+class Tracing(Middleware):
+    """Spans by OpenTelemetry's messaging conventions: `app.middleware(Tracing())`, before others.
+
+    Spans go to `tracer_provider`, or to the global one as it is when the first is made. A run's
+    span is a child of that in which its job was sent; with `link_only` it begins a trace of its
+    own, with a link. Without `receive`, reads of workers have no spans.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        link_only: bool = False,
+        receive: bool = True,
+    ) -> None:
+        try:
+            from headrace.telemetry.tracing.carrier import Carrier
+            from headrace.telemetry.tracing.processing import Processing
+            from headrace.telemetry.tracing.receiving import Receiving
+            from headrace.telemetry.tracing.sending import Sending
+            from headrace.telemetry.tracing.source import Source
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("opentelemetry"):
+                raise
+            raise ConfigError(
+                "Tracing() needs OpenTelemetry: pip install 'headrace[tracing]'"
+            ) from None
+        source, carrier = Source(tracer_provider), Carrier()
+        self._sending = Sending(source, carrier)
+        self._receiving = Receiving(source, carrier) if receive else None
+        self._processing = Processing(source, carrier, link_only=link_only)
+        self._wants = self._processing.wants
+
+    async def send(self, call: Call[Any], send: Send) -> Job[Any]:
+        """A span `send` with the queue's name, whose context travels with the job."""
+        return await self._sending.one(call, send)
+
+    async def send_many(self, calls: Sequence[Call[Any]], send: SendMany) -> list[Job[Any]]:
+        """One span for all, whose context travels with each of them."""
+        return await self._sending.many(calls, send)
+
+    async def publish(self, publication: Publication, publish: Publish) -> PublishOutcome[Any]:
+        """A span `publish` with the topic's name, whose context travels with the events."""
+        return await self._sending.publish(publication, publish)
+
+    def received(self, received: Received) -> None:
+        """A span `receive` with links to where the jobs were sent."""
+        if self._receiving is not None:
+            self._receiving.received(received)
+
+    def wants(self, run: JobRun) -> bool:
+        """Not if it belongs to a trace that is not sampled."""
+        return self._wants(run)
+
+    async def run(self, run: JobRun, proceed: Proceed) -> Any:
+        """A span `process`, current while the function runs, that ends with its outcome."""
+        return await self._processing.run(run, proceed)
+
+    def within(self, context: Context) -> AbstractContextManager[object]:
+        """Spans of the function there are children of the run's."""
+        return self._processing.within(context)

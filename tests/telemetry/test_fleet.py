@@ -1,0 +1,61 @@
+"""Counters of all workers, from what the store has counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace import Headrace
+from headrace.telemetry import prometheus, store_wide
+from headrace.telemetry.fleet import Fleet
+from tests.telemetry.scraping import Scrape
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_wide, "_FRESH", 0.0)
+
+
+async def scrape(app: Headrace) -> Scrape:
+    return Scrape((await prometheus.of_fleet(app)).body.decode())
+
+
+async def test_counters_begin_at_zero_and_grow_by_what_workers_have_done(app: Headrace) -> None:
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async def run(count: int) -> None:
+        async with app.worker():
+            for job in await app.enqueue_many([add.call(i, i) for i in range(count)]):
+                await job.result(30)
+
+    await run(2)
+    assert (await scrape(app)).total("headrace_fleet_jobs_total") == 0
+    await run(3)
+    await run(4)
+    found = await scrape(app)
+    labels = {"queue": "default", "task": "add"}
+    assert found.value("headrace_fleet_jobs_total", outcome="done", **labels) == 7
+    assert found.value("headrace_fleet_sent_total", **labels) == 7
+    assert found.value("headrace_fleet_run_seconds_count", **labels) == 7
+    assert found.value("headrace_fleet_wait_seconds_count", **labels) == 7
+    assert (await scrape(app)).total("headrace_fleet_jobs_total", outcome="done") == 7
+    assert found.value("headrace_fleet_jobs_running") == 0
+
+
+async def test_what_the_store_forgets_is_not_taken_back() -> None:
+    app, emptied = Headrace("memory://"), Headrace("memory://")
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    fleet = Fleet()
+    async with app, emptied:
+        await fleet.look(app)
+        async with app.worker():
+            await (await add.enqueue(1, 2)).result(30)
+        await fleet.look(app)
+        assert fleet.counts["default"]["add"]["done"] == 1
+        await fleet.look(emptied)
+        assert fleet.counts["default"]["add"]["done"] == 1

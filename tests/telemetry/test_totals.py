@@ -1,0 +1,134 @@
+"""What several processes have counted is one sum, and never goes down."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.core.tally import Tally
+from headrace.core.workers import Scaled
+from headrace.errors import StoreUnavailable
+from headrace.telemetry import sharing
+from headrace.telemetry.sharing import Gathering, Writer
+from headrace.telemetry.totals import Presence, Snapshot, Totals
+
+
+def tally(done: int, task: str = "add") -> Tally:
+    return Tally({("done", task): done, ("<1000", task): done, ("run_us", task): 10 * done})
+
+
+def test_batches_add_up_by_queue_and_task() -> None:
+    totals = Totals()
+    totals.count("default", tally(3))
+    totals.count("default", tally(4))
+    totals.count("mail", tally(1, "send"))
+    totals.redelivered("mail", 2)
+    found = totals.snapshot()
+    assert found.counts == {
+        "default": {"add": {"done": 7, "<1000": 7, "run_us": 70}},
+        "mail": {"send": {"done": 1, "<1000": 1, "run_us": 10}},
+    }
+    assert found.redeliveries == {"mail": 2}
+    assert found.pid == os.getpid()
+
+
+def test_only_errors_of_the_store_are_counted_and_all_are_passed_on() -> None:
+    totals, told = Totals(), []
+    notice = totals.noticing(lambda scope, error, details: told.append(scope))
+    notice("read", StoreUnavailable("away"), {})
+    notice("read", StoreUnavailable("away"), {})
+    notice("settle", ValueError("a bug"), {})
+    assert totals.snapshot().store_errors == {"read": 2}
+    assert told == ["read", "read", "settle"]
+
+
+class Crew:
+    """Worker processes that tests make up, with a file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.living: set[int] = set()
+        self.folder = folder
+        self.gathering = Gathering(folder, lambda: self.living)
+
+    def write(self, pid: int, done: int, name: str = "", ago: float = 0.0) -> None:
+        ups = {"backlog": done}
+        snapshot = Snapshot(
+            pid,
+            time.monotonic() - ago,
+            {"default": {"add": {"done": done}}},
+            presence=Presence(
+                "working",
+                running=1,
+                slots=10,
+                lost_leases=1,
+                consumers={"billing@orders": Scaled(1, 1, 4, 10, ups)},
+            ),
+        )
+        path = self.folder / f"{pid}{name}.totals"
+        path.write_bytes(msgspec.msgpack.encode(snapshot))
+
+    @property
+    def done(self) -> int:
+        return self.gathering.snapshot().counts["default"]["add"]["done"]
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Crew:
+    return Crew(tmp_path)
+
+
+def test_totals_are_of_all_processes_and_gauges_of_those_that_live(crew: Crew) -> None:
+    crew.living = {1, 2}
+    crew.write(1, 5)
+    crew.write(2, 7)
+    crew.write(3, 100)
+    found = crew.gathering.snapshot()
+    assert crew.done == 112
+    assert (found.presence.running, found.presence.slots) == (2, 20)
+    assert found.presence.lost_leases == 3
+    consumers = found.presence.consumers["billing@orders"]
+    assert (consumers.count, consumers.ups) == (2, {"backlog": 112})
+
+
+def test_what_has_ended_long_ago_is_kept_without_its_file(crew: Crew) -> None:
+    crew.write(3, 100, ago=3600)
+    crew.living = {1}
+    crew.write(1, 1)
+    assert [crew.done, crew.done] == [101, 101]
+    assert [path.name for path in crew.folder.iterdir()] == ["1.totals"]
+    assert crew.gathering.snapshot().presence.slots == 10
+
+
+def test_a_process_number_that_is_used_again_is_another_process(crew: Crew) -> None:
+    crew.living = {1}
+    crew.write(1, 100, name="-old", ago=5)
+    crew.write(1, 1)
+    assert crew.done == 101
+    assert crew.gathering.snapshot().presence.slots == 10
+    assert list(crew.gathering.living()) == [1]
+
+
+def test_a_file_that_is_not_ours_is_passed_over(crew: Crew) -> None:
+    (crew.folder / "9.totals").write_bytes(b"\xc1")
+    crew.write(1, 5)
+    assert crew.done == 5
+
+
+def test_a_process_writes_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "_EVERY", 3600.0)
+    monkeypatch.setenv(sharing.FOLDER, str(tmp_path))
+    folder = sharing.taken_folder()
+    assert folder == tmp_path
+    assert sharing.taken_folder() is None
+    totals = Totals()
+    writer = Writer(totals, folder)
+    writer.start()
+    totals.count("default", tally(3))
+    writer.close()
+    found = Gathering(tmp_path, lambda: {os.getpid()}).snapshot()
+    assert found.counts["default"]["add"]["done"] == 3
+    assert len(list(tmp_path.iterdir())) == 1
