@@ -46,6 +46,8 @@ class Sizes(msgspec.Struct, frozen=True):
     features: int = 100_000
     one_key: int = 2_000
     lateness: int = 200
+    seen: int = 100_000
+    """Jobs in the store while someone looks at it."""
 
 
 QUICK = Sizes(
@@ -59,6 +61,7 @@ QUICK = Sizes(
     features=40_000,
     one_key=1_000,
     lateness=60,
+    seen=20_000,
 )
 
 

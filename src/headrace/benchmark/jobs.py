@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headrace import Headrace, Task
+from headrace.telemetry.totals import Totals
 from headrace.worker import collector
 
 NumberTask = Task[[int], Coroutine[Any, Any, None]]
@@ -19,7 +20,7 @@ class Jobs:
     """Measurements on one app; jobs per second or seconds."""
 
     def __init__(self, app: Headrace) -> None:
-        self._app = app
+        self.app = app
         self._left = 0
         self._all_ran = asyncio.Event()
         self._started: list[float] = []
@@ -35,7 +36,7 @@ class Jobs:
     async def send_many(self, task: NumberTask, count: int, batch: int = 500) -> float:
         began = time.perf_counter()
         for _ in range(count // batch):
-            await self._app.enqueue_many(task.call(number) for number in range(batch))
+            await self.app.enqueue_many(task.call(number) for number in range(batch))
         return count / (time.perf_counter() - began)
 
     async def send_one_by_one(self, count: int) -> float:
@@ -49,14 +50,19 @@ class Jobs:
         await asyncio.gather(*(self.forgotten.enqueue(number) for number in range(count)))
         return count / (time.perf_counter() - began)
 
-    async def drain(self, task: NumberTask, concurrency: int) -> float:
-        """Run what is queued, from the start of the worker until all is settled."""
+    async def drain(
+        self, task: NumberTask, concurrency: int, totals: Totals | None = None
+    ) -> float:
+        """Run what is queued, from the start of the worker until all is settled; with `totals`, as
+        a worker does whose metrics are served."""
         queue = task.declared.queue
-        count = self._left = (await self._app.store.count(queue)).waiting
+        count = self._left = (await self.app.store.count(queue)).waiting
         self._all_ran.clear()
         self._started.clear()
         began = time.perf_counter()
-        async with self._app.worker(queues=[queue], concurrency=concurrency):
+        worker = self.app.worker(queues=[queue], concurrency=concurrency)
+        worker.totals = totals
+        async with worker:
             await self._all_ran.wait()
             # The store tells nobody when the last outcome is written.
             while not await self._all_settled(queue):  # noqa: ASYNC110
@@ -65,13 +71,13 @@ class Jobs:
         return count / took
 
     async def _all_settled(self, queue: str) -> bool:
-        counts = await self._app.store.count(queue)
+        counts = await self.app.store.count(queue)
         return counts.running + counts.waiting == 0
 
     async def wake_latencies(self, count: int) -> list[float]:
         """From `enqueue` to the start of the handler, on a worker that waits."""
         took: list[float] = []
-        async with self._app.worker(queues=["forgotten"]):
+        async with self.app.worker(queues=["forgotten"]):
             for number in range(count):
                 self._left = 1
                 self._all_ran.clear()

@@ -12,7 +12,9 @@ from headrace.benchmark.figures import Figure, Sizes, middle, percentile
 from headrace.benchmark.idle import idle_worker
 from headrace.benchmark.jobs import jobs_on
 from headrace.benchmark.raw import RawLimits
+from headrace.benchmark.sight import measure_metrics, measure_sight
 from headrace.benchmark.topics import topics_on
+from headrace.benchmark.tracing import measure_tracing
 
 Tell = Callable[[str], None]
 
@@ -29,6 +31,9 @@ async def measure_redis(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
             *await _latency(url, raw, sizes, tell),
             *await _footprint(url, sizes, tell),
             *await _events(url, sizes, tell),
+            *await measure_metrics(url, sizes, tell),
+            *await measure_tracing(url, sizes, tell),
+            *await measure_sight(url, "Redis", sizes, tell),
             *await _topics(url, raw, sizes, tell),
             *await measure_features(url, "Redis", sizes, tell),
         ]
@@ -47,11 +52,13 @@ async def measure_sqlite(sizes: Sizes, tell: Tell) -> list[Figure]:
                 lone.append(await jobs.send_one_by_one(sizes.sqlite_lone))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
         features = await measure_features(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, tell)
+        sight = await measure_sight(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, tell)
     return [
         Figure("SQLite: drain", middle(drains), "/s", limit=25_000),
         Figure("SQLite: enqueue_many by 500", middle(many), "/s", limit=80_000),
         Figure("SQLite: enqueue one by one", middle(lone), "/s", limit=4_000),
         *features,
+        *sight,
     ]
 
 
