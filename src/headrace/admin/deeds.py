@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.client.job import to_datetime
+from headrace.core.visible import harmless
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -149,6 +150,5 @@ async def read_deeds(store: Store, limit: int) -> list[DeedInfo]:
 def _line(text: str) -> str:
     """One line of plainly visible text: names and errors may hold anything, and logs are read in
     terminals."""
-    shown = " ".join(text[: 2 * _MOST_TEXT].split())
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    shown = harmless(" ".join(text[: 2 * _MOST_TEXT].split()))
     return shown if len(shown) <= _MOST_TEXT else shown[: _MOST_TEXT - 1] + "…"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import of_app
+from headrace.cli.asking import of_app, whoever
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +38,6 @@ def top(app: Headrace, every: float) -> None:
 
     async def run() -> None:
         async with app:
-            await Top(app.admin, every).run_async()
+            await Top(app.admin.by(whoever()), every).run_async()
 
     asyncio.run(run())

@@ -18,6 +18,9 @@ _ERRORS_SCANNED = 200
 _QUEUES_WITH_ERRORS = 8
 FAILED = ("retry", "dead")
 
+Minutes = dict[datetime, Counter[str]]
+"""What was counted in each minute, by kind."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
@@ -58,7 +61,7 @@ class Reader:
     """Reads snapshots one after the other; rates are what was counted between two of them."""
 
     admin: Admin
-    _counted: dict[str, Counter[str]] = field(default_factory=dict)
+    _counted: dict[str, Minutes] = field(default_factory=dict)
     _at: float = 0.0
 
     async def read(self, search: str = "") -> Snapshot:
@@ -84,38 +87,37 @@ class Reader:
     def _rows(
         self, queues: Iterable[QueueInfo], stats: Iterable[MinuteStats], seconds: float
     ) -> list[QueueRow]:
-        minutes: dict[str, Counter[datetime]] = {}
-        counted: dict[str, Counter[str]] = {}
+        counted: dict[str, Minutes] = {}
         for each in stats:
-            counted.setdefault(each.queue, Counter()).update(each.counts)
-            ended = each.counts.get("done", 0) + each.counts.get("dead", 0)
-            minutes.setdefault(each.queue, Counter())[each.minute] += ended
-        last = max((minute for found in minutes.values() for minute in found), default=None)
+            minutes = counted.setdefault(each.queue, {})
+            minutes.setdefault(each.minute, Counter()).update(each.counts)
+        last = max((minute for minutes in counted.values() for minute in minutes), default=None)
         rows = []
         for info in queues:
-            now, before = (each.get(info.name, Counter()) for each in (counted, self._counted))
-            rate = _rates(now, before, seconds)
-            history = _history(minutes.get(info.name, Counter()), last)
-            rows.append(QueueRow(info, *rate, history))
+            now, before = (each.get(info.name, {}) for each in (counted, self._counted))
+            rows.append(QueueRow(info, *_rates(now, before, seconds), _history(now, last)))
         self._counted = counted
         return rows
 
 
-def _rates(now: Counter[str], before: Counter[str], seconds: float) -> tuple[float, float]:
-    """Per second; nothing at the first look. Minutes leave the counts at their other end, so that
-    a difference may be less than nothing."""
+def _rates(now: Minutes, before: Minutes, seconds: float) -> tuple[float, float]:
+    """Done and failed per second; nothing at the first look."""
     if seconds <= 0:
         return 0.0, 0.0
-    failed = sum(now[kind] - before[kind] for kind in FAILED)
-    return max(0.0, (now["done"] - before["done"]) / seconds), max(0.0, failed / seconds)
+    new: Counter[str] = Counter()
+    # Minute by minute: the oldest one is not among those of the next look.
+    for minute, counts in now.items():
+        new.update(counts)
+        new.subtract(before.get(minute, Counter()))
+    return new["done"] / seconds, sum(new[kind] for kind in FAILED) / seconds
 
 
-def _history(minutes: Counter[datetime], last: datetime | None) -> tuple[int, ...]:
+def _history(minutes: Minutes, last: datetime | None) -> tuple[int, ...]:
     if last is None:
         return (0,) * _MINUTES
     counts = [0] * _MINUTES
-    for minute, count in minutes.items():
+    for minute, kinds in minutes.items():
         ago = round((last - minute).total_seconds() / 60)
         if ago < _MINUTES:
-            counts[-1 - ago] += count
+            counts[-1 - ago] += kinds["done"] + kinds["dead"]
     return tuple(counts)

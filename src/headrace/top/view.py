@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
@@ -47,6 +48,7 @@ class Top(App[None]):
         self._admin = admin
         self._reader = Reader(admin)
         self._every = every
+        self._looking = asyncio.Lock()
         self.snapshot = Snapshot()
 
     def compose(self) -> ComposeResult:
@@ -70,9 +72,15 @@ class Top(App[None]):
 
     # Looking
 
-    @work(exclusive=True)
+    @work
     async def look(self) -> None:
-        """Read anew and show it; a look that is still under way is given up for this one."""
+        """Read anew and show it; if a look is still under way, that one will do."""
+        if self._looking.locked():
+            return
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         try:
             self.snapshot = await self._reader.read(self.query_one("#search", Input).value)
         except HeadraceError as error:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigError
+from headrace.web.people import Passwords, Role, User
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from headrace.app import Headrace
     from headrace.web.access import Auth
+
+__all__ = ["Passwords", "Role", "User", "dashboard"]
 
 
 def dashboard(

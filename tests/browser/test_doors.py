@@ -1,0 +1,96 @@
+"""Who is let in, and what they are refused, in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from headrace.web.people import Passwords
+from tests.browser.serving import board, served
+from tests.browser.shop import Shop
+from tests.browser.visitor import Visitor, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+# By hand, with a token that is right.
+_POST = """async () => {
+  const token = document.querySelector("[name=token]").value;
+  const sent = new URLSearchParams({queue: "mail", token: token});
+  return (await fetch("/do/pause", {method: "POST", body: sent})).status;
+}"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(f"sqlite:///{tmp_path}/shop.db")
+
+
+async def log_in(visitor: Visitor, name: str, password: str) -> None:
+    await visitor.page.get_by_label("Name").fill(name)
+    await visitor.page.get_by_label("Password").fill(password)
+    await visitor.button("Log in").click()
+
+
+async def test_people_log_in_and_do_what_they_may(shop: Shop, browser: Browser) -> None:
+    auth = Passwords(["ann:open sesame", "bob:look only:viewer"])
+    async with (
+        shop.app as app,
+        board(app, auth=auth) as home,
+        visiting(browser, home) as visitor,
+    ):
+        page = visitor.page
+        await shop.greet.enqueue("someone")
+        await visitor.go("/queues")
+        await expect(page).to_have_title("Log in · Headrace")
+        visitor.expected.add(401)
+        await log_in(visitor, "bob", "open sesame")
+        await expect(page.get_by_role("alert")).to_have_text(
+            "Name and password do not belong together."
+        )
+        await log_in(visitor, "bob", "look only")
+        await expect(page).to_have_url(f"{home}/queues")
+        await expect(visitor.row("mail")).to_be_visible()
+        await expect(visitor.button("Pause queue mail")).to_have_count(0)
+        visitor.expected.add(403)
+        assert await page.evaluate(_POST) == 403
+        assert not (await app.admin.queue("mail")).paused
+        await visitor.button("Log out").click()
+        await visitor.go("/queues")
+        await expect(page).to_have_title("Log in · Headrace")
+
+        await log_in(visitor, "ann", "open sesame")
+        await visitor.button("Pause queue mail").click()
+        await expect(visitor.notice).to_contain_text("Paused queue mail")
+        assert (await app.admin.queue("mail")).paused
+        (deed,) = await app.admin.deeds()
+        assert (deed.actor, deed.verb, deed.target) == ("ann", "pause", "mail")
+
+
+async def test_a_form_on_another_site_does_nothing(shop: Shop, browser: Browser) -> None:
+    async with shop.app as app, board(app) as home, visiting(browser, home) as visitor:
+
+        async def trap(request: Request) -> HTMLResponse:
+            return HTMLResponse(
+                f'<form method="post" action="{home}/do/pause">'
+                '<input name="queue" value="mail"><button>Win a prize</button></form>'
+            )
+
+        await shop.greet.enqueue("someone")
+        await visitor.go("/queues")
+        visitor.expected |= {403, 404}
+        async with served(Starlette(routes=[Route("/", trap)])) as there:
+            # Another port of this machine, and another name, as any page in the web would have.
+            for elsewhere in (there, there.replace("127.0.0.1", "localhost")):
+                visitor.origins.append(elsewhere)
+                await visitor.page.goto(elsewhere)
+                await visitor.button("Win a prize").click()
+                await expect(visitor.page.locator("main")).to_contain_text(
+                    "This came from another site, and was not done."
+                )
+        assert not (await app.admin.queue("mail")).paused

@@ -1,0 +1,106 @@
+"""By keyboard alone, without scripts, in the light and in the dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Locator, expect
+
+from tests.browser.serving import board
+from tests.browser.shop import Shop, bury
+from tests.browser.visitor import Visitor, visiting
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(f"sqlite:///{tmp_path}/shop.db")
+
+
+async def tab_to(visitor: Visitor, wanted: Locator) -> None:
+    """Press the tabulator until something has the focus, and see that this is visible."""
+    for _ in range(60):
+        await visitor.page.keyboard.press("Tab")
+        if await wanted.evaluate("element => element === document.activeElement"):
+            style = await wanted.evaluate("element => getComputedStyle(element).outlineStyle")
+            assert style == "solid", "the focus cannot be seen"
+            return
+    raise AssertionError(f"the tabulator never comes to {wanted}")
+
+
+async def test_all_is_done_by_keyboard(shop: Shop, browser: Browser) -> None:
+    async with shop.app as app, board(app) as home, visiting(browser, home) as visitor:
+        page = visitor.page
+        await shop.greet.enqueue("someone")
+        await visitor.go("/")
+        await tab_to(visitor, page.get_by_role("link", name="Queues", exact=True))
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(f"{home}/queues")
+        await page.keyboard.press("Tab")
+        skip = page.get_by_role("link", name="Skip to content")
+        await expect(skip).to_be_focused()
+        await expect(skip).to_be_in_viewport()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("main")).to_be_focused()
+        pause = visitor.button("Pause queue mail")
+        await tab_to(visitor, pause)
+        await expect(page.locator("[data-pulse]")).to_have_text("Live")
+        await expect(pause).to_be_focused()
+        await page.keyboard.press("Space")
+        await expect(visitor.notice).to_contain_text("Paused queue mail")
+        assert (await app.admin.queue("mail")).paused
+
+
+async def test_pages_are_read_and_deeds_done_without_scripts(shop: Shop, browser: Browser) -> None:
+    app = shop.app
+    async with (
+        app,
+        app.worker(drain=0),
+        board(app) as home,
+        visiting(browser, home, java_script_enabled=False) as visitor,
+    ):
+        page, (id,) = visitor.page, await bury(shop, 1)
+        await visitor.go("/")
+        await expect(page.locator(".chart svg").first).to_be_visible()
+        await expect(visitor.row("payments").first).to_be_visible()
+        for part in ("Queues", "Jobs", "Schedules", "Topics", "Workers", "Audit log", "Dead"):
+            await page.get_by_role("link", name=part, exact=True).click()
+            await expect(page.locator("h1")).to_have_text("Dead jobs" if part == "Dead" else part)
+            await expect(page.locator(".panel").first).to_be_visible()
+        await page.locator("tbody").get_by_role("link", name="charge").click()
+        await expect(page.locator(".error")).to_contain_text(["was refused", "was refused"])
+        await page.get_by_role("link", name="Edit and replay").click()
+        await page.get_by_label("cents").fill("5")
+        await visitor.button("Replay with these arguments").click()
+        await expect(visitor.notice).to_have_text("Sent again with another cents.")
+        assert await app.job(id).result(timeout=10) == "charged 5 cents for o-0"
+        await page.get_by_role("link", name="Refresh").click()
+        await expect(page.locator(".why .badge")).to_have_text("done")
+
+
+async def test_the_theme_is_the_systems_until_one_is_chosen(shop: Shop, browser: Browser) -> None:
+    async with (
+        shop.app as app,
+        board(app) as home,
+        visiting(browser, home, color_scheme="light") as visitor,
+    ):
+        page = visitor.page
+
+        async def light() -> bool:
+            colour = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+            return int(colour[4:].split(",")[0]) > 127
+
+        await visitor.go("/")
+        assert await light()
+        await page.emulate_media(color_scheme="dark")
+        assert not await light()
+        await visitor.button("Light theme").click()
+        assert await light()
+        await visitor.go("/queues")
+        assert await light()
+        await visitor.button("Dark theme").click()
+        await page.emulate_media(color_scheme="light")
+        await visitor.go("/jobs")
+        assert not await light()
