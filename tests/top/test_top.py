@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from rich.text import Text
@@ -129,10 +130,84 @@ async def test_a_running_job_is_cancelled(shop: Shop) -> None:
     async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
         job = await shop.held.enqueue()
         running = top.query_one(Running)
-        await until(pilot, lambda: running.chosen_job == job.id)
+        await until(pilot, lambda: running.chosen_job == ("default", job.id))
         await pilot.press("2", "c", "y")
         await until(pilot, lambda: running.chosen_job is None)
         assert await job.status() == "cancelled"
+
+
+@dataclass
+class Paid:
+    order: str
+
+
+async def test_an_event_that_two_groups_handle_is_cancelled_in_the_one_that_is_chosen() -> None:
+    app = Headrace("memory://")
+    orders, go = app.topic("orders", Paid), asyncio.Event()
+    ended: list[str] = []
+    for name in ("billing", "ledger"):
+
+        @orders.subscribe(name)
+        async def handle(event: Paid, name: str = name) -> None:
+            try:
+                await go.wait()
+            finally:
+                ended.append(name)
+
+    top = Top(app.admin, every=60)
+    async with app, app.worker(), top.run_test(size=(140, 40)) as pilot:
+        id = await orders.publish(Paid("o-1"))
+        running = top.query_one(Running)
+        await until(pilot, lambda: [row[3] for row in cells(running)] == [id, id])
+        await pilot.press("2")
+        queue = running.chosen_job[0] if running.chosen_job else ""
+        await pilot.press("c", "y")
+        await until(pilot, lambda: [row[5] for row in cells(running)] not in ([], [queue]))
+        await until(pilot, lambda: running.row_count == 1)
+        assert ended == [queue.partition("@")[0]]
+        go.set()
+
+
+async def test_a_deed_that_takes_longer_than_a_look_is_done_to_its_end(shop: Shop) -> None:
+    go, done = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        await go.wait()
+        done.set()
+
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test() as pilot:
+        await until(pilot, lambda: top.query_one(Queues).row_count == 2)
+        top._do(slow)
+        await shop.held.enqueue()
+        await until(pilot, lambda: cells(top.query_one(Queues))[0][2] == "1")
+        go.set()
+        await done.wait()
+        await pilot.pause()
+
+
+async def test_it_goes_on_looking_while_a_question_is_asked(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test() as pilot:
+        queues = top.query_one(Queues)
+        await until(pilot, lambda: queues.row_count == 2)
+        await pilot.press("p")
+        await pilot.pause()
+        await shop.held.enqueue()
+        top.look()
+        await pilot.pause(0.1)
+        await pilot.press("n")
+        await until(pilot, lambda: cells(queues)[0][2] == "1")
+
+
+async def test_a_queue_that_a_search_brings_back_has_no_false_rate(shop: Shop) -> None:
+    async with shop.app:
+        async with shop.app.worker():
+            shop.go.set()
+            await (await shop.held.enqueue()).result(timeout=30)
+        reader = Reader(shop.app.admin)
+        await reader.read("mail")
+        assert [row.done for row in (await reader.read()).queues] == [0, 0]
 
 
 async def test_a_key_without_anything_chosen_says_what_to_do(shop: Shop) -> None:

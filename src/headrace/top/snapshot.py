@@ -94,7 +94,9 @@ class Reader:
         last = max((minute for minutes in counted.values() for minute in minutes), default=None)
         rows = []
         for info in queues:
-            now, before = (each.get(info.name, {}) for each in (counted, self._counted))
+            now = counted.setdefault(info.name, {})
+            # Of a queue that was not read the last time, it is not known what is new.
+            before = self._counted.get(info.name, now)
             rows.append(QueueRow(info, *_rates(now, before, seconds), _history(now, last)))
         self._counted = counted
         return rows

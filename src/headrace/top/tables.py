@@ -100,15 +100,20 @@ class Running(Table):
             busy = Text(f"{worker.running}/{worker.concurrency}", justify="right")
             named = (Text(harmless(worker.name)), Text(harmless(worker.host)), busy)
             if not worker.runs:
-                yield Line(f"@{worker.name}", (*named, "", "", "", ""))
+                yield Line(worker.name, (*named, "", "", "", ""))
             for run in worker.runs:
                 what = (run.id, run.task or "", run.queue)
                 cells = [Text(harmless(text)) for text in what]
-                yield Line(run.id, (*named, *cells, Text(ago(run.started), justify="right")))
+                # Two groups may run the same event, and two workers the same job for a while.
+                key = "\n".join((worker.name, run.queue, run.id))
+                yield Line(key, (*named, *cells, Text(ago(run.started), justify="right")))
 
     @property
-    def chosen_job(self) -> str | None:
-        return None if self.chosen is None or self.chosen.startswith("@") else self.chosen
+    def chosen_job(self) -> tuple[str, str] | None:
+        """Its queue and its id; None where a worker runs none."""
+        _, _, job = (self.chosen or "").partition("\n")
+        queue, _, id = job.partition("\n")
+        return (queue, id) if id else None
 
     @staticmethod
     def summary(workers: Sequence[WorkerInfo]) -> str:

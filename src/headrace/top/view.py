@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import ClassVar
 
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
+from textual.screen import Screen
 from textual.widgets import Footer, Header, Input, Static, TabbedContent, TabPane
 
 from headrace.admin import Admin
@@ -70,6 +73,11 @@ class Top(App[None]):
         self.set_interval(self._every, self.look)
         self.look()
 
+    @property
+    def _main(self) -> Screen[object]:
+        """What is below a question, if one is asked just now."""
+        return self.screen_stack[0]
+
     # Looking
 
     @work
@@ -78,17 +86,19 @@ class Top(App[None]):
         if self._looking.locked():
             return
         async with self._looking:
-            await self._look()
+            # When the program ends, the parts that are to show it may be gone already.
+            with suppress(NoMatches):
+                await self._look()
 
     async def _look(self) -> None:
         try:
-            self.snapshot = await self._reader.read(self.query_one("#search", Input).value)
+            self.snapshot = await self._reader.read(self._main.query_one("#search", Input).value)
         except HeadraceError as error:
             self._say(str(error), trouble=True)
             return
         self._say("")
-        self.query_one("#totals", Static).update(_totals(self.snapshot))
-        for table in self.query(Table):
+        self._main.query_one("#totals", Static).update(_totals(self.snapshot))
+        for table in self._main.query(Table):
             table.show(self.snapshot)
 
     def action_refresh_now(self) -> None:
@@ -137,11 +147,12 @@ class Top(App[None]):
         self._ask(question, lambda: self._admin.replay(queue=name))
 
     def action_cancel(self) -> None:
-        id = self.query_one(Running).chosen_job
-        if id is None or not self._is_open("running"):
+        job = self.query_one(Running).chosen_job
+        if job is None or not self._is_open("running"):
             self._say("choose a running job first: 2")
             return
-        self._ask(f"Cancel job {id!r}?", lambda: self._admin.cancel(id))
+        queue, id = job
+        self._ask(f"Cancel job {id!r} of {queue!r}?", lambda: self._admin.cancel(id, queue))
 
     def _is_open(self, tab: str) -> bool:
         return self.query_one("#tabs", TabbedContent).active == tab
@@ -163,7 +174,7 @@ class Top(App[None]):
         self.look()
 
     def _say(self, text: str, *, trouble: bool = False) -> None:
-        said = self.query_one("#trouble", Static)
+        said = self._main.query_one("#trouble", Static)
         said.update(Text(harmless(text), style="bold red" if trouble else "yellow"))
         said.display = bool(text)
 
