@@ -158,3 +158,20 @@ async def test_a_finished_job_has_its_result_whatever_the_timeout(app: Headrace)
         await job.result(30)
         assert await job.result(timeout=0) == 1
         assert await job.status() is State.DONE
+
+
+async def test_a_traceback_begins_with_the_function_and_not_with_the_worker(app: Headrace) -> None:
+    @app.task(retry=Retry(1))
+    async def fail() -> None:
+        raise ValueError("no")
+
+    @app.task(retry=Retry(1))
+    def fail_in_a_thread() -> None:
+        raise ValueError("no")
+
+    async with app.worker():
+        for task in (fail, fail_in_a_thread):
+            with pytest.raises(JobFailed) as failed:
+                await (await task.enqueue()).result(timeout=30)
+            assert "headrace/worker" not in failed.value.remote_traceback
+            assert f"in {task.name}" in failed.value.remote_traceback

@@ -23,6 +23,8 @@ from headrace.core.outcome import Again, Dead, Held, Outcome
 from headrace.core.retry import RemoteError, Retry, full_name
 from headrace.errors import Defer, Reject, RetryLater
 
+_OURS = __file__.removesuffix("core/judgement.py")
+
 
 class Unfit(Exception):
     """The job cannot be run, now or ever: it is dead for this reason."""
@@ -100,7 +102,11 @@ def _text(error: BaseException) -> str:
 
 def _trace(error: BaseException) -> str:
     try:
-        return "".join(traceback.format_exception(error))
+        told = traceback.TracebackException.from_exception(error)
+        # How the worker came to call the function helps nobody who looks for what it did.
+        while len(told.stack) > 1 and told.stack[0].filename.startswith(_OURS):
+            del told.stack[0]
+        return "".join(told.format())
     except Exception as broken:
         return f"<its traceback cannot be had: {type(broken).__name__}>"
 
