@@ -68,7 +68,9 @@ class Hostile:
 async def pages(hostile: Hostile) -> dict[str, dict[str, str]]:
     """Paths and queries of all pages, once something harmful is on each; a worker runs."""
     app, text = hostile.app, TEXT
-    running = await hostile.hold.options(headers={"x-<b>": text[:2_000]}).enqueue(text)
+    running = await hostile.hold.options(
+        headers={"x-<b>": text[:2_000], "W" * 100: "long"}
+    ).enqueue(text)
     dead = await hostile.fail.enqueue(text, MEGABYTE)
     other = await hostile.fail.enqueue(text, {text: [text, b"\xff<b>", {"a": text}]})
     flow = await app.enqueue(chain(hostile.hold.call(text), hostile.fail.call(more=1)))

@@ -25,6 +25,12 @@ _POST = """async () => {
   return (await fetch("/do/pause", {method: "POST", body: sent})).status;
 }"""
 
+# As in another tab of the same browser: this page stays where it is.
+_LEAVE = """async () => {
+  const token = document.querySelector("[name=token]").value;
+  await fetch("/logout", {method: "POST", body: new URLSearchParams({token: token})});
+}"""
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
@@ -62,6 +68,11 @@ async def test_people_log_in_and_do_what_they_may(shop: Shop, browser: Browser) 
         assert not (await app.admin.queue("mail")).paused
         await visitor.button("Log out").click()
         await visitor.go("/queues")
+        await expect(page).to_have_title("Log in · Headrace")
+
+        await log_in(visitor, "ann", "open sesame")
+        await expect(page.locator("[data-pulse]")).to_have_text("Live")
+        await page.evaluate(_LEAVE)
         await expect(page).to_have_title("Log in · Headrace")
 
         await log_in(visitor, "ann", "open sesame")

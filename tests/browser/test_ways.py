@@ -38,6 +38,7 @@ async def test_all_is_done_by_keyboard(shop: Shop, browser: Browser) -> None:
         await tab_to(visitor, page.get_by_role("link", name="Queues", exact=True))
         await page.keyboard.press("Enter")
         await expect(page).to_have_url(f"{home}/queues")
+        await page.wait_for_load_state()
         await page.keyboard.press("Tab")
         skip = page.get_by_role("link", name="Skip to content")
         await expect(skip).to_be_focused()

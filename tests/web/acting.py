@@ -24,6 +24,13 @@ async def question(person: Person, verb: str, **fields: Any) -> str:
     return html.unescape((await post(person, verb, sure="", **fields)).text)
 
 
+def fields_for(page: str, verb: str) -> dict[str, str]:
+    """What the form of a page sends for a deed, besides what all forms do."""
+    form = page[page.index(f'action="/do/{verb}"') :].partition("</form>")[0]
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', html.unescape(form)))
+    return {name: value for name, value in fields.items() if name not in ("token", "back")}
+
+
 def listed(page: str) -> list[str]:
     """Ids of the jobs in a table of a page."""
     return [json.loads(html.unescape(each))[1] for each in re.findall(r'data-key="([^"]*)"', page)]

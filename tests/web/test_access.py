@@ -6,6 +6,7 @@ import asyncio
 import base64
 
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 import headrace
@@ -13,7 +14,7 @@ from headrace import ConfigError, Headrace
 from headrace.web.access import Auth
 from headrace.web.login import LoginAccess
 from headrace.web.people import Passwords, Role, User
-from tests.web.browsing import HOME, Person
+from tests.web.browsing import HOME, Person, told
 
 USERS = Passwords(["ann:s3cret", "bob:a:b:viewer"])
 
@@ -33,7 +34,7 @@ def store_url() -> str:
     ],
 )
 async def test_without_auth_this_machine_is_served(app: Headrace, home: str, client: str) -> None:
-    async with Person(app, home=home, client=client) as person:
+    async with Person(app, home=home, client=client, headers={"origin": home}) as person:
         assert "Overview" in await person.page("/")
 
 
@@ -46,6 +47,11 @@ async def test_without_auth_this_machine_is_served(app: Headrace, home: str, cli
         ("http://127.0.0.1.evil.example", "127.0.0.1", {}),
         (HOME, "127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}),
         (HOME, "127.0.0.1", {"Forwarded": "for=127.0.0.1"}),
+        (HOME, "127.0.0.1", {"X-Forwarded-Proto": "https"}),
+        (HOME, "127.0.0.1", {"Via": "1.1 shop"}),
+        (HOME, "127.0.0.1", {"CF-Connecting-IP": "127.0.0.1"}),
+        (HOME, "127.0.0.1", {"Origin": "https://localhost.evil.example"}),
+        (HOME, "127.0.0.1", {"Origin": "null"}),
     ],
 )
 async def test_without_auth_others_are_refused(
@@ -57,7 +63,7 @@ async def test_without_auth_others_are_refused(
         assert "--auth name:password" in answer.text
         assert (await person.get("/live", view="/")).status_code == 403
         assert (await person.http.post("/do/pause", data={"queue": "mail"})).status_code == 403
-        assert (await person.get("/healthz")).text == "ok\n"
+        assert (await person.get("/healthz")).json() == {"ok": True, "reasons": []}
 
 
 async def test_insecure_serves_everyone(app: Headrace) -> None:
@@ -86,6 +92,16 @@ async def test_a_hook_says_who_asks(app: Headrace, hook: Auth) -> None:
         assert "carol" in answer.text
 
 
+async def test_what_a_hook_raises_is_the_answer(app: Headrace) -> None:
+    def refuse(request: Request) -> User:
+        raise HTTPException(401, headers={"WWW-Authenticate": "Bearer"})
+
+    async with Person(app, auth=refuse) as person:
+        for path, status in (("/", 401), ("/live?view=/", 401), ("/nope", 404)):
+            assert (await person.get(path)).status_code == status
+        assert (await person.get("/")).headers["www-authenticate"] == "Bearer"
+
+
 async def test_a_person_who_is_not_known_is_taken_to_the_login(app: Headrace) -> None:
     async with Person(app, auth=USERS, client="192.0.2.7") as person:
         answer = await person.get("/queue", name="mail")
@@ -102,8 +118,7 @@ async def test_logging_in_and_out(app: Headrace) -> None:
         cookie = next(c for c in entered.headers.get_list("set-cookie") if "session" in c)
         assert {"HttpOnly", "SameSite=strict", "Max-Age=43200"} <= set(cookie.split("; "))
         assert "Secure" not in cookie
-        page = await person.page("/")
-        assert "ann" in page
+        assert "ann" in await person.page("/")
         kept = dict(person.http.cookies)
         left = await person.http.post("/logout", data={"token": await person.token()})
         assert left.headers["location"] == "/login"
@@ -160,6 +175,23 @@ async def test_programs_send_a_password_along(app: Headrace) -> None:
         odd = base64.b64encode(b"\xff\xfe").decode()
         refused = await person.http.get("/", headers={"authorization": f"Basic {odd}"})
         assert refused.status_code == 401
+
+
+@pytest.mark.parametrize("headers", [{"accept": "text/event-stream"}, {"sec-fetch-mode": "cors"}])
+async def test_a_browser_is_not_made_to_ask_for_a_password_by_itself(
+    app: Headrace, headers: dict[str, str]
+) -> None:
+    async with Person(app, auth=USERS, headers={"accept": "*/*", **headers}) as person:
+        answer = await person.get("/live", view="/")
+        assert answer.status_code == 401
+        assert "www-authenticate" not in answer.headers
+
+
+async def test_a_form_that_comes_after_the_session_leads_to_the_login(app: Headrace) -> None:
+    async with Person(app, auth=USERS) as person:
+        answer = await person.http.post("/do/pause", data={"queue": "mail"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert told(await person.page("/login")).startswith("Nothing was done")
 
 
 async def test_a_forged_or_old_session_is_none(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -9,13 +10,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from headrace import Headrace, dashboard
+from headrace import Headrace, Reject, Retry, dashboard
+from headrace.benchmark.looking import counted
+from headrace.store.topics import Group, Position
 from headrace.web.ledger import Ledgers
 from headrace.web.page import Page, Visit
 from headrace.web.routes import VIEWS
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import Person
-from tests.web.counting import counted
 
 
 @pytest.fixture
@@ -52,18 +54,68 @@ async def test_the_overview_shows_the_fullest_of_many_queues(app: Headrace, pers
     assert 'data-key="q-q-077"' in page
 
 
-async def test_the_overview_of_100_queues_asks_the_store_20_times_at_most(
+async def test_a_query_without_end_is_not_repeated_in_each_row(
+    app: Headrace, person: Person
+) -> None:
+    for number in range(20):
+        await app.admin.pause(f"q-{number:03}")
+    query = "&".join(f"x{number}=yyyyyyyy" for number in range(4_000))
+    page = await person.page(f"/queues?search=q&{query}")
+    assert len(page) < 300_000
+    assert page.count('name="back" value="/queues"') == 20
+
+
+async def test_events_in_groups_are_part_of_the_overview(app: Headrace, person: Person) -> None:
+    orders = app.topic("orders", str, shards=2)
+
+    @orders.subscribe("billing", retry=Retry(1))
+    async def bill(order: str) -> None:
+        raise Reject("no such order")
+
+    await orders.publish("o-1")
+    async with app.worker(), asyncio.timeout(20):
+        while (await app.admin.queue("billing@orders")).dead != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await orders.publish("o-2")
+    page = await person.page("/")
+    assert re.search(r"Dead</a></dt>\s*<dd><span class=\"value\">1<", page)
+    assert re.search(r"Waiting</a></dt>\s*<dd><span class=\"value\">1<", page)
+    assert "2 events in groups of topics" in page
+    assert "no such order" in page
+
+
+async def test_the_overview_of_100_queues_asks_the_store_19_times_at_most(
     app: Headrace, person: Person
 ) -> None:
     @app.task
     async def send() -> None: ...
 
-    for number in range(5):
+    orders = app.topic("orders", str, shards=3)
+
+    @orders.subscribe("billing")
+    async def bill(order: str) -> None: ...
+
+    await orders.publish("o-1")
+    await app.admin.pause("never-sent-to")
+    for number in range(8):
         await bury(app, [envelope("invoice")], queue=f"q-{number:03}")
     for number in range(100):
         await send.options(queue=f"q-{number:03}").enqueue()
     asked = await counted(app)
-    await person.page("/")
+    page = await person.page("/")
+    assert asked.calls.total() <= 19, asked.calls
+    assert "of the 6 queues with the most" in page
+
+
+@pytest.mark.parametrize("path", ["/", "/queues", "/topics", "/jobs", "/dead", "/find?id=unknown"])
+async def test_a_page_asks_20_times_at_most_however_many_groups_there_are(
+    app: Headrace, person: Person, path: str
+) -> None:
+    for number in range(50):
+        for shard in ("", "#1", "#2", "#3"):
+            await app.store.join(f"mail@orders-{number:02}{shard}", Group(), Position("new"))
+    asked = await counted(app)
+    await person.get(path)
     assert asked.calls.total() <= 20, asked.calls
 
 
@@ -101,6 +153,9 @@ async def test_mounted_under_a_prefix_all_addresses_begin_with_it(app: Headrace)
         assert all(each.startswith(("/ops/jobs/", "#")) for each in addresses)
         assert 'aria-current="true">Queues' in page
         assert (await person.get("/static/live.js")).status_code == 200
+        missing = await person.get("/static/nope")
+        assert 'href="/ops/jobs/queues"' in missing.text
+        assert "set-cookie" not in missing.headers, "the visitor is known there too"
         answer = await person.do("pause", back="/queues", queue="mail")
         assert answer.headers["location"] == "/ops/jobs/queues"
         assert "Paused queue mail" in await person.page("/queues")

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from headrace import Headrace, State
+from headrace.benchmark.looking import counted
 from headrace.web.people import Role, User
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import listed, post, question
 from tests.web.browsing import Person, told
-from tests.web.counting import counted
 from tests.web.hostile import BREAKER, SCRIPT, TURNED, assert_harmless
 
 
@@ -117,16 +117,36 @@ async def test_a_job_is_edited_and_sent_again(mailing: Headrace) -> None:
     assert (job.state, job.arguments) == (State.WAITING, ["bob", 5, {"n": [1]}])
 
 
-async def test_unchanged_fields_are_not_sent_so_what_is_redacted_stays(mailing: Headrace) -> None:
+async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(
+    mailing: Headrace,
+) -> None:
     def redact(task: str, value: Any) -> Any:
+        value["options"]["password"] = "***"
         return {**value, "to": "***"}
 
-    (id,) = await bury(mailing, [envelope("send", f"secret{TURNED}", 5)])
+    given = (f"secret{TURNED}", 5, {"name": "bob", "password": "p"})
+    first, second = await bury(mailing, [envelope("send", *given), envelope("send", *given)])
     async with Person(mailing, redact=redact) as person:
-        assert typed(await person.page("/dead_job", id=id))["argument:to"] == '"***"'
-        answer = await edited(person, id, cents="6")
+        page = await person.page("/dead_job", id=first)
+        assert typed(page) == {"argument:to": "", "argument:cents": "5", "argument:options": ""}
+        assert page.count("Hidden, or hidden in part") == 2
+        answer = await edited(person, first, cents="6")
         assert told(answer.text) == "Sent again with another cents."
-    assert (await mailing.admin.job(id)).arguments == [f"secret{TURNED}", 6]
+        await edited(person, second, options='{"name": "ann"}')
+    assert (await mailing.admin.job(first)).arguments == [given[0], 6, given[2]]
+    assert (await mailing.admin.job(second)).arguments == [given[0], 5, {"name": "ann"}]
+
+
+async def test_a_form_that_is_sent_twice_is_told_that_the_job_is_not_dead_any_more(
+    mailing: Headrace,
+) -> None:
+    (id,) = await bury(mailing, [envelope("send", "ann", 5)])
+    async with Person(mailing) as person:
+        await edited(person, id, cents="6")
+        again = await post(person, "edit_replay", id=id, queue="default")
+        assert told(again.text) == f"Job {id} is not dead any more: it is waiting."
+        page = await person.get("/dead_job", id=id)
+        assert (page.status_code, "is not dead any more" in page.text) == (404, True)
 
 
 async def test_fields_are_safe_and_come_back_as_they_are(mailing: Headrace) -> None:

@@ -128,3 +128,13 @@ async def test_a_deed_that_takes_long_goes_on_and_tells_of_it(
     assert "Swept" in page
     assert "refresh" not in page
     assert 'href="/queues"' in page
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+@pytest.mark.usefixtures("sweep", "slow")
+async def test_a_dashboard_that_ends_cuts_short_what_goes_on(person: Person) -> None:
+    errands = person.site.state.board.errands
+    errands.patience = 0.01
+    place = (await person.do("sweep", queue="mail", sure="yes")).headers["location"]
+    await errands.close()
+    assert "cut short" in await person.page(place)

@@ -11,10 +11,10 @@ import pytest
 from markupsafe import escape
 
 from headrace import Headrace, State, Task
+from headrace.benchmark.looking import counted
 from tests.admin.burying import bury, envelope, one_attempt
-from tests.web.acting import listed, post, question
+from tests.web.acting import fields_for, listed, post, question
 from tests.web.browsing import Person, told
-from tests.web.counting import counted
 from tests.web.hostile import BREAKER, SCRIPT, TURNED, assert_harmless
 
 
@@ -77,7 +77,18 @@ async def test_what_cannot_be_listed_is_said_beside_the_filter(
         assert "Filter</button>" in page
 
 
-@pytest.mark.parametrize("query", [{"from": "yesterday"}, {"when": "1y"}, {"looked": "x"}])
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"from": "yesterday"},
+        {"from": "0001-01-01T00:00+01:00"},
+        {"when": "1y"},
+        {"looked": "x"},
+        {"looked": "0"},
+        {"looked": "1000000001"},
+        {"looked": "9" * 5_000},
+    ],
+)
 async def test_what_cannot_be_read_is_refused(app: Headrace, query: dict[str, str]) -> None:
     async with Person(app) as person:
         assert (await person.get("/jobs", **query)).status_code == 400
@@ -161,7 +172,6 @@ async def test_nothing_is_done_to_all_without_a_filter(app: Headrace) -> None:
     async with Person(app) as person:
         for verb in ("cancel_all", "replay_all", "purge_all"):
             assert "Say which jobs first" in told((await post(person, verb)).text)
-        assert "Say which jobs first" in told((await post(person, "purge_all", state="dead")).text)
     assert (await app.admin.queue("mail")).waiting == 1
     assert (await app.admin.queue("default")).dead == 1
 
@@ -174,8 +184,43 @@ async def test_dead_jobs_are_not_cancelled_but_replayed_or_purged(app: Headrace)
         assert "Cancel all" not in page
         answer = await post(person, "cancel_all", state="dead", queue="default")
         assert "dead jobs have ended" in told(answer.text)
-        answer = await post(person, "replay_all", state="dead", queue="default")
-        assert told(answer.text) == "3 jobs sent again."
+        sent = fields_for(page, "replay_all")
+        assert sent == {"queue": "default"}
+        assert told((await post(person, "replay_all", **sent)).text) == "3 jobs sent again."
+
+
+@pytest.mark.parametrize(
+    ("verb", "field"),
+    [
+        ("cancel_all", {"reason": "timeout"}),
+        ("replay_all", {"state": "running"}),
+        ("purge_all", {"state": "waiting"}),
+        ("purge_all", {"error": "no such user"}),
+    ],
+)
+async def test_a_deed_that_would_mean_more_jobs_than_the_form_says_is_refused(
+    app: Headrace, verb: str, field: dict[str, str]
+) -> None:
+    await bury(app, [envelope("send", "bob")], queue="mail")
+    await task_of(app).enqueue("ann")
+    async with Person(app) as person:
+        (name,) = field
+        assert f"cannot be narrowed by {name}" in await question(
+            person, verb, queue="mail", **field
+        )
+        assert "cannot" in told((await post(person, verb, queue="mail", **field)).text)
+    info = await app.admin.queue("mail")
+    assert (info.waiting, info.dead) == (1, 1)
+
+
+async def test_what_a_list_does_not_go_by_is_not_in_its_deeds(app: Headrace) -> None:
+    await bury(app, [envelope("send", "bob")], queue="mail")
+    await task_of(app).enqueue("ann")
+    async with Person(app) as person:
+        jobs = await person.page("/jobs", queue="mail", reason="timeout")
+        dead = await person.page("/dead", queue="mail", state="running")
+        assert fields_for(jobs, "cancel_all") == {"queue": "mail"}
+        assert fields_for(dead, "purge_all") == {"queue": "mail"}
 
 
 async def test_names_and_errors_of_jobs_are_shown_as_text(app: Headrace) -> None:

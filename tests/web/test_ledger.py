@@ -20,10 +20,23 @@ class Book:
     def __init__(self) -> None:
         self.done: dict[int, int] = {}
         self.asked: list[int] = []
-        self.now = NOW
+        self.seconds = NOW * 60 + 30.0
+        self.ahead = 0.0
+        """By how much the store's clock is ahead of ours, in seconds."""
 
-    async def stats(self, minutes: int, queue: str | None) -> list[MinuteStats]:
+    @property
+    def minute(self) -> int:
+        """The running one, by the store's clock."""
+        return int((self.seconds + self.ahead) // 60)
+
+    async def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds + self.ahead, UTC)
+
+    async def stats(
+        self, minutes: int, queue: str | None, *, now: datetime | None = None
+    ) -> list[MinuteStats]:
         self.asked.append(minutes)
+        last = self.minute if now is None else int(now.timestamp() // 60)
         return [
             MinuteStats(
                 datetime.fromtimestamp(minute * 60, UTC),
@@ -34,14 +47,14 @@ class Book:
                 {4.0: count},
             )
             for minute, count in self.done.items()
-            if self.now - minutes < minute <= self.now
+            if last - minutes < minute
         ]
 
 
 @pytest.fixture
 def book(monkeypatch: pytest.MonkeyPatch) -> Book:
     book = Book()
-    monkeypatch.setattr("headrace.web.ledger.time.time", lambda: book.now * 60 + 30.0)
+    monkeypatch.setattr("headrace.web.ledger.time.time", lambda: book.seconds)
     monkeypatch.setattr("headrace.web.ledger._FRESH", -1.0)
     return book
 
@@ -55,7 +68,7 @@ async def test_only_the_last_minutes_are_asked_for_again(book: Book) -> None:
     again = await ledger.minutes(60)
     assert again.sums[-1].done == 2
     assert again.sums[-31].done == 5
-    book.now += 10
+    book.seconds += 600
     book.done[NOW + 10] = 7
     later = await ledger.minutes(60)
     assert [each.done for each in later.sums if each.done] == [5, 2, 7]
@@ -63,6 +76,30 @@ async def test_only_the_last_minutes_are_asked_for_again(book: Book) -> None:
     await ledger.minutes(15)
     await ledger.minutes(360)
     assert book.asked[3:] == [3, 360]
+
+
+@pytest.mark.parametrize("ahead", [-90.0, -5.0, -0.5, 0.0, 0.5, 5.0, 90.0])
+async def test_each_minute_is_counted_once_whatever_the_clock_of_the_store_says(
+    book: Book, ahead: float
+) -> None:
+    ledger, book.ahead = Ledger(_admin(book), None), ahead
+    for _ in range(80):
+        book.done[book.minute] = book.done.get(book.minute, 0) + 1
+        found = await ledger.minutes(15)
+        wanted = range(book.minute - 14, book.minute + 1)
+        assert found.last == book.minute
+        assert [each.done for each in found.sums] == [book.done.get(each, 0) for each in wanted]
+        book.seconds += 4.25
+
+
+@pytest.mark.parametrize(("rest", "asked"), [(6, 2), (120, 15)])
+async def test_after_a_long_rest_no_minutes_are_left_out(book: Book, rest: int, asked: int) -> None:
+    ledger = Ledger(_admin(book), None)
+    await ledger.minutes(60)
+    book.seconds += rest * 60
+    book.done = {book.minute - rest // 2: 5}
+    await ledger.minutes(asked)
+    assert (await ledger.minutes(90)).sums[-rest // 2 - 1].done == 5
 
 
 async def test_a_rate_is_of_the_last_whole_minute_and_the_running_one(book: Book) -> None:
@@ -91,7 +128,7 @@ def test_charts_say_in_words_what_they_show(span: str) -> None:
     done, failed, ran, waited = charts_of(minutes, step)
     assert (done.most, done.description) == ("40", "done latest 40, most 40")
     assert failed.description.startswith("dead latest 2, most 2; tried again latest 0")
-    assert "median latest 2 ms" in ran.description
+    assert "median latest 3 ms" in ran.description
     assert waited.description.startswith("median latest nothing")
     assert len(done.times) == count // step
     assert done.times[-1] == minute_text(NOW - step + 1)

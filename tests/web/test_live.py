@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from headrace import Headrace, dashboard
+from headrace.benchmark.looking import listening
+from headrace.web.people import Passwords
 from headrace.web.streams import rest
+from tests.web.browsing import Person
 
 
 @pytest.fixture(autouse=True)
@@ -24,46 +26,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.web.live.rest", brief)
 
 
-@asynccontextmanager
-async def following(site: Any, view: str) -> AsyncIterator[asyncio.Queue[str]]:
-    """The messages of a stream, as they come; empty at its end. Leaves as a browser does."""
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    gone = asyncio.Event()
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": "/live",
-        "raw_path": b"/live",
-        "query_string": urlencode({"view": view}).encode(),
-        "root_path": "",
-        "headers": [(b"host", b"127.0.0.1:8370")],
-        "client": ("127.0.0.1", 50_000),
-        "server": ("127.0.0.1", 8370),
-    }
-    first = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive() -> dict[str, Any]:
-        if first:
-            return first.pop()
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        if gone.is_set():
-            raise OSError("gone")
-        if message["type"] == "http.response.body":
-            heard.put_nowait(message["body"].decode())
-
-    stream = asyncio.create_task(site(scope, receive, send))
-    try:
-        yield heard
-    finally:
-        gone.set()
-        stream.cancel()
-        await asyncio.wait({stream})
+def following(site: Any, view: str) -> AbstractAsyncContextManager[asyncio.Queue[str]]:
+    """The messages of a stream, as they come; empty at its end."""
+    return listening(site, f"/live?{urlencode({'view': view})}")
 
 
 async def heard_of(heard: asyncio.Queue[str], text: str) -> str:
@@ -96,6 +61,36 @@ async def test_a_stream_ends_when_the_server_does(app: Headrace) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
+async def test_a_stream_ends_when_the_app_is_closed_and_does_not_open_it_again(
+    app: Headrace,
+) -> None:
+    async with following(dashboard(app), "/deeds") as heard:
+        await heard_of(heard, "event: page")
+        session = await app.session()
+        await app.close()
+        assert session.closed
+        async with asyncio.timeout(10):
+            assert await heard.get() == ""
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_a_stream_ends_when_its_session_does(app: Headrace) -> None:
+    async with Person(app, auth=Passwords(["ann:s3cret"])) as person:
+        await person.log_in("ann", "s3cret")
+        cookies = "; ".join(f"{name}={value}" for name, value in person.http.cookies.items())
+
+        async def known(scope: Any, receive: Any, send: Any) -> None:
+            headers = [(b"host", b"127.0.0.1:8370"), (b"cookie", cookies.encode())]
+            await person.site({**scope, "headers": headers}, receive, send)
+
+        async with following(known, "/deeds") as heard:
+            await heard_of(heard, "event: page")
+            await person.http.post("/logout", data={"token": await person.token()})
+            async with asyncio.timeout(10):
+                assert await heard.get() == ""
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
 async def test_what_does_not_change_is_not_sent_again(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +112,21 @@ async def test_trouble_is_told_and_the_stream_goes_on(app: Headrace) -> None:
 
         await orders.publish("o-1")
         await heard_of(heard, "event: page")
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+@pytest.mark.parametrize(
+    ("kind", "field", "shown"),
+    [("page", "text", "mail&#13;&#13;event"), ("trouble", "when", "mail\\x0d\\x0devent")],
+)
+async def test_what_someone_asks_for_begins_no_line_of_the_stream(
+    app: Headrace, kind: str, field: str, shown: str
+) -> None:
+    asked = urlencode({field: "mail\r\revent: forged\rdata: forged"})
+    async with following(dashboard(app), f"/jobs?{asked}") as heard:
+        message = await heard_of(heard, f"event: {kind}")
+        assert shown in message
+        assert "\r" not in message
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from headrace import Headrace, Reject, group
+from headrace.benchmark.looking import CountedStore, counted
 from headrace.web.page import Visit
 from headrace.web.people import User
 from headrace.web.routes import VIEWS
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import Person
-from tests.web.counting import Counting, counted
 
 Place = tuple[str, dict[str, str]]
 
@@ -86,7 +86,7 @@ async def test_no_page_makes_more_than_five_calls_a_second(
     assert not {name: rate for name, rate in rates.items() if rate > 5}
 
 
-async def _rate(store: Counting, visit: Visit) -> float:
+async def _rate(store: CountedStore, visit: Visit) -> float:
     store.calls.clear()
     page = await VIEWS[visit.path](visit)
     assert page.live

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Headrace
+from headrace.benchmark.looking import counted
 from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import Person
-from tests.web.counting import counted
 
 
 @pytest.fixture
@@ -30,6 +30,24 @@ def words(page: str) -> str:
 async def test_an_empty_store_has_complete_pages(person: Person) -> None:
     for path in ("/", "/queues", "/workers", "/schedules", "/deeds", "/doing?id=x"):
         assert "<h1>" in await person.page(path)
+
+
+async def test_where_nothing_has_happened_the_overview_says_how_to_begin(
+    app: Headrace, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.web.ledger._FRESH", 0.0)
+
+    @app.task
+    async def send() -> None: ...
+
+    invitation = "headrace worker shop:app starts a worker; what your code sends with enqueue"
+    assert invitation in words(await person.page("/"))
+    job = await send.enqueue()
+    assert invitation not in words(await person.page("/"))
+    async with app.worker():
+        await job.result(30)
+        assert invitation not in words(await person.page("/"))
+    assert invitation not in words(await person.page("/")), "there is something in the charts"
 
 
 async def test_the_overview_tells_how_all_is(app: Headrace, person: Person) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 
 from headrace import Headrace, dashboard
+from headrace.admin import Admin
 from headrace.web.deeds import own_path
 from headrace.web.page import Page, Visit
 from headrace.web.routes import VIEWS
@@ -78,7 +81,7 @@ async def test_deeds_are_only_posted_as_forms(app: Headrace) -> None:
 @pytest.mark.parametrize(
     "back",
     ["//evil.example", "https://evil.example/", "/\\evil.example", "\\\\evil.example", "evil",
-     "javascript:alert(1)", "/\t/evil.example", "///evil.example", ""],
+     "javascript:alert(1)", "/\t/evil.example", "///evil.example", "//[", ""],
 )  # fmt: skip
 async def test_nobody_is_sent_elsewhere(app: Headrace, back: str) -> None:
     assert own_path(back) == "/"
@@ -103,6 +106,9 @@ async def test_names_are_shown_as_text(app: Headrace) -> None:
 
 async def test_what_cannot_be_seen_is_written_out() -> None:
     assert visible("a\u202eb\x00c\u2028d\ud800") == "a\\u202eb\\x00c\\u2028d\\ud800"
+    assert visible("\u3164\u2800 \U000e0041") == r"\u3164\u2800 \U000e0041"
+    wide = "1\N{NO-BREAK SPACE}000\N{IDEOGRAPHIC SPACE}\N{WOMAN}\u200d\N{PERSONAL COMPUTER}"
+    assert visible(wide) == wide
     assert (
         visible("two\nlines\r\nand\ta tab, \N{FAMILY}, \u05d0")
         == "two\nlines\nand\ta tab, \N{FAMILY}, \u05d0"
@@ -118,6 +124,7 @@ async def test_what_is_not_there_or_makes_no_sense_is_told(app: Headrace) -> Non
             ("/queue?name=billing@orders", 404, "orders"),
             ("/?span=2h", 400, "There is no span"),
             ("/live?view=/nope", 404, "no such page"),
+            ("/live?view=//[", 404, "no such page"),
         ):
             answer = await person.get(path)
             assert answer.status_code == status, path
@@ -151,8 +158,29 @@ async def test_a_store_that_is_away_is_told() -> None:
         assert answer.status_code == 503
         assert "127.0.0.1:1" in answer.text
         ready = await person.get("/readyz")
-        assert (ready.status_code, ready.text) == (503, "the store does not answer\n")
+        told_to_all = {"ok": False, "reasons": ["the store does not answer"]}
+        assert (ready.status_code, ready.json()) == (503, told_to_all)
         assert (await person.get("/healthz")).status_code == 200
+
+
+async def test_probes_of_everyone_come_to_one_question_of_bounded_length(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.telemetry.reaching._PATIENCE", 0.05)
+    asked = 0
+
+    async def hangs(_: Admin) -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.Event().wait()
+
+    async with Person(app, client="192.0.2.7") as person:
+        assert (await person.get("/readyz")).json() == {"ok": True, "reasons": []}
+        monkeypatch.setattr("headrace.admin.Admin.supervisors", hangs)
+        assert (await person.get("/readyz")).status_code == 200, "known from a moment ago"
+        monkeypatch.setattr("headrace.telemetry.reaching._FRESH", 0.0)
+        answers = await asyncio.gather(*(person.get("/readyz") for _ in range(20)))
+        assert ({answer.status_code for answer in answers}, asked) == ({503}, 1)
 
 
 async def test_a_deed_that_fails_says_why(app: Headrace) -> None:

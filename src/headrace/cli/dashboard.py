@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.asking import of_app
+from headrace.cli.logs import log_options, log_to_stderr
+from headrace.cli.metrics import Place, metrics_options, place_of
 from headrace.errors import ConfigError
 from headrace.worker.parent import follow_supervisor
 
@@ -40,9 +42,8 @@ _PORT = click.IntRange(0, 65535)
     help=f"Who may come in, as operator or viewer; several times, or in ${_USERS}, by spaces.",
 )
 @click.option("--insecure", is_flag=True, help="Let everyone in who can reach it, as operator.")
-@click.option(
-    "--metrics-port", type=_PORT, metavar="N", help="Serve /metrics there, too, without a login."
-)
+@metrics_options
+@log_options
 def dashboard(
     app: Headrace,
     host: str,
@@ -50,6 +51,9 @@ def dashboard(
     users: tuple[str, ...],
     insecure: bool,
     metrics_port: int | None,
+    metrics_host: str | None,
+    log_level: str | None,
+    log_format: str | None,
 ) -> None:
     """Show the queues, jobs, topics and workers of APP, or of a store, in a browser.
 
@@ -57,6 +61,7 @@ def dashboard(
     Ctrl-C ends it.
     """
     follow_supervisor()
+    metrics = place_of(metrics_port, metrics_host)
     auth = _passwords(users)
     _check_host(host, guarded=auth is not None, insecure=insecure)
     try:
@@ -65,11 +70,12 @@ def dashboard(
         raise ConfigError(
             f"the dashboard needs {error.name}: pip install 'headrace[dashboard]'"
         ) from None
+    log_to_stderr(log_level, log_format)
     server = Server(app, auth=auth, insecure=insecure)
     with ExitStack() as stack:
         listening = stack.enter_context(_listening(host, port))
-        if metrics_port is not None:
-            _serve_metrics(stack, app, host, metrics_port)
+        if metrics is not None:
+            _serve_metrics(stack, app, metrics)
         click.echo(f"headrace dashboard: {_url(host, listening)} (Ctrl-C ends it)")
         asyncio.run(server.serve_at(listening))
 
@@ -115,12 +121,12 @@ def _listening(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _serve_metrics(stack: ExitStack, app: Headrace, host: str, port: int) -> None:
+def _serve_metrics(stack: ExitStack, app: Headrace, place: Place) -> None:
     try:
         from headrace.telemetry.serving import serve_fleet
     except ModuleNotFoundError as error:
         raise ConfigError(f"metrics need {error.name}: pip install 'headrace[metrics]'") from None
-    exposition = serve_fleet(app, host, port)
+    exposition = serve_fleet(app, *place)
     stack.callback(exposition.close)
     exposition.start()
     click.echo(f"headrace dashboard: metrics at {exposition.url}")

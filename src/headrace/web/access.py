@@ -18,7 +18,15 @@ Hook: TypeAlias = "Callable[[Request], User | Awaitable[User | None] | None]"
 Auth: TypeAlias = "Hook | Passwords"
 
 # Whoever sends one of these is a proxy, and speaks for someone elsewhere.
-_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDING = (
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+)
+_FORWARDING_PREFIX = "x-forwarded-"
 
 
 class LoginWanted(Exception):
@@ -34,19 +42,30 @@ class Access(Protocol):
         """The user who asks. Raises `Refusal`, or `LoginWanted`."""
         ...
 
+    def holds(self, request: Request) -> bool:
+        """Whether someone who was let in may stay, as far as can be told at no cost."""
+        ...
 
-class LocalAccess:
-    """Lets in who comes from this very machine, as operator. The name in the address must be this
-    machine's too: a page elsewhere may have its own name point here."""
+
+class _Lasting:
+    """Nobody logs out: who is in may stay for as long as an answer takes."""
 
     has_login = False
+
+    def holds(self, request: Request) -> bool:
+        return True
+
+
+class LocalAccess(_Lasting):
+    """Lets in who comes from this very machine, as operator. The name in the address must be this
+    machine's too: a page elsewhere may have its own name point here."""
 
     async def admit(self, request: Request) -> User:
         client = request.client.host if request.client else ""
         if not _is_loopback(client):
             raise Refusal(403, f"This dashboard serves only this machine, not {client}. {_ADVICE}")
-        for name in _FORWARDING:
-            if name in request.headers:
+        for name in request.headers:
+            if name in _FORWARDING or name.startswith(_FORWARDING_PREFIX):
                 raise Refusal(403, f"This came through a proxy ({name} is set). {_ADVICE}")
         if not _is_local_name(request.headers.get("host", "")):
             raise Refusal(
@@ -54,6 +73,9 @@ class LocalAccess:
                 "This dashboard answers to localhost or 127.0.0.1, not to the name in the address. "
                 f"{_ADVICE}",
             )
+        origin = request.headers.get("origin")
+        if origin is not None and not _is_local_name(origin.partition("://")[2]):
+            raise Refusal(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
         return User("local")
 
 
@@ -80,19 +102,15 @@ def _is_local_name(host: str) -> bool:
     return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
 
 
-class OpenAccess:
+class OpenAccess(_Lasting):
     """Lets in everyone, as operator: for those who said so."""
-
-    has_login = False
 
     async def admit(self, request: Request) -> User:
         return User("anyone")
 
 
-class HookAccess:
+class HookAccess(_Lasting):
     """Lets in whom the app's own function knows."""
-
-    has_login = False
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from headrace.telemetry.reaching import StoreProbe
 from headrace.web.errands import Errands
 from headrace.web.forgery import Seal
 from headrace.web.ledger import Ledgers
@@ -44,6 +45,7 @@ class Board:
 
     def __post_init__(self) -> None:
         self.ledgers = Ledgers(self.app.admin)
+        self.probe = StoreProbe(self.app)
 
     def shown(self, task: str | None, value: Any) -> Any:
         """What is to be seen of the arguments or the result of a job: what `redact` makes of them.

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.responses import RedirectResponse, Response
 
@@ -22,7 +22,8 @@ Question: TypeAlias = "str | Callable[[Visit], str | Awaitable[str]]"
 # A bound for what is kept in memory; arguments that are edited are a megabyte at most by default.
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_FIELDS = 10_000
-_OURS = ("token", "back", "sure")
+OURS = ("token", "back", "sure")
+"""Fields that forms have whatever they ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +103,12 @@ async def _asked(visit: Visit, wanted: Deed, back: str) -> Page:
     if callable(question):
         made = question(visit)
         question = await made if inspect.isawaitable(made) else made
-    fields = [(name, value) for name, value in visit.form.multi_items() if name not in _OURS]
+    fields = [(name, value) for name, value in visit.form.multi_items() if name not in OURS]
     context = {"deed_asked": wanted, "question": question, "fields": fields, "back": back}
     return Page("confirm.html", wanted.label, context, live=None)
 
 
 def own_path(text: str) -> str:
     """A path of ours, with its query; the overview for what may lead elsewhere."""
-    parts = urlsplit(text) if text.isprintable() else None
-    is_own = parts and not parts.scheme and not parts.netloc and not text.startswith("//")
-    return text if is_own and text.startswith("/") and "\\" not in text else "/"
+    is_own = text.startswith("/") and not text.startswith("//")
+    return text if is_own and text.isprintable() and "\\" not in text else "/"

@@ -10,21 +10,40 @@ from headrace.web.cookies import cookie, forget_cookie, set_cookie
 from headrace.web.deeds import own_path, sent_form
 from headrace.web.forgery import SESSION, VISITOR
 from headrace.web.login import SESSION_SECONDS, LoginAccess
+from headrace.web.notices import Notice, leave_notice
 from headrace.web.page import Page, Refusal, Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+_NOT_DONE = Notice("Nothing was done, for your session was over: log in, and repeat it.", "warn")
+
 
 def shown(visit: Visit, request: Request) -> Response:
     """To someone who is not known: a person is taken to the form, a program told what to send."""
-    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-        back = visit.here if visit.path != "/" else None
-        return RedirectResponse(visit.url("/login", back=back), 303)
+    if "text/html" in request.headers.get("accept", ""):
+        is_form = request.method == "POST"
+        back = visit.here if not is_form and visit.path != "/" else None
+        response = RedirectResponse(visit.url("/login", back=back), 303)
+        if is_form:
+            leave_notice(request, response, _NOT_DONE)
+        return response
+    challenge = {"WWW-Authenticate": 'Basic realm="Headrace", charset="UTF-8"'}
     return PlainTextResponse(
         "Send a name and a password (HTTP Basic), or log in.\n",
         401,
-        headers={"WWW-Authenticate": 'Basic realm="Headrace", charset="UTF-8"'},
+        headers=None if _is_browser(request) else challenge,
+    )
+
+
+def _is_browser(request: Request) -> bool:
+    """One that is challenged asks for a password by itself, and sends it ever after: nobody could
+    log out again."""
+    headers = request.headers
+    return (
+        any(name.startswith("sec-fetch-") for name in headers)
+        or "text/event-stream" in headers.get("accept", "")
+        or request.method == "POST"
     )
 
 

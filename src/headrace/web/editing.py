@@ -39,12 +39,14 @@ class Field:
 
 
 def fields_of(visit: Visit, job: DeadInfo) -> list[Field]:
-    """A field for each parameter of the job's task, with what may be shown of its value; none if
-    this app does not know the task."""
+    """A field for each parameter of the job's task, with its value if all of it may be shown; none
+    if this app does not know the task."""
     parameters = parameters_of(visit.app, job.task) or {}
-    given = visit.board.shown(job.task, named(visit.app, job.task, job.arguments))
-    values: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    return [_field(each, values) for each in parameters.values()]
+    given = named(visit.app, job.task, job.arguments)
+    # First, for `redact` may change what it is given.
+    kept = _texts(given)
+    shown = _texts(visit.board.shown(job.task, given))
+    return [_field(each, kept, shown) for each in parameters.values()]
 
 
 def typed_into(fields: list[Field], form: Mapping[str, str]) -> list[Field]:
@@ -68,20 +70,39 @@ def edit_of(fields: list[Field]) -> tuple[dict[str, Any], list[Field]]:
     return edit, checked
 
 
-def _field(parameter: inspect.Parameter, values: Mapping[str, Any]) -> Field:
-    kind = "" if parameter.annotation is parameter.empty else _annotation(parameter.annotation)
-    if parameter.name not in values:
-        return Field(
-            parameter.name, kind, "", "Not given, or not shown: empty leaves it as it is.", ""
-        )
+def _texts(values: Any) -> dict[str, str | None]:
+    """Arguments by name as JSON, None for those of which there is none."""
+    given: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
+    return {name: _text(each) for name, each in given.items()}
+
+
+def _text(value: Any) -> str | None:
     try:
-        text = _written(values[parameter.name])
+        return _written(value)
     except (TypeError, ValueError, RecursionError):
-        return Field(parameter.name, kind, "", "It has no form in JSON: empty keeps it.", "")
-    if len(text) > _MOST_TYPED:
+        return None
+
+
+def _field(
+    parameter: inspect.Parameter,
+    kept: Mapping[str, str | None],
+    shown: Mapping[str, str | None],
+) -> Field:
+    name = parameter.name
+    kind = "" if parameter.annotation is parameter.empty else _annotation(parameter.annotation)
+    text = shown.get(name)
+    if name not in shown:
+        hint = "Not given, or not shown: empty leaves it as it is."
+    elif text is None:
+        hint = "It has no form in JSON: empty keeps it."
+    elif text != kept.get(name):
+        # Whatever is sent takes the place of the whole value: stars must not.
+        hint = "Hidden, or hidden in part: empty keeps it."
+    elif len(text) > _MOST_TYPED:
         hint = f"It is too long to edit ({len(text):,} characters): empty keeps it."
-        return Field(parameter.name, kind, "", hint, "")
-    return Field(parameter.name, kind, text, "", text)
+    else:
+        return Field(name, kind, text, "", text)
+    return Field(name, kind, "", hint, "")
 
 
 def _annotation(annotation: Any) -> str:

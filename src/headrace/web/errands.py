@@ -60,6 +60,13 @@ class Errands:
             self._errands.pop(errand.id, None)
         return errand
 
+    async def close(self) -> None:
+        """Cut short what goes on, while it can still be recorded that it was."""
+        going = [errand.task for errand in self._errands.values() if not errand.task.done()]
+        for task in going:
+            task.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+
     def get(self, id: str) -> Errand | None:
         return self._errands.get(id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypedDict
@@ -22,7 +22,9 @@ PERIODS: dict[str, tuple[str, timedelta]] = {
 }
 STATES = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED, State.DEAD)
 REASONS = tuple(Reason)
-_FIELDS = ("queue", "state", "reason", "task", "text", "when", "from", "to")
+_OF_BOTH = ("queue", "task", "text", "when", "from", "to")
+OF_JOBS = (*_OF_BOTH, "state")
+OF_DEAD = (*_OF_BOTH, "reason")
 
 
 class Conditions(TypedDict, total=False):
@@ -42,8 +44,9 @@ class Filter:
     fields: dict[str, str]
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Filter:
-        return cls({name: text for name in _FIELDS if (text := given.get(name, "").strip())})
+    def of(cls, given: Mapping[str, str], names: Sequence[str]) -> Filter:
+        """What is given under these names, which have to be those that are gone by."""
+        return cls({name: text for name in names if (text := given.get(name, "").strip())})
 
     def get(self, name: str) -> str | None:
         return self.fields.get(name)
@@ -100,10 +103,10 @@ def _moment(text: str | None) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise Refusal(400, f"{clip(text)} is not a time such as 2026-01-31T12:00.") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _said(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

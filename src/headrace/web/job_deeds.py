@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-from headrace.core.job import State
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
-from headrace.web.deeds import deed
+from headrace.web.deeds import OURS, deed
 from headrace.web.editing import edit_of, fields_of, typed_into
-from headrace.web.filters import Filter
+from headrace.web.filters import OF_DEAD, OF_JOBS, Filter
 from headrace.web.page import Refusal, Visit
-from headrace.web.pages.dead import form_page
-from headrace.web.wording import plural
+from headrace.web.pages.dead import dead_one, form_page
+from headrace.web.wording import clip, plural
 
 Verb = Callable[[list[str], str | None], Awaitable[int]]
 
@@ -76,29 +75,34 @@ async def purge(visit: Visit) -> str:
 
 
 def _live_ones(visit: Visit) -> str:
-    asked = Filter.of(visit.form)
+    asked = _narrowed(visit, OF_JOBS)
     state = asked.get("state")
     what = f"{state} jobs" if state else "jobs that wait, run or are scheduled"
-    return f"Cancel {asked.in_words(what, 'were sent', 'in all queues')}?"
+    return f"Cancel {asked.in_words(what, 'were sent', 'in all queues and groups')}?"
 
 
 def _dead_ones(visit: Visit) -> str:
-    return Filter.of(visit.form).in_words("dead jobs", "died", "in all queues and groups")
+    asked = _narrowed(visit, OF_DEAD)
+    return asked.in_words("dead jobs", "died", "in all queues and groups")
 
 
 @deed("cancel_all", "Cancel all that match", confirm=_live_ones)
 async def cancel_all(visit: Visit) -> str:
     """All jobs that fit the filter, also those that no page has shown."""
-    asked = _narrowed(visit)
+    asked = _narrowed(visit, OF_JOBS)
     report = await visit.admin.cancel(
         queue=asked.get("queue"), state=asked.get("state"), **asked.conditions(visit)
     )
-    return _told(report.cancelled, report.running, len(report.ended), len(report.unknown))
+    told = _told(report.cancelled, report.running, len(report.ended), len(report.unknown))
+    if not report.logged:
+        return told
+    left = plural(len(report.logged), "event")
+    return f"{told} {left} stayed in the log of a topic, out of which no group can take any."
 
 
 @deed("replay_all", "Replay all that match", confirm=lambda v: f"Send again {_dead_ones(v)}?")
 async def replay_all(visit: Visit) -> str:
-    asked = _narrowed(visit)
+    asked = _narrowed(visit, OF_DEAD)
     count = await visit.admin.replay(
         queue=asked.get("queue"), reason=asked.get("reason"), **asked.conditions(visit)
     )
@@ -107,17 +111,21 @@ async def replay_all(visit: Visit) -> str:
 
 @deed("purge_all", "Purge all that match", confirm=lambda v: f"Forget {_dead_ones(v)} for ever?")
 async def purge_all(visit: Visit) -> str:
-    asked = _narrowed(visit)
+    asked = _narrowed(visit, OF_DEAD)
     count = await visit.admin.purge(
         queue=asked.get("queue"), reason=asked.get("reason"), **asked.conditions(visit)
     )
     return f"{plural(count, 'job')} forgotten."
 
 
-def _narrowed(visit: Visit) -> Filter:
-    """The filter that a form carries; refused if it is none, for then all jobs would be meant."""
-    asked = Filter.of(visit.form)
-    if not asked.fields or asked.fields == {"state": State.DEAD}:
+def _narrowed(visit: Visit, names: Sequence[str]) -> Filter:
+    """The filter that a form carries; refused if it is none, or has fields that the deed does not
+    go by, for then more jobs would be meant than it says."""
+    said = {name for name, text in visit.form.multi_items() if text.strip()}
+    if unknown := sorted(said - {*names, *OURS}):
+        raise Refusal(400, f"This cannot be narrowed by {clip(' or '.join(unknown))}.")
+    asked = Filter.of(visit.form, names)
+    if not asked.fields:
         raise Refusal(400, "Say which jobs first: filter by a queue, a task, a text or a time.")
     return asked
 
@@ -126,7 +134,7 @@ def _narrowed(visit: Visit) -> Filter:
 async def edit_replay(visit: Visit) -> str:
     """A dead job runs again, with other values of those arguments that were changed."""
     id, queue = visit.asked("id"), visit.form.get("queue") or None
-    job = await visit.admin.dead_job(id, queue)
+    job = await dead_one(visit, id, queue)
     edit, fields = edit_of(typed_into(fields_of(visit, job), visit.form))
     problem = "Nothing was sent: see below." if any(each.problem for each in fields) else ""
     if not problem:

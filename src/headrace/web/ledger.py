@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from headrace.admin.stats import percentile_of
+from headrace.admin.histograms import percentile_of
 
 if TYPE_CHECKING:
     from headrace.admin import Admin, MinuteStats
 
-# Those within it are asked for again: the store's clock may be a little behind ours.
+# Those within it are asked for again: the nodes of a cluster have a clock each.
 _OPEN = 2
 _KEPT = 24 * 60
 _QUEUES_KEPT = 50
@@ -31,11 +31,15 @@ class Sum:
     counts: Counter[str] = field(default_factory=Counter)
     durations: Counter[float] = field(default_factory=Counter)
     waits: Counter[float] = field(default_factory=Counter)
+    run_seconds: float = 0.0
+    wait_seconds: float = 0.0
 
     def add(self, other: MinuteStats | Sum) -> None:
         self.counts.update(other.counts)
         self.durations.update(other.durations)
         self.waits.update(other.waits)
+        self.run_seconds += other.run_seconds
+        self.wait_seconds += other.wait_seconds
 
     @property
     def done(self) -> int:
@@ -47,10 +51,10 @@ class Sum:
         return sum(self.counts[kind] for kind in FAILED)
 
     def ran(self, percent: float) -> float | None:
-        return percentile_of(self.durations, percent)
+        return percentile_of(self.durations, percent, self.run_seconds)
 
     def waited(self, percent: float) -> float | None:
-        return percentile_of(self.waits, percent)
+        return percentile_of(self.waits, percent, self.wait_seconds)
 
     @classmethod
     def of(cls, parts: Iterable[MinuteStats | Sum]) -> Sum:
@@ -93,15 +97,16 @@ class Ledger:
         self._recent: dict[int, dict[str, Sum]] = {}
         self._since: int | None = None
         self._read_at = -_FRESH
+        self._now = 0.0
+        """When it was read, by the store's clock: minutes are those of the store."""
         self._lock = Lock()
 
     async def minutes(self, count: int) -> Minutes:
         """The last `count` ones; costs one question, about two minutes of them if the others were
         asked for before."""
         async with self._lock:
-            seconds = time.time()
-            now = int(seconds // 60)
-            await self._catch_up(now, now - count + 1)
+            seconds = await self._caught_up(count)
+        now = int(seconds // 60)
         last = max([now, *(minute for minute in self._sums if minute <= now + 1)])
         wanted = range(last - count + 1, last + 1)
         tasks: dict[str, Sum] = {}
@@ -118,16 +123,26 @@ class Ledger:
                 found.setdefault(queue, Sum()).add(part)
         return found
 
-    async def _catch_up(self, now: int, since: int) -> None:
-        known = self._since is not None and self._since <= since
-        if known and time.monotonic() - self._read_at < _FRESH:
-            return
+    async def _caught_up(self, count: int) -> float:
+        """What time it is in the store, of which `count` minutes are known up to then."""
+        age = time.monotonic() - self._read_at
+        if age < _FRESH and self._knows(int((self._now + age) // 60) - count + 1):
+            return self._now + age
+        asked = await self._admin.now()
+        now = int(asked.timestamp() // 60)
+        since = now - count + 1
+        known = self._knows(since)
         reached = max(self._sums, default=now) if known else since
         first = max(since, min(reached, now) - _OPEN) if known else since
-        rows = await self._admin.stats(now - first + 1, self._queue)
-        self._read_at = time.monotonic()
-        self._since = since if self._since is None else min(since, self._since)
+        rows = await self._admin.stats(now - first + 1, self._queue, now=asked)
+        self._read_at, self._now = time.monotonic(), asked.timestamp()
+        if not known or first > reached:
+            self._since = first
         self._enter(rows, first, now)
+        return self._now
+
+    def _knows(self, since: int) -> bool:
+        return self._since is not None and self._since <= since
 
     def _enter(self, rows: Iterable[MinuteStats], first: int, now: int) -> None:
         for minute in [minute for minute in self._sums if minute >= first or minute < now - _KEPT]:

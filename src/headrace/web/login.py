@@ -51,6 +51,11 @@ class LoginAccess:
             raise LoginWanted
         return user
 
+    def holds(self, request: Request) -> bool:
+        # Who sends a password along has no session that could be over.
+        given = "authorization" in request.headers
+        return given or self.in_session(cookie(request, SESSION)) is not None
+
     async def check(self, name: str, password: str) -> User | None:
         """The user, if the password is theirs. Refused if many others are being checked."""
         if self._checking >= _CHECKS_IN_LINE:
@@ -81,7 +86,8 @@ class LoginAccess:
         return self._passwords.named(name)
 
     def end(self, session: str) -> None:
-        """Have a session hold no longer, whoever has its cookie."""
+        """Have a session hold no longer in this process, whoever has its cookie. Others with the
+        same secret take that cookie until it runs out."""
         now = time.time()
         self._ended = {body: until for body, until in self._ended.items() if until > now}
         if self.in_session(session) is not None:

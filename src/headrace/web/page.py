@@ -9,11 +9,17 @@ from urllib.parse import quote, urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
+from headrace.web.wording import clip
+
 if TYPE_CHECKING:
     from headrace.admin import Admin
     from headrace.app import Headrace
     from headrace.web.board import Board
     from headrace.web.people import User
+
+# Python reads no more than a few thousand.
+_MOST_DIGITS = 18
+_MOST_BACK = 4_000
 
 Form = ImmutableMultiDict[str, str]
 
@@ -77,6 +83,12 @@ class Visit:
         """This page, as `back` takes it: path and query, below where the dashboard is mounted."""
         return _joined(self.path, self.query)
 
+    @property
+    def back(self) -> str:
+        """As `here`, for each form of a page: without the query if that is too long to be repeated
+        so often."""
+        return here if len(here := self.here) <= _MOST_BACK else self.path
+
     def url(self, path: str, /, **query: object) -> str:
         """The address of one of our pages. What is None or empty is left out of the query."""
         return self.root + _joined(path, query)
@@ -95,8 +107,9 @@ class Visit:
     def number(self, name: str, default: int, most: int) -> int:
         """A number from 1 to `most` in the query."""
         text = self.query.get(name) or str(default)
-        if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= most:
-            raise Refusal(400, f"{name} is {text!r}: say a number from 1 to {most}.")
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+        if not is_number or not 1 <= int(text) <= most:
+            raise Refusal(400, f"{name} is {clip(text)!r}: say a number from 1 to {most}.")
         return int(text)
 
 

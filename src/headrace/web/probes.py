@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
-from headrace.errors import ConfigError, HeadraceError
+from headrace.errors import ConfigError
+from headrace.telemetry import health
+from headrace.telemetry.exposition import Page
 from headrace.web.page import Refusal, Visit
 
 if TYPE_CHECKING:
@@ -15,16 +17,13 @@ if TYPE_CHECKING:
 
 async def healthz(visit: Visit, request: Request) -> Response:
     """Whoever gets this answer has met a loop that is not blocked."""
-    return PlainTextResponse("ok\n")
+    return _answered(health.page([]))
 
 
 async def readyz(visit: Visit, request: Request) -> Response:
     """Whether the store answers. Says no more than that: it is for everyone."""
-    try:
-        await visit.app.admin.supervisors()
-    except HeadraceError:
-        return PlainTextResponse("the store does not answer\n", 503)
-    return PlainTextResponse("ok\n")
+    is_away = await visit.board.probe.why_away()
+    return _answered(health.page(["the store does not answer"] if is_away else []))
 
 
 async def metrics(visit: Visit, request: Request) -> Response:
@@ -33,6 +32,9 @@ async def metrics(visit: Visit, request: Request) -> Response:
         from headrace.telemetry import prometheus
     except ConfigError as error:
         raise Refusal(404, f"There are no metrics here: {error}.") from None
-    page = await prometheus.of_fleet(visit.app, request.headers)
+    return _answered(await prometheus.of_fleet(visit.app, request.headers))
+
+
+def _answered(page: Page) -> Response:
     headers = {"Content-Encoding": page.encoding} if page.encoding else None
     return Response(page.body, page.status, headers, media_type=page.content_type)

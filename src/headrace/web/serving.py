@@ -30,6 +30,8 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 self._site,
                 lifespan="off",
+                # As the rest of the process logs.
+                log_config=None,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -42,7 +44,10 @@ class Server(uvicorn.Server):
     async def serve_at(self, listening: socket.socket) -> None:
         """Serve what comes in at a socket that is listening, until told to end."""
         async with self._app:
-            await self.serve([listening])
+            try:
+                await self.serve([listening])
+            finally:
+                await self._site.state.board.errands.close()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As asked, and not by raising the signal again at the end."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from headrace.core.visible import is_plain
 from headrace.web.wording import visible
 
 IN_A_PAGE = 10_000
@@ -17,8 +18,6 @@ _INDENT = "  "
 # Deeper lines begin no further to the right: nesting must not make a page of blanks.
 _DEEPEST = 20
 _ON_ONE_LINE = 72
-# Letters and marks to Unicode, and yet nothing to the eye.
-_BLANK = frozenset([0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0])
 _MANY = (list, tuple, set, frozenset)
 
 
@@ -35,7 +34,7 @@ class _Visible(dict[int, str]):
     def __missing__(self, code: int) -> str:
         # Not kept: there are a million of them, and a job may bring them all.
         char = chr(code)
-        return char if char.isprintable() and code not in _BLANK else escaped(char)
+        return char if is_plain(char) else escaped(char)
 
 
 def escaped(char: str) -> str:

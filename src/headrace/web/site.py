@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from headrace.errors import HeadraceError
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from headrace.web.board import Redact
 
 STATIC = Path(__file__).parent / "static"
+
+_SENTENCES = {
+    401: "You may not see this dashboard: log in where you usually do.",
+    403: "You may not see this dashboard.",
+    404: "There is no such page.",
+    405: "This address is not for that.",
+}
 
 Answer: TypeAlias = "Page | Response"
 Handler = Callable[[Visit, Request], Awaitable[Answer]]
@@ -59,8 +66,9 @@ class Site:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._rendering = Rendering()
+        self._files = StaticFiles(directory=STATIC)
 
-    def routes(self) -> list[Route | Mount]:
+    def routes(self) -> list[Route]:
         shown = [Route(path, self._inside(self._show), methods=["GET"]) for path in VIEWS]
         return [
             *shown,
@@ -72,18 +80,20 @@ class Site:
             Route("/metrics", self._inside(probes.metrics), methods=["GET"]),
             Route("/healthz", self._outside(probes.healthz), methods=["GET"]),
             Route("/readyz", self._outside(probes.readyz), methods=["GET"]),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            # No Mount: it would change the root path, by which addresses and cookies are made.
+            Route("/static/{path:path}", self._file, methods=["GET"]),
         ]
 
     async def not_served(self, request: Request, error: Exception) -> Response:
-        """For paths that there are not."""
+        """For paths that there are not, and for what an auth hook raises."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        sentence = {404: "There is no such page.", 405: "This address is not for that."}
-        refusal = Refusal(status, sentence.get(status, "That cannot be answered."))
+        refusal = Refusal(status, _SENTENCES.get(status, "That cannot be answered."))
         visit = self._board.visit(request)
-        with suppress(Refusal, LoginWanted):
+        with suppress(Refusal, LoginWanted, HTTPException):
             visit = await self._board.admitted(request)
-        return self._refused(request, visit, refusal)
+        response = self._refused(request, visit, refusal)
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """For bugs, which the server logs."""
@@ -127,8 +137,11 @@ class Site:
     async def _show(self, visit: Visit, request: Request) -> Answer:
         return await VIEWS[visit.path](visit)
 
+    async def _file(self, request: Request) -> Response:
+        return await self._files.get_response(request.path_params["path"], request.scope)
+
     async def _follow(self, visit: Visit, request: Request) -> Answer:
-        return live.streamed(visit, self._rendering)
+        return live.streamed(visit, self._rendering, lambda: self._board.access.holds(request))
 
     def _answered(self, request: Request, visit: Visit, answer: Answer) -> Response:
         if isinstance(answer, Response):

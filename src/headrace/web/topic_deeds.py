@@ -24,10 +24,10 @@ def _place(visit: Visit) -> tuple[str | datetime, str]:
     text = visit.form.get("time", "").strip()
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise Refusal(400, "Say a time to go to, such as 2026-01-31T12:00.") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return moment, f"events from {moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC on"
+    return moment, f"events from {moment:%Y-%m-%d %H:%M:%S} UTC on"
 
 
 def _move(visit: Visit) -> str:

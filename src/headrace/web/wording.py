@@ -8,12 +8,11 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-_KEPT = frozenset("\n\t")
-# Control characters, those that turn the direction of writing or join others unseen, halves of
-# pairs, and what is not assigned. Private use and unassigned ones are drawn as boxes anyway.
-_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-# They make emoji out of several signs, and whole scripts need them.
-_JOINERS = frozenset("\u200c\u200d")
+from headrace.core.plural import plural as plural
+from headrace.core.visible import is_plain
+
+# Line ends and tabs; and joiners, which make emoji out of several signs and are part of scripts.
+_KEPT = frozenset("\n\t\u200c\u200d")
 NOTHING = "\N{EN DASH}"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
@@ -21,20 +20,22 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 def visible(value: Any) -> Any:
     """What each expression of a template goes through: a text in which what cannot be seen, or
     would turn round what is next to it, is written out. Markup is left alone."""
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+    if not isinstance(value, str) or isinstance(value, Markup) or is_plain(value):
         return value
     return "".join(map(_shown, value.replace("\r\n", "\n")))
 
 
 def _shown(sign: str) -> str:
-    if sign in _KEPT or sign in _JOINERS or unicodedata.category(sign) not in _UNSEEN:
+    # Blanks of all widths: where nothing else is hidden, they are what they look like.
+    if is_plain(sign) or sign in _KEPT or unicodedata.category(sign) == "Zs":
         return sign
-    return f"\\x{ord(sign):02x}" if ord(sign) < 256 else f"\\u{ord(sign):04x}"
+    return f"\\x{ord(sign):02x}" if ord(sign) < 256 else ascii(sign)[1:-1]
 
 
 def verbatim(value: object) -> Markup:
     """The text as it is, for values of fields that come back to us."""
-    return Markup(escape(str(value)))
+    # Those who read a page or a stream take a carriage return for the end of a line.
+    return Markup(str(escape(str(value))).replace("\r", "&#13;"))
 
 
 def clip(text: object, most: int = 200) -> str:
@@ -99,11 +100,6 @@ def size(value: int) -> str:
     if value < 1024:
         return f"{value} B"
     return f"{value / 1024:,.1f} KiB" if value < 1024**2 else f"{value / 1024**2:,.1f} MiB"
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """A number with what it counts."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 FILTERS = {

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin import DeadPage
 from headrace.admin.bodies import opened
 from headrace.admin.paging import MOST_READS
-from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
+from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.editing import PREFIX, Field, fields_of
-from headrace.web.filters import REASONS, Filter
+from headrace.web.filters import OF_DEAD, REASONS, Filter
 from headrace.web.naming import named
-from headrace.web.page import Page, Visit, interval
+from headrace.web.page import Page, Refusal, Visit, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
 from headrace.web.shown import in_a_line
@@ -25,7 +25,7 @@ _LOOKED_AT = 1_000
 
 async def dead(visit: Visit) -> Page:
     """Dead jobs that fit the filter, a page at a time, queue by queue."""
-    asked = Filter.of(visit.query)
+    asked = Filter.of(visit.query, OF_DEAD)
     found, problem = DeadPage([], "", 0), ""
     try:
         found = await visit.admin.dead_page(
@@ -53,8 +53,17 @@ async def dead(visit: Visit) -> Page:
 
 async def dead_job(visit: Visit) -> Page:
     """One dead job, with a field for each of its arguments."""
-    job = await visit.admin.dead_job(visit.asked("id"), visit.query.get("queue"))
+    job = await dead_one(visit, visit.asked("id"), visit.query.get("queue"))
     return form_page(visit, job, fields_of(visit, job))
+
+
+async def dead_one(visit: Visit, id: str, queue: str | None) -> DeadInfo:
+    """A dead job; refused if it is not dead any more, as when someone has just sent it again."""
+    try:
+        return await visit.admin.dead_job(id, queue)
+    except JobNotFound:
+        state = (await visit.admin.job(id, queue)).state
+    raise Refusal(404, f"Job {id} is not dead any more: it is {state}.")
 
 
 def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "") -> Page:

@@ -9,7 +9,7 @@ from headrace.admin import JobPage
 from headrace.admin.paging import MOST_READS
 from headrace.core.job import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
-from headrace.web.filters import PERIODS, STATES, Filter
+from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, Filter
 from headrace.web.page import Page, Visit, interval
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _COUNTED = 10**9
 
 async def jobs(visit: Visit) -> Page:
     """Jobs that fit the filter, a page at a time; at most `_LOOKED_AT` are looked at for one."""
-    asked = Filter.of(visit.query)
+    asked = Filter.of(visit.query, OF_JOBS)
     found, problem = JobPage([], "", 0), ""
     try:
         found = await _found(visit, asked)
@@ -74,9 +74,10 @@ def _deeds(asked: Filter) -> dict[str, object]:
         narrow = asked.fields.keys() & {"queue", "task", "text"}
         timed = asked.fields.keys() & {"when", "from", "to"}
         verbs = (("replay_all", "Replay all that match"), ("purge_all", "Purge all that match"))
-        return {"is_dead": True, "all_deeds": verbs if narrow and not timed else ()}
+        deeds = verbs if narrow and not timed else ()
+        return {"is_dead": True, "all_deeds": deeds, "meant": Filter.of(asked.fields, OF_DEAD)}
     cancel = (("cancel_all", "Cancel all that match"),)
-    return {"is_dead": False, "all_deeds": cancel if asked.fields else ()}
+    return {"is_dead": False, "all_deeds": cancel if asked.fields else (), "meant": asked}
 
 
 def choices(app: Headrace) -> dict[str, object]:

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.web.charts import SPAN_LABELS, SPANS, charts_of
 from headrace.web.page import Page, Refusal, Visit
 
 if TYPE_CHECKING:
-    from headrace.admin import DeadInfo, QueueInfo, QueuePage, WorkerInfo
+    from collections.abc import Sequence
+
+    from headrace.admin import GroupCounts, QueueInfo, QueuePage, WorkerInfo
     from headrace.web.ledger import Minutes
+
+Held: TypeAlias = "Sequence[QueueInfo | GroupCounts]"
 
 _QUEUES_COUNTED = 1_000
 _QUEUES_SHOWN = 100
 _FAILURES = 8
-_QUEUES_LOOKED_INTO = 3
+_QUEUES_LOOKED_INTO = 6
 
 
 async def overview(visit: Visit) -> Page:
-    """Some fifteen calls to the store, however much there is."""
+    """Nineteen calls to the store at most, however much there is."""
     page = await visit.admin.queue_page(limit=_QUEUES_COUNTED)
     minutes, charts = await charted(visit)
     workers = await visit.admin.workers()
+    groups = await visit.admin.group_counts()
+    held: Held = [*page.queues, *groups]
+    totals, worst = _totals(held, page, minutes), _worst(held)
     context = {
         **charts,
         "queues": page,
         "rows": _fullest(page.queues),
         "minutes": minutes,
-        "totals": _totals(page, minutes),
-        "workers": workers,
-        "places": sum(worker.concurrency for worker in workers),
-        "held": sum(worker.running for worker in workers),
-        "hosts": len({worker.host for worker in workers}),
+        "totals": totals,
+        "is_idle": not workers and not any(totals.values()) and not any(minutes.tasks),
+        **_crew(workers),
         "unread": _unread(page.queues, workers),
-        "failures": await _failures(visit, page.queues),
+        "in_groups": sum(each.total for each in groups),
+        "only": _QUEUES_LOOKED_INTO if len(worst) > _QUEUES_LOOKED_INTO else None,
+        "failures": await visit.admin.latest_dead(worst[:_QUEUES_LOOKED_INTO], limit=_FAILURES),
     }
     return Page("overview.html", "Overview", context, live=4.0)
 
@@ -62,27 +69,31 @@ def _fullest(queues: list[QueueInfo]) -> list[QueueInfo]:
     return sorted(sorted(queues, key=fullness)[-_QUEUES_SHOWN:], key=lambda queue: queue.name)
 
 
-async def _failures(visit: Visit, queues: list[QueueInfo]) -> list[DeadInfo]:
-    """The latest of the queues that have the most dead jobs."""
-    worst = sorted((each for each in queues if each.dead), key=lambda each: -each.dead)
-    found: list[DeadInfo] = []
-    for each in worst[:_QUEUES_LOOKED_INTO]:
-        page = await visit.admin.dead_page(each.name, limit=_FAILURES, scan=_FAILURES)
-        found += page.jobs
-    return sorted(found, key=lambda job: job.died, reverse=True)[:_FAILURES]
+def _worst(held: Held) -> list[str]:
+    """Queues and groups with dead jobs, those with the most first."""
+    return [each.name for each in sorted(held, key=lambda each: -each.dead) if each.dead]
 
 
-def _totals(page: QueuePage, minutes: Minutes) -> dict[str, Any]:
+def _totals(held: Held, page: QueuePage, minutes: Minutes) -> dict[str, Any]:
     now = minutes.now
     return {
-        "waiting": sum(queue.waiting for queue in page.queues),
-        "scheduled": sum(queue.scheduled + queue.blocked for queue in page.queues),
-        "running": sum(queue.running for queue in page.queues),
-        "dead": sum(queue.dead for queue in page.queues),
+        "waiting": sum(each.waiting for each in held),
+        "scheduled": sum(each.scheduled + each.blocked for each in held),
+        "running": sum(each.running for each in held),
+        "dead": sum(each.dead for each in held),
         "paused": sum(queue.paused for queue in page.queues),
         "oldest": max((queue.age for queue in page.queues if queue.age is not None), default=None),
         "done": minutes.rate(now.done),
         "failed": minutes.rate(now.failed),
+    }
+
+
+def _crew(workers: list[WorkerInfo]) -> dict[str, Any]:
+    return {
+        "workers": workers,
+        "places": sum(worker.concurrency for worker in workers),
+        "held": sum(worker.running for worker in workers),
+        "hosts": len({worker.host for worker in workers}),
     }
 
 

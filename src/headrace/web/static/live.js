@@ -10,8 +10,11 @@
   var pulse = document.querySelector("[data-pulse]");
   var source = null;
   var again = null;
+  var late = null;
 
   function say(state, text) {
+    clearTimeout(late);
+    late = null;
     if (!pulse) return;
     pulse.className = "pulse " + state;
     pulse.textContent = text;
@@ -140,6 +143,8 @@
 
   function close() {
     clearTimeout(again);
+    clearTimeout(late);
+    late = null;
     if (source) source.close();
     source = null;
   }
@@ -161,13 +166,27 @@
       say("trouble", event.data);
     });
     source.addEventListener("error", function () {
-      say("waiting", "Reconnecting…");
       // The browser tries again by itself, unless the answer was no stream.
       if (source && source.readyState === EventSource.CLOSED) {
         close();
+        say("waiting", "Reconnecting…");
         again = setTimeout(open, 5000);
+        leaveIfOut();
+      } else if (!late) {
+        // Streams end every now and then: that is no news unless it lasts.
+        late = setTimeout(say, 3000, "waiting", "Reconnecting…");
       }
     });
+  }
+
+  // When the session is over, the page itself leads to the login.
+  function leaveIfOut() {
+    fetch(location.href, { redirect: "manual", headers: { Accept: "text/html" } }).then(
+      function (answer) {
+        if (answer.type === "opaqueredirect" || answer.status === 401) location.reload();
+      },
+      function () {}
+    );
   }
 
   document.addEventListener("input", touched);
