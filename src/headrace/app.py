@@ -31,6 +31,7 @@ from headrace.core.flow import Flow
 from headrace.core.ids import JobKey
 from headrace.core.options import Duration
 from headrace.core.rate import QueueSettings
+from headrace.core.sources import check_queue
 from headrace.core.topic import TopicDeclaring
 from headrace.errors import ConfigError
 from headrace.middleware import wrapping
@@ -93,6 +94,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.topics: dict[str, Topic[Any]] = {}
         self.queue_settings: dict[str, QueueSettings] = {}
+        self._queues: set[str] = set()
         self.schedules = Schedules(self)
         """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
@@ -175,11 +177,14 @@ class Headrace:
         return topic
 
     def queue(self, name: str, *, rate: str | None = None, burst: int | None = None) -> None:
-        """Set something for a whole queue: a `rate` for all jobs that are sent to it from then on,
-        whatever their task."""
-        if name in self.queue_settings:
-            raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")
-        self.queue_settings[name] = QueueSettings.of(name, rate, burst)
+        """Declare a queue, which workers then read although no task may be declared for it; with a
+        `rate` for all jobs that are sent to it from then on, whatever their task."""
+        check_queue("queue name", name)
+        if rate is not None or burst is not None:
+            if name in self.queue_settings:
+                raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")
+            self.queue_settings[name] = QueueSettings.of(name, rate, burst)
+        self._queues.add(name)
 
     def cron(
         self,
@@ -335,8 +340,8 @@ class Headrace:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that the declared tasks use."""
-        return sorted({task.declared.queue for task in self.tasks.values()})
+        """The queues that the declared tasks use, and those that are declared themselves."""
+        return sorted({*self._queues, *(task.declared.queue for task in self.tasks.values())})
 
     # Lifetime
 
@@ -388,12 +393,8 @@ class Headrace:
     async def find_queue(self, key: JobKey) -> str | None:
         """The queue that knows this job."""
         store = (await self.session()).store
-        known = await store.queues()
-        for queue in dict.fromkeys([*self.queues, *known]):
-            (sighting,) = await store.look(queue, [key])
-            if sighting is not None:
-                return queue
-        return None
+        known = dict.fromkeys([*self.queues, *await store.queues()])
+        return next(iter(await store.locate(list(known), key)), None)
 
     def _made(self, function: Callable[..., Any], options: Declaring) -> Task[..., Any]:
         made: Task[..., Any] = self.task(**options)(function)

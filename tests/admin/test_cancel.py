@@ -139,6 +139,8 @@ async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
     job = await ship.enqueue()
     with pytest.raises(ConfigError, match="say which jobs"):
         await app.admin.cancel()
+    with pytest.raises(ConfigError, match="say which jobs"):
+        await app.admin.cancel(search="")
     with pytest.raises(ConfigError, match="not both"):
         await app.admin.cancel([job.id], task="ship")
     for state in ("done", "dead", "cancelled", "flying"):
@@ -182,4 +184,4 @@ async def test_an_event_in_the_log_is_not_taken_from_its_groups(app: Headrace) -
     # Not even if it was added to the log in the moment after it was seen to be scheduled.
     assert await app.store.cancel("@notes", [to_key(event)]) == [None]
     assert [each.id for each in await notes.read()] == [event]
-    assert (await app.store.groups("@notes"))[0].behind == 1
+    assert (await app.store.groups(["@notes"]))["@notes"][0].behind == 1

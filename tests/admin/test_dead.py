@@ -10,6 +10,7 @@ from headrace import ConfigError, Headrace, JobNotFound, State
 from headrace.admin.dead import PAGE
 from headrace.core.job import Past
 from tests.admin.burying import bury, envelope, one_attempt
+from tests.admin.counting import counted
 
 
 async def test_dead_jobs_come_the_latest_first_with_all_that_is_known(app: Headrace) -> None:
@@ -70,7 +71,10 @@ async def test_bytes_that_are_no_job_can_be_looked_at(app: Headrace) -> None:
 async def test_a_dead_job_without_any_attempt_still_has_a_time_of_death(app: Headrace) -> None:
     before = datetime.now(UTC) - timedelta(minutes=5)
     (id,) = await bury(app, [envelope()], past=Past())
-    info = await app.admin.dead_job(id)
+    async with counted(app) as calls:
+        info = await app.admin.dead_job(id)
+    assert not calls["dead"]
+    assert info == (await app.admin.dead())[0]
     assert info.died > before
     assert (info.error_type, info.error_text, info.attempts) == ("", "", ())
 
@@ -124,6 +128,8 @@ async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
     await bury(app, [envelope()], past=one_attempt())
     with pytest.raises(ConfigError, match="say which"):
         await app.admin.purge()
+    with pytest.raises(ConfigError, match="say which"):
+        await app.admin.purge(search="")
     with pytest.raises(ConfigError, match="not both"):
         await app.admin.purge(["x"], reason="rejected")
     assert await app.admin.purge([]) == 0

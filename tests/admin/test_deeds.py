@@ -96,8 +96,9 @@ async def test_a_record_that_cannot_be_kept_does_not_fail_the_deed(
     assert "what ann did could not be recorded: no room" in caplog.text
 
 
-async def test_a_deed_that_is_cut_short_is_told_to_the_log_alone(
-    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_deed_that_is_cut_short_is_recorded_as_such(
+    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     begun = asyncio.Event()
 
@@ -110,11 +111,39 @@ async def test_a_deed_that_is_cut_short_is_told_to_the_log_alone(
     with caplog.at_level(logging.INFO, "headrace.audit"):
         pausing = asyncio.create_task(app.admin.by("ann").pause("mail"))
         await begun.wait()
-        pausing.cancel()
+        for _ in range(times):
+            pausing.cancel()
+            await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await pausing
     assert vars(caplog.records[0])["outcome"] == "cut short"
-    assert await app.admin.deeds() == []
+    async with asyncio.timeout(10):
+        while not (deeds := await app.admin.deeds()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert [(deed.verb, deed.target, deed.error) for deed in deeds] == [
+        ("pause", "mail", "cut short")
+    ]
+
+
+async def test_a_deed_that_is_cut_short_waits_for_its_record_no_longer_than_a_moment(
+    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = asyncio.Event()
+
+    async def endless(*_: Any, **__: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    await app.admin.queues()
+    monkeypatch.setattr("headrace.admin.deeds._GRACE", 0.01)
+    for method in ("pause", "note"):
+        monkeypatch.setattr(type(app.store), method, endless)
+    pausing = asyncio.create_task(app.admin.by("ann").pause("mail"))
+    await begun.wait()
+    pausing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pausing
+    assert "what ann did could not be recorded in time" in caplog.text
 
 
 async def test_the_latest_thousand_are_kept(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +173,10 @@ async def test_deeds_about_groups_name_the_group(app: Headrace) -> None:
     ]
 
 
-def test_an_actor_has_a_name(app: Headrace) -> None:
+@pytest.mark.parametrize("actor", [" ", 5, None])
+def test_an_actor_has_a_name(app: Headrace, actor: Any) -> None:
     with pytest.raises(ConfigError, match="an actor is a text"):
-        app.admin.by(" ")
+        app.admin.by(actor)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -116,6 +117,29 @@ async def test_functions_that_take_anything_can_be_edited(app: Headrace) -> None
     edit = {"to": "bob", "rest": (3,), "c": "d"}
     assert await app.admin.replay(id, edit=edit) == 1
     assert await arguments(app, id) == [["bob", 3], {"a": "b", "c": "d"}]
+
+
+@pytest.mark.parametrize(
+    ("edit", "takes"),
+    [
+        ({"args": 5}, "takes a list of values, not 5"),
+        ({"args": "abc"}, "takes a list of values, not 'abc'"),
+        ({"kwargs": 5}, "takes a mapping from names to values, not 5"),
+        ({"kwargs": 5, "to": "ann"}, "takes a mapping from names to values, not 5"),
+        ({"kwargs": {7: "ann"}}, "takes a mapping from names to values, not {7: 'ann'}"),
+    ],
+)
+async def test_the_rest_of_the_arguments_must_be_several(
+    app: Headrace, edit: dict[str, Any], takes: str
+) -> None:
+    @app.task
+    async def anything(*args: Any, **kwargs: Any) -> None: ...
+
+    (id,) = await bury(
+        app, [encode_envelope(b"=one", "anything", msgspec.msgpack.encode([[], {}]))]
+    )
+    with pytest.raises(ArgumentError, match=re.escape(takes)):
+        await app.admin.replay(id, edit=edit)
 
 
 async def test_the_context_cannot_be_edited_in(app: Headrace) -> None:

@@ -10,8 +10,14 @@ import pytest
 
 from headrace import ConfigError, Headrace, Reject
 from headrace.admin import JobEvent, MinuteStats
+from headrace.core.delivery import Delivery
+from headrace.core.outcome import DONE
+from headrace.core.tally import Tally
+from headrace.store.contract import Settlement
 from tests.admin.counting import counted
 from tests.servers import RedisServer
+
+MINUTE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def read(app: Headrace, queue: str = "default", after: str = "") -> list[JobEvent]:
@@ -162,8 +168,8 @@ async def test_minutes_are_counted_by_queue_and_task(app: Headrace) -> None:
     for each in timed:
         assert 0 < each.run_seconds <= sum(each.durations.values()) * max(each.durations)
         assert 0 <= each.wait_seconds <= sum(each.waits.values()) * max(each.waits)
-        assert each.wait_p50
-        assert each.wait_p95
+        assert each.wait_p50 is not None
+        assert each.wait_p95 is not None
         assert each.wait_p50 <= each.wait_p95
     (minute,) = {each.minute.second for each in stats}
     assert minute == 0
@@ -171,19 +177,50 @@ async def test_minutes_are_counted_by_queue_and_task(app: Headrace) -> None:
     async with counted(app) as calls:
         named = await app.admin.stats(5, ["mail", "never", "default", "mail"])
     assert (named, calls.total()) == (stats, 2)
+    now = await app.admin.now()
+    assert await app.admin.stats(5, "mail", now=now) == [e for e in stats if e.queue == "mail"]
+    assert not await app.admin.stats(5, "mail", now=now + timedelta(minutes=10))
     assert await app.admin.stats(5, []) == []
     with pytest.raises(ConfigError, match="minutes"):
         await app.admin.stats(0)
 
 
-def test_percentiles_are_estimated_from_the_histogram() -> None:
-    minute = datetime(2026, 1, 1, tzinfo=UTC)
-    stats = MinuteStats(minute, "q", "t", {}, {0.004: 50, 0.016: 50})
-    assert stats.p50 == pytest.approx(0.004)
-    assert stats.p95 == pytest.approx(0.0148)
-    assert MinuteStats(minute, "q", "t").p50 is None
-    waited = MinuteStats(minute, "q", "t", waits={0.004: 50, 0.016: 50})
-    assert waited.wait_p50 == pytest.approx(0.004)
+def of_runs(*lengths: float) -> MinuteStats:
+    """What is counted of runs that took so many seconds."""
+    deliveries = []
+    for seconds in lengths:
+        delivery = Delivery("q", 0, b"")
+        delivery.took_us = round(seconds * 1e6)
+        deliveries.append(Settlement(delivery, DONE))
+    counts = Tally.of(deliveries, lambda _: 0).counts
+    durations = {int(n[1:]) / 1e6: count for (n, _), count in counts.items() if n[0] == "<"}
+    return MinuteStats(MINUTE, "q", "t", {}, durations, run_seconds=sum(lengths))
+
+
+def test_percentiles_are_estimated_from_histogram_and_sum() -> None:
+    for seconds in (0.00005, 0.0009, 0.0021, 1.1, 1.9, 70.0):
+        alike = of_runs(*[seconds] * 20)
+        assert alike.p50 == pytest.approx(seconds, rel=0.01)
+        assert alike.p95 == pytest.approx(seconds, rel=0.95 if seconds < 0.001 else 0.15)
+    mixed = of_runs(*[0.01] * 90, *[2.0] * 10)
+    assert mixed.p50 == pytest.approx(0.01, rel=0.3)
+    assert mixed.p95 == pytest.approx(2.0, rel=0.1)
+    waited = MinuteStats(MINUTE, "q", "t", waits={0.128: 9}, wait_seconds=0.9)
     assert waited.p50 is None
-    assert waited.wait_p95 == waited.percentile(95, of="waits") == pytest.approx(0.0148)
-    assert MinuteStats(minute, "q", "t").wait_p95 is None
+    assert waited.wait_p50 == waited.percentile(50, of="waits") == pytest.approx(0.1)
+    assert waited.wait_p95 == pytest.approx(0.1, rel=0.3)
+
+
+def test_percentiles_of_a_histogram_alone_lie_within_its_buckets() -> None:
+    stats = MinuteStats(MINUTE, "q", "t", {}, {0.004: 50, 0.016: 50})
+    assert stats.p50 == pytest.approx(0.004)
+    assert stats.percentile(75) == pytest.approx(0.0113, rel=0.01)
+    assert stats.percentile(100) == pytest.approx(0.016)
+    assert MinuteStats(MINUTE, "q", "t").p50 is None
+    assert MinuteStats(MINUTE, "q", "t").wait_p95 is None
+
+
+def test_wider_buckets_of_an_earlier_version_still_tell_how_long_runs_took() -> None:
+    stats = MinuteStats(MINUTE, "q", "t", {}, {4.096: 20}, run_seconds=22.0)
+    assert stats.p50 == pytest.approx(1.1)
+    assert stats.p95 == pytest.approx(1.1, rel=0.15)

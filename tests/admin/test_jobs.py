@@ -51,7 +51,7 @@ async def test_only_jobs_that_fit_are_listed(app: Headrace) -> None:
     assert await ids(task="send") == {ann.id, bob.id}
     assert await ids(state="scheduled") == {bob.id}
     assert await ids(search="aNN") == {ann.id, other.id}
-    assert await ids(search=bob.id[10:]) == {bob.id}
+    assert await ids(search=bob.id.upper()) == {bob.id}
     assert await ids(search="ann", task="load", state="waiting") == {other.id}
     assert await ids(search="zoe") == set()
     assert not (await app.admin.jobs("elsewhere")).jobs

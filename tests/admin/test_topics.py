@@ -248,7 +248,7 @@ async def test_a_group_is_removed_by_force(app: Headrace) -> None:
     rejecting(orders_of(app))
     async with app.worker():
         async with asyncio.timeout(20):
-            while not await app.store.groups("@orders"):  # noqa: ASYNC110
+            while not (await app.store.groups(["@orders"]))["@orders"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await app.admin.remove_group("orders", "billing", force=True)
 
@@ -471,17 +471,28 @@ async def test_events_that_wait_for_a_retry_are_cancelled_in_their_group(app: He
     assert (await app.admin.queue(BILLING)).scheduled == 0
 
 
-async def test_jobs_are_cancelled_and_events_left_unless_a_group_is_named(app: Headrace) -> None:
+async def test_without_a_queue_events_are_cancelled_too_as_far_as_they_are_listed(
+    app: Headrace,
+) -> None:
     orders = orders_of(app)
+
+    @app.task
+    async def send(text: str) -> None: ...
 
     @orders.subscribe("billing")
     async def bill(order: Order) -> None:
         raise RetryLater(3600)
 
-    await orders.publish(Order("a"))
+    await orders.publish(Order("needle"))
     await worked(app, scheduled=1)
-    assert (await app.admin.cancel(state="scheduled")).cancelled == 0
-    assert (await app.admin.queue(BILLING)).scheduled == 1
+    await send.enqueue("a needle")
+    logged = await orders.publish(Order("needle"))
+    await orders.publish(Order("hay"))
+    assert len((await app.admin.jobs(search="needle")).jobs) == 3
+    report = await app.admin.cancel(search="needle")
+    assert (report.cancelled, report.ended, report.logged) == (2, (), (logged,))
+    assert [job.id for job in (await app.admin.jobs(search="needle")).jobs] == [logged]
+    assert (await app.admin.queue(BILLING)).waiting == 2
 
 
 async def test_an_event_in_the_log_cannot_be_cancelled_and_that_is_said(app: Headrace) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headrace import ConfigError, Headrace, JobCancelled, JobNotFound, ResultTimeout, State
+from headrace.benchmark.looking import counted
 from headrace.core.progress import decode_progress
 
 
@@ -135,6 +136,20 @@ async def test_a_watch_polls_at_a_reasonable_pace(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="poll"):
         async for _ in app.job("nobody").watch(poll=0):
             pass
+
+
+async def test_a_job_is_found_by_its_id_however_many_queues_there_are(app: Headrace) -> None:
+    for number in range(20):
+
+        @app.task(name=f"work-{number}", queue=f"queue-{number:02}")
+        async def work() -> None: ...
+
+    job = await work.enqueue()
+    asked = await counted(app)
+    assert await app.job(job.id).status() is State.WAITING
+    with pytest.raises(JobNotFound):
+        await app.job("unknown").status()
+    assert asked.calls.total() <= 5, asked.calls
 
 
 def test_a_progress_that_cannot_be_read_is_none() -> None:

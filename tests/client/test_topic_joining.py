@@ -37,7 +37,7 @@ def notes_of(app: Headrace, seen: asyncio.Queue[str], ordered: bool = False) -> 
 
 
 async def groups(app: Headrace) -> list[str]:
-    return [group.name for group in await app.store.groups("@notes")]
+    return [group.name for group in (await app.store.groups(["@notes"]))["@notes"]]
 
 
 @pytest.mark.parametrize("ordered", [False, True])

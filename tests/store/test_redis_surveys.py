@@ -53,10 +53,13 @@ async def test_a_call_reads_only_so_many_minutes(store: RedisStore) -> None:
     assert 180 * 120 // 3000 <= calls <= 180 * 120 // 3000 + 1
 
 
-async def test_the_groups_of_a_log_are_told_of_in_two_calls(store: RedisStore) -> None:
-    for number in range(5):
-        await store.join(f"group-{number}@orders", Group(), Position("new"))
-    assert await cost(store, store.groups("@orders")) == 2
+async def test_the_groups_of_many_logs_are_told_of_in_three_calls(store: RedisStore) -> None:
+    logs = [f"@orders-{number}" for number in range(60)]
+    for log in logs:
+        for number in range(3):
+            await store.join(f"group-{number}{log}", Group(), Position("new"))
+    assert await cost(store, store.lengths(logs)) == 1
+    assert await cost(store, store.groups(logs)) == 3
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ async def test_who_had_joined_does_not_bring_a_removed_group_back(
     other = RedisStore(redis_url, namespace=namespace, crash_limit=3)
     assert await other.disband(QUEUE)
     assert not await store.join(QUEUE, Group(), START)
-    assert await store.groups(LOG) == []
+    assert (await store.groups([LOG]))[LOG] == []
     assert await other.join(QUEUE, Group(), NEW)
     await other.close()
 
@@ -135,5 +135,5 @@ async def test_a_long_log_is_not_counted_to_its_end(store: RedisStore) -> None:
         await store.publish(LOG, [event() for _ in range(500)])
     moment = int(time.time() * 1000) - 3_600_000
     await store.join(QUEUE, Group(), Position("time", at_ms=moment))
-    (state,) = await store.groups(LOG)
+    (state,) = (await store.groups([LOG]))[LOG]
     assert 10_000 <= state.behind <= 25_000

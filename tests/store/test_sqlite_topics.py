@@ -142,7 +142,7 @@ class TestFiles:
         second = await opened(path, clock)
         stopped = [await second.stopped_keys(queue) for queue in (BILLING, AUDIT)]
         assert [(k.key, k.state) for [k] in stopped] == [("a", "blocked"), ("a", "failed")]
-        assert await second.length(LOG) == 4
+        assert (await second.lengths([LOG]))[LOG] == 4
         assert not await second.join(BILLING, BLOCK, START)
         taken = [*await member(second).fetch(9, 0), *await member(second, AUDIT).fetch(9, 0)]
         assert envelopes(taken) == envelopes([event("b"), event("c")]) * 2
@@ -161,7 +161,7 @@ class TestFiles:
             await each.join(BILLING, PLAIN, START)
         await store.publish(LOG, events(1))
         assert await other.publish(LOG, events(3)) == Published(3)
-        assert [await each.length(LOG) for each in (store, other)] == [1, 3]
+        assert [(await each.lengths([LOG]))[LOG] for each in (store, other)] == [1, 3]
         assert len(await member(store).fetch(9, 0)) == 1
         assert len(await member(other).fetch(9, 0)) == 3
         await other.close()
@@ -176,7 +176,7 @@ class TestFiles:
         worker = member(store)
         await settle(worker, await worker.fetch(9, 0))
         assert await store.count(BILLING) == Counts()
-        assert await store.length(LOG) == 2
+        assert (await store.lengths([LOG]))[LOG] == 2
         await store.close()
 
 
@@ -188,7 +188,7 @@ class TestTaking:
         await store.publish(LOG, events(10))
         worker = member(store)
         assert envelopes(await worker.fetch(3, 0)) == envelopes(events(3))
-        [group] = await store.groups(LOG)
+        [group] = (await store.groups([LOG]))[LOG]
         assert (group.behind, group.counts) == (7, Counts(waiting=7, running=3))
 
     async def test_what_can_be_handled_is_found_behind_what_cannot(
@@ -211,7 +211,7 @@ class TestTaking:
         await store.publish(LOG, sent)
         worker, came = member(store), []
         while found := await worker.fetch(5, 0):
-            assert (await store.groups(LOG))[0].counts.blocked <= 10
+            assert (await store.groups([LOG]))[LOG][0].counts.blocked <= 10
             came += envelopes(found)
             await settle(worker, found)
         assert came == envelopes(sent)
@@ -237,7 +237,7 @@ class TestTaking:
         for _ in range(5):
             clock.advance(4)
             await worker.fetch(1, 0)
-            seen.append((await store.groups(LOG))[0].seen_ms - joined)
+            seen.append((await store.groups([LOG]))[LOG][0].seen_ms - joined)
         assert seen == [0, 0, 12_000, 12_000, 12_000]
 
     async def test_waiting_events_are_listed_while_they_are_taken(self, store: SqliteStore) -> None:
@@ -279,7 +279,7 @@ class TestTaking:
     async def test_what_a_log_has_dropped_is_not_looked_for(self, store: SqliteStore) -> None:
         await store.join(BILLING, PLAIN, START)
         await store.publish(LOG, events(9), bound=Bound(4, drops_oldest=True))
-        [group] = await store.groups(LOG)
+        [group] = (await store.groups([LOG]))[LOG]
         assert group.behind == 4
         assert envelopes(await member(store).fetch(9, 0)) == envelopes(events(9)[5:])
 
@@ -341,10 +341,10 @@ class TestTaking:
         lengths = []
         for number in range(6):
             published = await store.publish(LOG, [event(f"late-{number}")], bound=few)
-            lengths.append((await store.length(LOG), published.dropped))
+            lengths.append(((await store.lengths([LOG]))[LOG], published.dropped))
         assert lengths == [(17, 4), (14, 4), (11, 4), (8, 4), (5, 4), (3, 3)]
         assert await store.publish(LOG, events(9), bound=few) == Published(9, dropped=9)
-        assert await store.length(LOG) == 3
+        assert (await store.lengths([LOG]))[LOG] == 3
 
     async def test_counts_of_a_log_are_forgotten_after_a_day(
         self, store: SqliteStore, clock: ManualClock
@@ -394,7 +394,7 @@ async def main():
     store = SqliteStore(sys.argv[1], namespace="test", crash_limit=3, clock=SystemClock())
     await store.open()
     consumer = store.consumer(sys.argv[2], ["billing@orders"], float(sys.argv[3]))
-    while (await store.groups("@orders"))[0].oldest_ms is not None:
+    while (await store.groups(["@orders"]))["@orders"][0].oldest_ms is not None:
         for delivery in await consumer.fetch(7, 0.05):
             settlement = Settlement(delivery, DONE)
             if not await consumer.settle("billing@orders", [settlement]):
@@ -452,7 +452,7 @@ class TestProcesses:
         assert [item.key for item in logged] == [
             b"=%d.%d" % (number, i) for number in range(batches) for i in range(3)
         ]
-        assert await store.length(LOG) == 3 * batches
+        assert (await store.lengths([LOG]))[LOG] == 3 * batches
         await store.close()
 
     @pytest.mark.parametrize("group", [PLAIN, ORDERED], ids=["plain", "ordered"])

@@ -6,11 +6,13 @@ import asyncio
 import subprocess
 import sys
 import threading
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from headrace import ConfigError, Context, Headrace, JobNotFound, JobUpdate, Retry, State
+from headrace.client.watch import Watch
 
 # At the top level, as tasks that another process must import have to be.
 processes = Headrace("memory://")
@@ -229,3 +231,20 @@ async def test_another_process_watches_live(app: Headrace, namespace: str, tmp_p
         words.put_nowait("bye")
         assert await watcher.stdout.readline() == b"done\n"
         assert await watcher.wait() == 0
+
+
+async def test_a_job_that_the_store_has_lost_before_its_time_is_not_taken_for_done(
+    app: Headrace,
+) -> None:
+    @app.task
+    async def later() -> None: ...
+
+    job = await later.options(delay=3600).enqueue()
+    empty = Headrace("memory://")
+    watch = Watch((await app.session()).store, "default", job.key, poll=0.01)
+    async with empty, aclosing(watch.updates()) as updates:
+        assert (await anext(updates)).state is State.SCHEDULED
+        # As after a restart of a server that keeps nothing.
+        watch._store = (await empty.session()).store
+        with pytest.raises(JobNotFound):
+            await anext(updates)

@@ -87,7 +87,7 @@ async def test_a_dead_event_is_replayed_in_its_group_alone(
         assert await app.admin.replay([event_id], queue="billing@orders") == 1
         await heard.until(billing=2, audit=1)
     assert heard["audit"] == [Paid("o-1")]
-    assert await app.store.length("@orders") == 1
+    assert (await app.store.lengths(["@orders"]))["@orders"] == 1
 
 
 async def test_a_handler_is_told_of_dead_events(

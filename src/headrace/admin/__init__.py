@@ -11,7 +11,7 @@ from headrace.admin.jobs import JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo, QueuePage
 from headrace.admin.stats import MinuteStats
 from headrace.admin.store import StoreInfo
-from headrace.admin.topics import GroupInfo, ShardInfo, StoppedKeyInfo, TopicInfo
+from headrace.admin.topics import GroupCounts, GroupInfo, ShardInfo, StoppedKeyInfo, TopicInfo
 from headrace.admin.workers import RunInfo, WorkerInfo
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "EventInfo",
     "FlowInfo",
     "FlowJobInfo",
+    "GroupCounts",
     "GroupInfo",
     "JobDetail",
     "JobEvent",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.admin.dead_admin import DeadAdmin
-from headrace.admin.deeds import DeedInfo, read_deeds
+from headrace.admin.deeds import Clerk, DeedInfo, read_deeds
 from headrace.admin.events import JobEvent, read_events
 from headrace.admin.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin
@@ -30,7 +31,7 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         """The same, of which every deed is recorded as that of `actor`: a person, or a program.
         `deeds` lists them, and the logger `headrace.audit` tells of them, with the fields `actor`,
         `verb`, `target`, `detail` and `outcome`."""
-        return Admin(self._app, actor)
+        return Admin(self._app, Clerk(actor))
 
     async def deeds(self, limit: int = 100) -> list[DeedInfo]:
         """What was done with `by`, or tried, the latest first: of the last 30 days, and no more
@@ -60,10 +61,17 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
                 yield event
 
     async def stats(
-        self, minutes: int = 60, queue: str | Sequence[str] | None = None
+        self,
+        minutes: int = 60,
+        queue: str | Sequence[str] | None = None,
+        *,
+        now: datetime | None = None,
     ) -> list[MinuteStats]:
         """What was counted in the last minutes, the running one included, for each queue (or group,
         or shard of one) and task of which anything was, or those of the queues that are named; kept
-        for a day. Two calls to the store where queues are named, however many."""
+        for a day. Two calls to the store where queues are named, however many; one less if `now`
+        says what `now()` has answered."""
         limits.check_count("minutes", minutes)
-        return await read_stats(await self._store(), await self._sources_named(queue), minutes)
+        now_ms = None if now is None else int(now.timestamp() * 1000)
+        names = await self._sources_named(queue)
+        return await read_stats(await self._store(), names, minutes, now_ms)

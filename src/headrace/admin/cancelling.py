@@ -33,6 +33,9 @@ class CancelReport:
     """Ids of those that had ended already."""
     unknown: tuple[str, ...]
     """Ids that the store does not know (any more)."""
+    logged: tuple[str, ...] = ()
+    """Ids of events that were meant by a condition and are still in their topic's log, out of which
+    no group can take them."""
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Cancelling:
 
     store: Store
     _states: dict[JobKey, State] = field(default_factory=dict)
+    _logged: dict[JobKey, None] = field(default_factory=dict)
 
     async def named(self, queues: Sequence[str], keys: Sequence[JobKey]) -> None:
         """Cancel jobs by key, each in the first of the queues in which it has not ended; events in
@@ -80,7 +84,7 @@ class Cancelling:
         while more:
             page = await self.store.browse(queue, state, cursor, CANCELLED_TOGETHER)
             keys = page.keys if wanted.is_open else await self._fitting(queue, page.keys, wanted)
-            await self._cancel(queue, keys, gone=State.DONE)
+            await self._cancel_met(queue, keys)
             cursor, more = page.cursor, bool(page.cursor)
 
     def report(self, keys: Sequence[JobKey] = ()) -> CancelReport:
@@ -92,6 +96,7 @@ class Cancelling:
             running=states.count(State.RUNNING),
             ended=tuple(map(ids.to_text, ended)),
             unknown=tuple(ids.to_text(key) for key in keys if key not in self._states),
+            logged=tuple(ids.to_text(key) for key in self._logged if key not in self._states),
         )
 
     async def _fitting(self, queue: str, keys: Sequence[JobKey], wanted: JobFilter) -> list[JobKey]:
@@ -102,12 +107,24 @@ class Cancelling:
             if wanted.matches(key, seen)
         ]
 
-    async def _cancel(
-        self, queue: str, keys: Sequence[JobKey], *, gone: State | None = None
-    ) -> None:
-        """`gone` is what became of those that were there and are not any more."""
+    async def _cancel_met(self, queue: str, keys: Sequence[JobKey]) -> None:
+        """Cancel jobs that were there a moment ago: what is not any more has ended."""
+        left = await self._cancel(queue, keys)
+        if left and group_source(queue):
+            seen = zip(left, await self.store.look(queue, left), strict=True)
+            logged = {key: None for key, each in seen if each and not each.state.final}
+            self._logged.update(logged)
+            left = [key for key in left if key not in logged]
+        for key in left:
+            self._states.setdefault(key, State.DONE)
+
+    async def _cancel(self, queue: str, keys: Sequence[JobKey]) -> list[JobKey]:
+        """Those that the store knows nothing of."""
         states = await self.store.cancel(queue, keys) if keys else []
+        left: list[JobKey] = []
         for key, state in zip(keys, states, strict=True):
-            now = state or gone
-            if now is not None and self._states.get(key) not in _HIT:
-                self._states[key] = now
+            if state is None:
+                left.append(key)
+            elif self._states.get(key) not in _HIT:
+                self._states[key] = state
+        return left

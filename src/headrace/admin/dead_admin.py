@@ -22,7 +22,7 @@ from headrace.admin.searching import any_asked
 from headrace.core import ids as job_ids
 from headrace.core import limits
 from headrace.core.ids import JobKey
-from headrace.core.job import State, decode_past
+from headrace.core.job import State
 from headrace.core.sources import group_source
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import DeadJob, Sighting
@@ -60,6 +60,18 @@ class DeadAdmin(Desk):
         found.sort(key=lambda info: info.died, reverse=True)
         return found[:limit]
 
+    async def latest_dead(self, queues: Sequence[str], *, limit: int = 10) -> list[DeadInfo]:
+        """The latest dead jobs of these queues together, or of shards of groups, as `group_counts`
+        names them; one call to the store for each."""
+        limits.check_count("limit", limit)
+        store = await self._store()
+        found = [
+            DeadInfo.of(name, job)
+            for name in queues
+            for job in (await store.dead(name, limit=limit)).jobs
+        ]
+        return sorted(found, key=lambda info: info.died, reverse=True)[:limit]
+
     async def dead_page(
         self,
         queue: str | None = None,
@@ -92,15 +104,12 @@ class DeadAdmin(Desk):
 
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
         """One dead job or event, in whichever queue or group it is; `JobNotFound` if it is not dead
-        (any more). Its `died` is the end of its last attempt, a moment before the store took it for
-        dead."""
+        (any more)."""
         store, key = await self._store(), job_ids.to_key(id)
         for name in await store.locate(await self._sources(queue), key):
             (sighting,) = await store.look(name, [key], bodies=True)
             if sighting is not None and sighting.state is State.DEAD:
-                job = _seen(key, sighting) or await _searched(store, name, key)
-                if job is not None:
-                    return DeadInfo.of(name, job)
+                return DeadInfo.of(name, _seen(key, sighting))
         raise JobNotFound(id)
 
     @recorded
@@ -215,19 +224,7 @@ async def _latest(store: Store, queue: str, selection: Selection, limit: int) ->
     return found[:limit]
 
 
-def _seen(key: JobKey, sighting: Sighting) -> DeadJob | None:
-    """What a look tells of a dead job; None if it had no attempt that dates its end."""
-    attempts = decode_past(sighting.past).attempts
-    if not attempts:
-        return None
-    died_ms = attempts[-1].ended_ms
+def _seen(key: JobKey, sighting: Sighting) -> DeadJob:
+    """What a look tells of a dead job."""
+    died_ms = sighting.died_ms or 0
     return DeadJob(key, died_ms, sighting.reason, sighting.envelope, sighting.past)
-
-
-async def _searched(store: Store, queue: str, key: JobKey) -> DeadJob | None:
-    async with aclosing(matching(store, queue, Selection())) as pages:
-        async for jobs in pages:
-            for job in jobs:
-                if job.key == key:
-                    return job
-    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,6 +27,8 @@ MOST_KEPT = 1_000
 _SPACE = "deeds"
 _KEPT_SECONDS = 30 * 86_400.0
 _MOST_TEXT = 500
+# Whoever cuts a deed short wants to be gone.
+_GRACE = 2.0
 _numbers = count()
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -44,7 +47,7 @@ class DeedInfo:
     detail: str
     """What else was said, and what it came to."""
     error: str | None
-    """Why it failed; None if it was done."""
+    """Why it failed, or "cut short" if it was interrupted; None if it was done."""
 
     @classmethod
     def of(cls, record: _Record) -> DeedInfo:
@@ -81,32 +84,38 @@ class Deed:
         self.detail = _line(": ".join(filter(None, (self.detail, what))))
 
 
+Opened = Callable[[], Awaitable["Store"]]
+Keep = Callable[[Deed, Opened], Awaitable[None]]
+
+
 class Clerk:
     """Writes down what one actor does. A record that cannot be kept is told to the log alone: what
     was to be done is done all the same."""
 
-    def __init__(self, actor: str) -> None:
-        if not actor.strip():
+    def __init__(self, actor: object) -> None:
+        if not isinstance(actor, str) or not actor.strip():
             raise ConfigError(f"an actor is a text that says who acts, not {actor!r}")
         self._actor = _line(actor)
 
     @asynccontextmanager
-    async def recording(
-        self, deed: Deed, store: Callable[[], Awaitable[Store]]
-    ) -> AsyncGenerator[None, None]:
-        """Record the deed once it is done or has failed."""
+    async def recording(self, deed: Deed, store: Opened) -> AsyncGenerator[None, None]:
+        """Record the deed once it is done, has failed, or was cut short: a part of it may be done
+        by then."""
+        keep: Keep | None = self._keep
         try:
             yield
         except Exception as error:
             deed.error = _line(f"{type(error).__name__}: {error}")
             raise
-        except BaseException:
+        except BaseException as error:
             deed.error = "cut short"
+            # What is thrown away half way cannot wait for anything.
+            keep = None if isinstance(error, GeneratorExit) else self._keep_in_time
             raise
         finally:
             self._tell(deed)
-            if deed.error != "cut short":
-                await self._keep(deed, store)
+            if keep is not None:
+                await keep(deed, store)
 
     def _tell(self, deed: Deed) -> None:
         said = {"actor": self._actor, "verb": deed.verb, "target": deed.target}
@@ -117,7 +126,15 @@ class Clerk:
             extra={**said, "detail": deed.detail, "outcome": outcome},
         )  # fmt: skip
 
-    async def _keep(self, deed: Deed, store: Callable[[], Awaitable[Store]]) -> None:
+    async def _keep_in_time(self, deed: Deed, store: Opened) -> None:
+        """Whatever is cancelled meanwhile, and for no longer than a moment."""
+        keeping = asyncio.create_task(self._keep(deed, store))
+        _, late = await asyncio.wait({keeping}, timeout=_GRACE)
+        if late:
+            keeping.cancel()
+            log.warning("what %s did could not be recorded in time", self._actor)
+
+    async def _keep(self, deed: Deed, store: Opened) -> None:
         try:
             await _write(await store(), self._actor, deed)
         except Exception as error:

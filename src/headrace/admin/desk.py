@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Desk:
     """What the parts of the admin share. Holds nothing: each call asks the store."""
 
-    def __init__(self, app: Headrace, actor: str | None = None) -> None:
+    def __init__(self, app: Headrace, clerk: Clerk | None = None) -> None:
         self._app = app
-        self._clerk = None if actor is None else Clerk(actor)
+        self._clerk = clerk
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
         """All ordinary queues; or those that a name stands for, which are several if it is that of
@@ -60,9 +60,9 @@ class Desk:
     async def _group_queues(self) -> list[str]:
         """The queues of all groups of all topics, in each shard."""
         store = await self._store()
-        return [
-            f"{group.name}{log}" for log in await store.logs() for group in await store.groups(log)
-        ]
+        logs = await store.logs()
+        found = await store.groups(logs) if logs else {}
+        return [f"{group.name}{log}" for log, groups in found.items() for group in groups]
 
     async def _queues_named(self, name: str) -> list[str]:
         if is_log(name):
@@ -86,11 +86,11 @@ class Desk:
         store = await self._store()
         declared = self._app.topics.get(topic)
         expected = declared.logs if declared and group in declared.subscriptions else ()
-        logs = await self._logs_of(topic)
+        found = await store.groups(await self._logs_of(topic))
         queues = [
             f"{group}{log}"
-            for log in logs
-            if log in expected or any(each.name == group for each in await store.groups(log))
+            for log, groups in found.items()
+            if log in expected or any(each.name == group for each in groups)
         ]
         if not queues:
             raise GroupNotFound(group_queue(topic, group))

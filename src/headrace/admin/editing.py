@@ -102,7 +102,11 @@ class _Arguments:
         changed = self._changed(self._named(payload), edit)
         # In the order of the parameters, on which binding relies.
         bound.arguments.update(
-            {name: changed[name] for name in self._python.parameters if name in changed}
+            {
+                name: self._checked(name, changed[name])
+                for name in self._python.parameters
+                if name in changed
+            }
         )
         signature = self._task.signature
         try:
@@ -141,8 +145,20 @@ class _Arguments:
             name = next(iter(extra))
             raise self._misfit(f"there is no argument {name!r}: it takes {self._takes}", name)
         if extra and self._rest is not None:
-            changed[self._rest] = {**changed.get(self._rest, {}), **extra}
+            more = self._checked(self._rest, changed.get(self._rest, {}))
+            changed[self._rest] = {**more, **extra}
         return changed
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """The value; `*args` and `**kwargs` stand for several, and must hold them."""
+        kind = self._python.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL and not isinstance(value, (list, tuple)):
+            raise self._misfit(f"'*{name}' takes a list of values, not {value!r}", name)
+        if kind is inspect.Parameter.VAR_KEYWORD and not _is_named(value):
+            raise self._misfit(
+                f"'**{name}' takes a mapping from names to values, not {value!r}", name
+            )
+        return value
 
     @property
     def _count(self) -> int:
@@ -154,6 +170,10 @@ class _Arguments:
 
     def _misfit(self, problem: str, argument: str | None = None) -> ArgumentError:
         return ArgumentError(self._task.name, f"job {self._id}: {problem}", argument)
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
 def _with_payload(envelope: bytes, payload: bytes) -> bytes:

@@ -126,10 +126,10 @@ class JobAdmin(Desk):
         **conditions: Unpack[JobConditions],
     ) -> CancelReport:
         """End jobs, whatever state they are in: what has not begun never does, what runs is asked
-        to end. Named by id, or else all that fit, as in `jobs`, but no events unless their group is
-        the queue: at least a queue or a condition must be given. An id may be that of an event, in
-        all groups that have taken it, or before it is due. `JobNotFound` if there is one id and no
-        such job."""
+        to end. Named by id, or else all that fit, as in `jobs`, events of groups too: at least a
+        queue or a condition must be given. An id may be that of an event, in all groups that have
+        taken it, or before it is due; one that is still in its log is left there. `JobNotFound` if
+        there is one id and no such job."""
         given = state is not None or any_asked(conditions)
         if ids is not None:
             if given:
@@ -139,7 +139,7 @@ class JobAdmin(Desk):
             raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
         store, states = await self._store(), states_meant(state, dead=False)
         cancelling, wanted = Cancelling(store), await JobFilter.of(store, **conditions)
-        await cancelling.matching(await self._queue_names(queue), states, wanted)
+        await cancelling.matching(await self._sources(queue), states, wanted)
         return cancelling.report()
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:

@@ -22,6 +22,7 @@ MOST_READS = 50
 """How often the store is read for one page, if there is a bound at all."""
 # After a page without a job, for in some states stores look through others too.
 _FURTHER = 10
+_LOGS_TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def _place(queue: str) -> tuple[str, int, str]:
 
 class Walk:
     """The way of a listing through states and, in each, through the queues that hold any job in it.
-    `logs` are those whose groups come last; which there are, is read when they are come to. If it
-    is `bounded`, no more of that is read once there were `MOST_READS`."""
+    `logs` are those whose groups come last; which there are, is read when they are come to, of many
+    logs together. If it is `bounded`, no more of that is read once there were `MOST_READS`."""
 
     def __init__(
         self, store: Store, queues: Sequence[str], logs: Sequence[str], *, bounded: bool = True
@@ -116,14 +117,20 @@ class Walk:
         """What each queue holds: the ordinary ones, or those of the groups of a log."""
         if part not in self._held:
             if part:
-                self.reads += 1
-                groups = await self._store.groups(part)
-                self._held[part] = {f"{group.name}{part}": group.counts for group in groups}
+                await self._read_groups(part)
             else:
                 states = await self._store.survey(self._queues) if self._queues else []
                 counts = (state.counts for state in states)
                 self._held[part] = dict(zip(self._queues, counts, strict=True))
         return self._held[part]
+
+    async def _read_groups(self, log: str) -> None:
+        """What the groups of this log hold, and of some that come after it."""
+        at = self._parts.index(log)
+        self.reads += 1
+        found = await self._store.groups(self._parts[at : at + _LOGS_TOGETHER])
+        for each, groups in found.items():
+            self._held[each] = {f"{group.name}{each}": group.counts for group in groups}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 from headrace.admin.bodies import arguments_of
 from headrace.client.job import AttemptInfo
@@ -11,11 +15,17 @@ from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, decode_past
 
+_RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
+_BEGINNING = 8
+_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """A text in the id, the errors or, if `arguments` says so, the arguments of a job, in small
-    letters or capitals; the empty one is in all."""
+    letters or capitals; the empty one is in all. Of an id that is random, the whole of it or its
+    beginning: others would be found by any number that someone looks for."""
 
     text: str = ""
     arguments: bool = True
@@ -25,19 +35,52 @@ class Search:
         return cls((text or "").casefold(), arguments)
 
     def finds(self, key: JobKey, envelope: Envelope | None, past: bytes) -> bool:
-        return not self.text or any(
-            self.text in text.casefold() for text in self._texts(key, envelope, past)
+        return (
+            not self.text
+            or self._names(ids.to_text(key).casefold())
+            or any(self.text in text.casefold() for text in self._texts(envelope, past))
         )
 
-    def _texts(self, key: JobKey, envelope: Envelope | None, past: bytes) -> Iterable[str]:
+    def _names(self, id: str) -> bool:
+        if _RANDOM.fullmatch(id):
+            return id == self.text or (len(self.text) >= _BEGINNING and id.startswith(self.text))
+        return self.text in id
+
+    def _texts(self, envelope: Envelope | None, past: bytes) -> Iterable[str]:
         """Where to look, what is cheap to make first."""
-        yield ids.to_text(key)
         for attempt in decode_past(past).attempts:
             yield AttemptInfo.of(attempt).error
         if self.arguments and envelope is not None:
-            yield repr(arguments_of(envelope))
+            written = _written(arguments_of(envelope))
+            yield _ESCAPE.sub(_unescaped, written) if "\\" in written else written
+            if "\\" in self.text:
+                # As it stands on a page, from where it may have been copied.
+                yield written
+
+
+def _written(value: Any) -> str:
+    """The value as JSON on one line, in which all its texts, names and numbers are; empty if it
+    has no such form."""
+    try:
+        return json.dumps(value, ensure_ascii=False, skipkeys=True, default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return _SIGNS.get(code, code) if len(code) == 1 else chr(int(code[1:], 16))
 
 
 def any_asked(conditions: Mapping[str, object]) -> bool:
-    """Whether any of the conditions leaves jobs out."""
-    return any(value is not None for name, value in conditions.items() if name != "arguments")
+    """Whether any of the conditions leaves jobs out; an empty text is nothing said."""
+    given = (value for name, value in conditions.items() if name != "arguments")
+    return any(value not in (None, "") for value in given)

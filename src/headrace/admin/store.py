@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import datetime
 
 from headrace.admin.desk import Desk
+from headrace.client.job import to_datetime
 from headrace.core.address import without_password
 
 
@@ -29,6 +31,10 @@ class StoreInfo:
 
 class StoreAdmin(Desk):
     """Asking the store about itself."""
+
+    async def now(self) -> datetime:
+        """What time it is by the store's clock, which is the one that counts."""
+        return to_datetime(await (await self._store()).time_ms())
 
     async def store(self) -> StoreInfo:
         """What the store is; raises `StoreError` if it does not answer."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.admin.bodies import EventInfo, opened
 from headrace.admin.desk import Desk
 from headrace.admin.recording import recorded
-from headrace.admin.topics import StoppedKeyInfo, TopicInfo, read_topics
+from headrace.admin.topics import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
 from headrace.client.places import positions_of, read_logs
 from headrace.core import limits
@@ -28,14 +28,21 @@ class TopicAdmin(Desk):
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicInfo]:
         """All topics that were ever published to, that a group joined, or that the app declares, by
-        name; or those of these names, as they come, `TopicNotFound` if one is missing. Four calls
-        to the store, and two for each shard of each of these topics."""
+        name; or those of these names, as they come, `TopicNotFound` if one is missing. Six calls
+        to the store."""
         logs = await self._logs_by_topic()
         wanted = sorted(logs) if names is None else list(dict.fromkeys(names))
         if missing := [name for name in wanted if name not in logs]:
             raise TopicNotFound(missing[0])
         gone_after_ms = {name: self._gone_after_ms(name) for name in wanted}
         return await read_topics(await self._store(), logs, gone_after_ms)
+
+    async def group_counts(self) -> list[GroupCounts]:
+        """How many events of each group are in each state, shard by shard. Two store calls."""
+        store = await self._store()
+        logs = await store.logs()
+        found = await store.groups(logs) if logs else {}
+        return [GroupCounts.of(log, each) for log in found for each in found[log]]
 
     async def topic_names(self) -> list[str]:
         """The names of all that `topics` lists; one call to the store."""

@@ -84,6 +84,29 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """How many events of a group are in each state, in one shard."""
+
+    name: str
+    """Of its queue there, such as `billing@orders#1`."""
+    waiting: int
+    running: int
+    scheduled: int
+    blocked: int
+    dead: int
+
+    @classmethod
+    def of(cls, log: str, state: GroupState) -> GroupCounts:
+        now = state.counts
+        held = (now.waiting, now.running, now.scheduled, now.blocked, now.dead)
+        return cls(f"{state.name}{log}", *held)
+
+    @property
+    def total(self) -> int:
+        return self.waiting + self.running + self.scheduled + self.blocked + self.dead
+
+
+@dataclass(frozen=True, slots=True)
 class TopicInfo:
     """A topic and its groups, by name."""
 
@@ -125,20 +148,23 @@ class _Shard:
     length: int
     groups: list[GroupState]
 
-    @classmethod
-    async def read(cls, store: Store, log: str) -> _Shard:
-        return cls(log, await store.length(log), await store.groups(log))
-
     @property
     def queues(self) -> list[str]:
         return [f"{group.name}{self.log}" for group in self.groups]
+
+
+async def _read(store: Store, logs: Sequence[str]) -> dict[str, _Shard]:
+    if not logs:
+        return {}
+    lengths, groups = await store.lengths(logs), await store.groups(logs)
+    return {log: _Shard(log, lengths[log], groups[log]) for log in logs}
 
 
 async def read_topics(
     store: Store, logs: Mapping[str, Sequence[str]], gone_after_ms: Mapping[str, int]
 ) -> list[TopicInfo]:
     """The topics named in `gone_after_ms`, each with the logs that it has in `logs`."""
-    shards = {log: await _Shard.read(store, log) for name in gone_after_ms for log in logs[name]}
+    shards = await _read(store, [log for name in gone_after_ms for log in logs[name]])
     queues = [queue for shard in shards.values() for queue in shard.queues]
     states = zip(queues, await store.survey(queues) if queues else [], strict=True)
     paused = {queue for queue, state in states if state.paused}

@@ -12,6 +12,7 @@ from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Past, Reason, State, decode_past
 from headrace.core.outcome import gated_task
+from headrace.core.plural import plural
 from headrace.core.rate import QUEUE_LIMIT
 from headrace.core.ties import Limit, decode_ties
 from headrace.store.contract import Sighting
@@ -80,7 +81,7 @@ class Why:
         ahead, more = await self._ahead()
         if not ahead:
             return f"It is waiting, first in {self._where}: the next free worker takes it."
-        others = f"{'more than ' if more else ''}{ahead:,} {self._noun}{'' if ahead == 1 else 's'}"
+        others = f"{'more than ' if more else ''}{plural(ahead, self._noun)}"
         return f"It is waiting in {self._where}, behind {others}."
 
     async def _blocked(self) -> str:
@@ -119,7 +120,7 @@ class Why:
         refused = self._seen.reason in _REFUSED and not past.attempts[-1].error_type
         count = len(past.attempts) - refused
         if count:
-            return f", after {count} attempt{'' if count == 1 else 's'}"
+            return f", after {plural(count, 'attempt')}"
         # After other deliveries it may have been started, and deferred or lost.
         return ", never started" if past.deliveries <= 1 else ""
 

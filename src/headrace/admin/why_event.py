@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.admin.why import Why
@@ -95,14 +95,14 @@ def _behind(stopped: StoppedKey) -> str:
     )
 
 
-async def why_logged(store: Store, logs: Iterable[str], key: JobKey) -> str | None:
+async def why_logged(store: Store, logs: Sequence[str], key: JobKey) -> str | None:
     """Why an event is in no group, although it is in a log; None if it is in none."""
-    for log in logs:
+    for log in await store.locate(logs, key):
         try:
             await store.position(log, Position("event", event=key))
         except EventNotFound:
             continue
-        topic, groups = log_source(log)[0], await store.groups(log)
+        topic, groups = log_source(log)[0], (await store.groups([log]))[log]
         if not groups:
             return f"It is in topic {topic!r}, which has no groups (yet)."
         names = ", ".join(repr(group.name) for group in groups)

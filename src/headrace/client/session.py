@@ -18,6 +18,7 @@ class Session:
     def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
         self.monotonic = monotonic
+        self.closed = False
         self.entered = 0
         """How many `async with app` of this loop are open."""
         self.sender = Sender(store)
@@ -39,5 +40,6 @@ class Session:
         return known == groups and self.monotonic() < until
 
     async def close(self) -> None:
+        self.closed = True
         await self.waiter.close()
         await self.store.close()

@@ -37,6 +37,7 @@ class Watch:
         self._changed = asyncio.Event()
         self._last: JobUpdate | None = None
         self._next_line = 0
+        self._due_ms: int | None = None
 
     async def updates(self) -> AsyncGenerator[JobUpdate, None]:
         """The present state, then each that differs, and last the final one."""
@@ -59,7 +60,7 @@ class Watch:
         """What is to be told now; None if the store does not answer, after it did before."""
         try:
             (sighting,) = await self._store.look(self._queue, [self._key])
-            if sighting is None and self._last is None:
+            if sighting is None and (self._last is None or await self._is_early()):
                 raise JobNotFound(ids.to_text(self._key))
             # After the look: of a job that has ended, this is then all there will be.
             page = await self._store.log(self._queue, self._key, self._next_line)
@@ -68,10 +69,15 @@ class Watch:
                 raise
             return None
         self._next_line = page.following
+        self._due_ms = sighting.due_ms if sighting else None
         if sighting is None:
             # It was there, and what fails is kept: it is done, and its result is not kept.
             return JobUpdate(State.DONE, None, tuple(page.lines))
         return JobUpdate(sighting.state, decode_progress(sighting.progress), tuple(page.lines))
+
+    async def _is_early(self) -> bool:
+        """Whether the job cannot have run yet: then it is not done, but the store has lost it."""
+        return self._due_ms is not None and await self._store.time_ms() < self._due_ms
 
     def _hear(self, keys: Sequence[JobKey] | None) -> None:
         if keys is None or self._key in keys:

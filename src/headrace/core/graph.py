@@ -87,7 +87,8 @@ class Drawing:
         self._nodes = nodes
         self._last = next(node for node in nodes if node.key == last)
         self._outside = outside
-        self._shown = None if self._last_tells_all() else self._leading()
+        self._whole, most = self._as_much_as_fits()
+        self._shown = None if self._last_tells_all(most) else self._leading(most)
 
     @property
     def end_queue(self) -> str:
@@ -96,31 +97,32 @@ class Drawing:
     def carried_by(self, node: Node) -> bytes:
         """The graph that a job carries, encoded; empty if it needs none."""
         if node is self._last:
-            return self._whole()
+            return self._whole
         if self._shown is None or node in self._shown or not (node.children or node.parents):
             return b""
         return self._neighbours(node)
 
-    def _last_tells_all(self) -> bool:
+    def _last_tells_all(self, most: int) -> bool:
         """Whether the last job has room for all others, and ends after them."""
-        return len(self._nodes) <= MOST and all(
+        return len(self._nodes) <= most and all(
             node.children or node is self._last for node in self._nodes
         )
 
-    def _leading(self) -> set[Node]:
+    def _leading(self, most: int) -> set[Node]:
         """Those that the last job waits for, itself included, and that are shown with it."""
         leading, found = {self._last}, [self._last]
         while found:
             parents = [parent for parent in found.pop().parents if isinstance(parent, Node)]
             found += (parent for parent in parents if parent not in leading)
             leading.update(parents)
-        return leading.intersection(self._nodes[:MOST])
+        return leading.intersection(self._nodes[:most])
 
-    def _whole(self) -> bytes:
+    def _as_much_as_fits(self) -> tuple[bytes, int]:
+        """The graph that the last job carries, and how many jobs of the flow are in it."""
         most = MOST
         while len(data := self._nearest_to_end(most)) > _MOST_BYTES and most > 1:
             most //= 2
-        return data
+        return data, most
 
     def _nearest_to_end(self, most: int) -> bytes:
         nodes = self._nodes[:most]

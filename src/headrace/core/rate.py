@@ -58,7 +58,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What `app.queue(...)` declares of a queue."""
+    """What `app.queue(...)` sets for a queue."""
 
     name: str
     limit: Limit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Left, Outcome, Released
 
-BUCKETS_US = tuple(1000 * 4**power for power in range(12))
+BUCKETS_US = tuple(1000 * 2**power for power in range(23))
 """Upper bounds, in microseconds, by which lengths of time are counted; what is longer than the last
 counts with it."""
 
@@ -33,6 +33,8 @@ _KINDS: dict[type, str] = {
     Released: "released",
     Left: "released",
 }
+KINDS = tuple(dict.fromkeys(_KINDS.values()))
+"""The kinds of facts that outcomes make."""
 _outcome, _delivery = attrgetter("outcome"), attrgetter("delivery")
 _took_us = attrgetter("took_us")
 
@@ -76,6 +78,15 @@ def kind_of(outcome: type[Outcome]) -> str:
     return _KINDS[outcome]
 
 
+def detail_of(outcome: Outcome) -> str:
+    """What the fact says beside its kind: a delay in ms, a reason or a gate."""
+    if isinstance(outcome, Again):
+        return str(outcome.delay_ms)
+    if isinstance(outcome, Dead):
+        return outcome.reason
+    return outcome.gate if isinstance(outcome, Held) else ""
+
+
 def _count_times(
     counts: dict[tuple[str, str], int],
     task: str,
@@ -107,10 +118,8 @@ def _add(
     each = stand_for / len(lengths)
     counts[total, task] = round(sum(lengths) * each)
     below = 0
-    for bound in BUCKETS_US:
+    while below < len(lengths):
+        bound = BUCKETS_US[min(bisect_left(BUCKETS_US, lengths[below]), len(BUCKETS_US) - 1)]
         upto = len(lengths) if bound == BUCKETS_US[-1] else bisect_right(lengths, bound)
-        if upto > below:
-            counts[f"{prefix}{bound}", task] = round(upto * each) - round(below * each)
-            below = upto
-        if below == len(lengths):
-            return
+        counts[f"{prefix}{bound}", task] = round(upto * each) - round(below * each)
+        below = upto

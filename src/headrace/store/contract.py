@@ -59,6 +59,8 @@ class Sighting(msgspec.Struct, frozen=True):
     ties: bytes = b""
     progress: bytes = b""
     """An encoded `Progress` of a job that has told of one and has not ended."""
+    died_ms: int | None = None
+    """When a dead job was given up."""
 
 
 class DeadJob(msgspec.Struct, frozen=True):
@@ -245,8 +247,8 @@ class Store(Topics, Protocol):
     async def count(self, queue: str) -> Counts: ...
 
     async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
-        """Those of the queues that `look` would find the job in, in their order; in as few round
-        trips as can be."""
+        """Those of the queues that `look` would find the job in, in their order, and of logs those
+        that hold the event; in as few round trips as can be."""
         ...
 
     async def survey(self, queues: Sequence[str]) -> list[QueueState]:

@@ -165,12 +165,13 @@ class Topics(Protocol):
         """Names of all logs that were ever published to or joined, sorted."""
         ...
 
-    async def length(self, log: str) -> int:
-        """How many events the log holds, settled or not."""
+    async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
+        """How many events each of these logs holds, settled or not: none, if there is no such log.
+        In one call or a few, as `survey` is, and so is `groups`."""
         ...
 
-    async def groups(self, log: str) -> list[GroupState]:
-        """The groups of a log, by name."""
+    async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
+        """The groups of each of these logs, by name."""
         ...
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:

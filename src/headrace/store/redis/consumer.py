@@ -109,8 +109,7 @@ class RedisConsumer:
         lost: list[Delivery] = []
         for part in parts(settlements):
             given = tally if len(part) == len(settlements) else None
-            batch = Batch(part, self._tally(part, given))
-            lost += await self._settle(queue, batch, part, checked=repeat)
+            lost += await self._settle(queue, part, self._tally(part, given), checked=repeat)
         return lost
 
     def _tally(self, settlements: Sequence[Settlement], given: Tally | None) -> Tally | None:
@@ -233,7 +232,7 @@ class RedisConsumer:
             delivery.key = peek_key(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
-            await self._settle(queue, Batch(mine, None), mine, checked=False)
+            await self._settle(queue, mine, None, checked=False)
 
     def _woken(self, waking: asyncio.Task[None]) -> None:
         self._waking.discard(waking)
@@ -261,18 +260,26 @@ class RedisConsumer:
         await self._reading.prepare()
 
     async def _settle(
-        self, queue: str, batch: Batch, settlements: Sequence[Settlement], *, checked: bool
+        self, queue: str, held: Sequence[Settlement], tally: Tally | None, *, checked: bool
     ) -> list[Delivery]:
+        lost: list[Delivery] = []
+        batch = Batch(held, tally)
         while True:
-            reply = await self._send_settle(queue, batch, checked)
-            if reply[0] == b"lost":
-                break
-            # Somewhere a lease was taken from its holder: see which of these are still ours.
-            self._sources[queue].epoch = int(reply[1])
-            checked = True
-        if len(reply) == 1:
-            return []
-        return _named(reply[1:], [item.delivery for item in settlements])
+            said, *rest = await self._send_settle(queue, batch, checked)
+            if said == b"epoch":
+                # Somewhere a lease was taken from its holder: see which of these are still ours.
+                self._sources[queue].epoch = int(rest[0])
+                checked = True
+                continue
+            lost += _named(rest, [item.delivery for item in held]) if rest else []
+            if said == b"lost":
+                return lost
+            # Nothing was written yet: what is left goes and is counted by itself.
+            gone = set(lost)
+            held = [item for item in held if item.delivery not in gone]
+            if not held:
+                return lost
+            batch = Batch(held, tally and self._tally(held, None))
 
     async def _send_settle(self, queue: str, batch: Batch, checked: bool) -> list[bytes]:
         return await scripts.settle(

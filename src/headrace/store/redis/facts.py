@@ -14,11 +14,11 @@ import msgspec
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
 from headrace.core.job import key_and_task
-from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Outcome
-from headrace.core.tally import Tally
+from headrace.core.outcome import Done
+from headrace.core.tally import Tally, detail_of, kind_of
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
-from headrace.store.values import Event, Fact, Kind, MinuteCount
+from headrace.store.values import Event, Fact, MinuteCount
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_facts = msgspec.msgpack.Decoder(list[Fact]).decode
@@ -75,33 +75,21 @@ def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> Facts:
     rows: list[_Row] = []
     for item in settlements:
         delivery, outcome = item.delivery, item.outcome
-        # Most are done: `_kind` would say the same.
-        kind, detail = ("done", "") if type(outcome) is Done else _kind(outcome)
+        # Most are done: there is no need to ask.
+        done = type(outcome) is Done
         rows.append(
             (
-                kind,
+                "done" if done else kind_of(type(outcome)),
                 delivery.key,
                 delivery.task,
                 delivery.attempt,
                 delivery.started_ms,
                 delivery.took_us,
-                detail,
+                "" if done else detail_of(outcome),
             )
         )
     counts = {f"{name} {task}": count for (name, task), count in tally.counts.items()}
     return Facts(len(rows), _without_header(_encode(rows), len(rows)), counts)
-
-
-def _kind(outcome: Outcome) -> tuple[Kind, str]:
-    if isinstance(outcome, Done):
-        return "done", ""
-    if isinstance(outcome, Again):
-        return "retry", str(outcome.delay_ms)
-    if isinstance(outcome, Dead):
-        return "dead", outcome.reason
-    if isinstance(outcome, Cancelled):
-        return "cancelled", ""
-    return ("held", outcome.gate) if isinstance(outcome, Held) else ("released", "")
 
 
 def _without_header(array: bytes, count: int) -> bytes:

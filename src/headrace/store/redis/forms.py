@@ -79,10 +79,11 @@ def sighting(sight: list[Any]) -> Sighting | None:
         if not verdict:
             return None
         return Sighting(decode_verdict(verdict).state, verdict)
+    now, moment = State(state.decode()), int(float(due)) or None
     return Sighting(
-        State(state.decode()),
+        now,
         verdict,
-        int(float(due)) or None,
+        None if now is State.DEAD else moment,
         unsigned(worker.decode()),
         deliveries,
         reason.decode(),
@@ -90,6 +91,7 @@ def sighting(sight: list[Any]) -> Sighting | None:
         past,
         ties,
         progress,
+        moment if now is State.DEAD else None,
     )
 
 

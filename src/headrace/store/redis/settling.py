@@ -73,7 +73,6 @@ class Batch:
         blocks += [outcome.ttl_ms for _, outcome in self.kept]
         blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.heard]
         if checked:
-            blocks += [delivery.key for delivery in self.heard]
             blocks += [delivery.count for delivery in self.heard]
         return blocks + self._moved
 

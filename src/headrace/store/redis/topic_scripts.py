@@ -15,6 +15,7 @@ _join = Script("join")
 _rewind = Script("rewind")
 _position = Script("position")
 _trim = Script("trim")
+_logs = Script("logs")
 _member = Script("member")
 _stopped = Script("stopped")
 _free = Script("free")
@@ -66,6 +67,11 @@ async def trim(
 ) -> list[Any]:
     reply: list[Any] = await _trim(link, keys, [retention, gone, most, ticket])
     return reply
+
+
+async def logs(link: Link, keys: Sequence[QueueKeys]) -> list[list[Any]]:
+    told: list[list[Any]] = await _logs.of_each(link, keys, [])
+    return told
 
 
 async def member(link: Link, keys: Sequence[QueueKeys]) -> list[list[int]]:

@@ -133,23 +133,24 @@ class RedisTopics(RedisSurveys):
     async def logs(self) -> list[str]:
         return [name for name in await self.names() if is_log(name)]
 
-    async def length(self, log: str) -> int:
-        stream = self.keys(log).log
-        length: int = await self.links().ask.call("XLEN", stream, key=stream)
-        return length
+    async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
+        told = await self.of_each(logs, topic_scripts.logs)
+        return {log: length for log, (length, _) in zip(logs, told, strict=True)}
 
-    async def groups(self, log: str) -> list[GroupState]:
-        ask, key = self.links().ask, self.keys(log).groups
-        pairs = await ask.call("HGETALL", key, key=key)
-        records = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        names = sorted(records)
-        queues = [f"{name.decode()}{log}" for name in names]
+    async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
+        told = await self.of_each(logs, topic_scripts.logs)
+        members = [
+            (log, name.decode(), record)
+            for log, (_, pairs) in zip(logs, told, strict=True)
+            for name, record in sorted(zip(pairs[::2], pairs[1::2], strict=True))
+        ]
+        queues = [f"{name}{log}" for log, name, _ in members]
         states = await self.survey(queues)
         figures = await self.of_each(queues, topic_scripts.member)
-        return [
-            _state(name.decode(), records[name], state.counts, figure)
-            for name, state, figure in zip(names, states, figures, strict=True)
-        ]
+        found: dict[str, list[GroupState]] = {log: [] for log in logs}
+        for (log, name, record), state, figure in zip(members, states, figures, strict=True):
+            found[log].append(_state(name, record, state.counts, figure))
+        return found
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
         removed, more, *gone = await topic_scripts.trim(

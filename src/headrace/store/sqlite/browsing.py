@@ -34,6 +34,9 @@ LOCATE = """
             SELECT 1 FROM results
             WHERE results.queue = queues.id AND results.key = ?3 AND expires_ms > ?4)
         OR EXISTS (
+            SELECT 1 FROM topic_events
+            WHERE topic_events.log = queues.id AND topic_events.key = ?3)
+        OR EXISTS (
             SELECT 1 FROM topic_groups CROSS JOIN topic_events
                 ON topic_events.log = topic_groups.log AND topic_events.key = ?3
             WHERE topic_groups.queue = queues.id AND topic_events.id > position))"""
@@ -132,6 +135,7 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting:
         past=past,
         ties=ties,
         progress=progress,
+        died_ms=time_ms if state == State.DEAD else None,
     )
 
 
@@ -143,7 +147,7 @@ def locate(
     key: JobKey,
     now_ms: int,
 ) -> list[str]:
-    """Those of the queues of which `look` says something."""
+    """Those of the queues of which `look` says something, and logs that hold the event."""
     found = connection.execute(LOCATE, (namespace, json_of(queues), key, now_ms))
     names = {name for (name,) in found}
     return [queue for queue in queues if queue in names]

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.step import Step
 
 # What there is of few jobs is not read with the others: each column would cost all of them.
-_COLUMNS = "id, envelope, count, position, flags"
-_TIMED = f"{_COLUMNS}, ready_ms"
+_COLUMNS = "id, envelope, count, position, flags, ready_ms"
 _LADEN = """
     SELECT id, priority, past, ties, inputs FROM jobs
     WHERE id IN (SELECT value FROM json_each(?))"""
@@ -36,7 +35,6 @@ _TAKE = f"""
             AND state = 'waiting'
         ORDER BY priority DESC, position LIMIT ?)
     RETURNING {_COLUMNS}"""
-_TAKE_TIMED = f"{_TAKE}, ready_ms"
 _ANY_WAITING = f"""
     SELECT 1 FROM queues
     WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND {_NOT_PAUSED}
@@ -47,9 +45,9 @@ _TAKE_OVER = f"""
         SELECT id FROM jobs
         WHERE queue = ? AND state = 'running' AND time_ms <= ? AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
-    RETURNING {_TIMED}"""
+    RETURNING {_COLUMNS}"""
 _OWNED = f"""
-    SELECT {_TIMED} FROM jobs
+    SELECT {_COLUMNS} FROM jobs
     WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
         AND state = 'running' AND owner = ?"""
 _PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
@@ -69,8 +67,6 @@ class Claims(msgspec.Struct, frozen=True):
     lease: float
     crash_limit: int
     clock: Clock
-    timed: bool
-    """Whether `take` is to say since when jobs have waited."""
 
     def _leased_until(self, now_ms: int) -> int:
         return now_ms + round(self.lease * 1000)
@@ -86,15 +82,14 @@ class Claims(msgspec.Struct, frozen=True):
         how many are wanted of it."""
         until = self._leased_until(self.clock.now_ms())
         taken: list[Delivery] = []
-        sql = _TAKE_TIMED if self.timed else _TAKE
         for queue, share in shares:
             room = min(share, limit - len(taken))
             if room > 0:
                 if pump is not None:
                     pump(queue, room)
                 chosen = (self.owner, until, self.namespace, queue, room)
-                found = connection.execute(sql, chosen).fetchall()
-                taken += _deliveries(connection, queue, found, timed=self.timed)
+                found = connection.execute(_TAKE, chosen).fetchall()
+                taken += _deliveries(connection, queue, found)
         return taken
 
     def nothing_waits(
@@ -203,15 +198,12 @@ def begin(step: Step, owner: str, deliveries: Sequence[Delivery]) -> dict[Delive
     return refused
 
 
-def _deliveries(
-    connection: sqlite3.Connection, queue: str, rows: list[Any], *, timed: bool = True
-) -> list[Delivery]:
+def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> list[Delivery]:
     # RETURNING promises no order.
     rows.sort(key=_POSITION)
     deliveries = [Delivery(queue, row[0], row[1], b"", row[2]) for row in rows]
-    if timed:
-        for delivery, row in zip(deliveries, rows, strict=True):
-            delivery.ready_ms = row[5]
+    for delivery, row in zip(deliveries, rows, strict=True):
+        delivery.ready_ms = row[5]
     laden = [row[0] for row in rows if row[4] & LADEN]
     return _loaded(connection, deliveries, laden) if laden else deliveries
 

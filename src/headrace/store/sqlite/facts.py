@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.job import key_and_task
 from headrace.core.limits import EVENTS_KEPT
+from headrace.core.tally import KINDS
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
 from headrace.store.values import Event, Fact, MinuteCount
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _DROPPED_TOGETHER = 1_000
 _MINUTE_MS = 60_000
-_COUNTED = frozenset(("done", "retry", "dead", "cancelled", "held", "released", "replayed"))
+_COUNTED = frozenset((*KINDS, "replayed"))
 _TASK, _TASK_AND_KIND = itemgetter(2), itemgetter(2, 0)
 
 _WRITE = """

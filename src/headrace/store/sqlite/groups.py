@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.core.ids import created_ms
 from headrace.core.sources import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.sqlite import logbook, reporting, stopping, surveying, untaken
-from headrace.store.sqlite.entries import MARKED, REPORTED
+from headrace.store.sqlite.entries import MARKED, REPORTED, json_of
 from headrace.store.topics import GroupState
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from headrace.store.sqlite.step import Step
     from headrace.store.topics import Group, Position
@@ -34,18 +35,28 @@ _FORGET_UNBEGUN = """
     RETURNING key, lane, flags"""
 _UNBEGUN = [_FORGET_UNBEGUN.format(state=state) for state in ("waiting", "blocked")]
 _ALL = """
-    SELECT name, queue, ordered, on_failure, seen_ms,
+    SELECT queues.name, queue, ordered, on_failure, seen_ms,
         (SELECT count(*) FROM stopped_keys WHERE stopped_keys.queue = topic_groups.queue)
-    FROM topic_groups JOIN queues ON queues.id = queue WHERE log = ? ORDER BY name"""
+    FROM queues AS logs CROSS JOIN topic_groups ON topic_groups.log = logs.id
+        CROSS JOIN queues ON queues.id = topic_groups.queue
+    WHERE logs.namespace = ? AND logs.name IN (SELECT value FROM json_each(?))
+    ORDER BY queues.name"""
+# The log need not hold them any more: then the key tells, if it has a time (`core/ids.py`).
 _TAKEN = """
-    SELECT held.key, added_ms
-    FROM (SELECT key FROM jobs WHERE queue = ? AND state = '{state}' ORDER BY {order} LIMIT ?)
-        AS held LEFT JOIN topic_events ON log = ? AND topic_events.key = held.key"""
+    SELECT topic_groups.queue, min(added_ms), min(jobs.key) FILTER (
+        WHERE added_ms IS NULL AND length(jobs.key) = 16 AND substr(jobs.key, 1, 1) != x'3D')
+    FROM topic_groups CROSS JOIN jobs ON jobs.id IN (
+            SELECT held.id FROM jobs AS held
+            WHERE held.queue = topic_groups.queue AND held.state = '{state}'
+            ORDER BY {order} LIMIT ?)
+        LEFT JOIN topic_events
+            ON topic_events.log = topic_groups.log AND topic_events.key = jobs.key
+    WHERE topic_groups.queue IN (SELECT value FROM json_each(?)) GROUP BY topic_groups.queue"""
 _ORDERS = {
-    "waiting": "priority DESC, position",
-    "running": "time_ms",
-    "scheduled": "time_ms",
-    "blocked": "id",
+    "waiting": "held.priority DESC, held.position",
+    "running": "held.time_ms",
+    "scheduled": "held.time_ms",
+    "blocked": "held.id",
 }
 _OLDEST = [_TAKEN.format(state=state, order=order) for state, order in _ORDERS.items()]
 _DROP_LINES = "DELETE FROM lines WHERE log IN (SELECT id FROM logs WHERE queue = ?)"
@@ -126,38 +137,44 @@ def _source(queue: str) -> GroupSource:
     return source
 
 
-def groups(connection: sqlite3.Connection, *, namespace: str, log: str) -> list[GroupState]:
-    found = logbook.find(connection, namespace=namespace, log=log)
-    if found is None:
-        return []
-    rows = connection.execute(_ALL, (found.number,)).fetchall()
-    return [_state(connection, namespace, found.number, row) for row in rows]
+def groups(
+    connection: sqlite3.Connection, *, namespace: str, logs: Sequence[str]
+) -> dict[str, list[GroupState]]:
+    """The groups of each log, in the same few statements for any number of them."""
+    rows = connection.execute(_ALL, (namespace, json_of(logs))).fetchall()
+    queues = [row[1] for row in rows]
+    behind, oldest = untaken.find(connection, queues), _oldest_taken(connection, queues)
+    states = surveying.survey(connection, namespace=namespace, queues=[row[0] for row in rows])
+    found: dict[str, list[GroupState]] = {log: [] for log in logs}
+    for (name, queue, ordered, *about), state in zip(rows, states, strict=True):
+        source, left = _source(name), behind.get(queue, untaken.NOTHING)
+        on_failure, seen_ms, stopped = about
+        oldest_ms = _first(left.oldest_ms, oldest.get(queue))
+        found[source.log].append(
+            GroupState(
+                source.group,
+                bool(ordered),
+                on_failure,
+                left.count,
+                state.counts,
+                oldest_ms,
+                seen_ms,
+                stopped,
+            )
+        )
+    return found
 
 
-def _state(
-    connection: sqlite3.Connection, namespace: str, log: int, row: tuple[Any, ...]
-) -> GroupState:
-    name, queue, ordered, on_failure, seen_ms, stopped = row
-    behind = untaken.find(connection, [queue]).get(queue, untaken.NOTHING)
-    return GroupState(
-        _source(name).group,
-        bool(ordered),
-        on_failure,
-        behind.count,
-        surveying.count(connection, namespace=namespace, queue=name),
-        _oldest_ms(connection, queue, log, behind.oldest_ms),
-        seen_ms,
-        stopped,
-    )
+def _oldest_taken(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, int | None]:
+    """When the first of those that each group has taken and not settled was added, as far as the
+    first thousand in each state tell; of one that the log holds no more, when its id was made."""
+    oldest: dict[int, int | None] = {}
+    for sql in _OLDEST if queues else ():
+        for queue, added_ms, key in connection.execute(sql, (_LOOKED_AT, json_of(queues))):
+            made_ms = None if key is None else created_ms(key)
+            oldest[queue] = _first(oldest.get(queue), added_ms, made_ms)
+    return oldest
 
 
-def _oldest_ms(
-    connection: sqlite3.Connection, queue: int, log: int, untaken_ms: int | None
-) -> int | None:
-    """When the first of those that are not settled was added, as far as the first thousand in each
-    state tell; of one that the log holds no more, when its id was made."""
-    times = [untaken_ms]
-    for sql in _OLDEST:
-        for key, added in connection.execute(sql, (queue, _LOOKED_AT, log)):
-            times.append(created_ms(key) if added is None else added)
+def _first(*times: int | None) -> int | None:
     return min((at_ms for at_ms in times if at_ms is not None), default=None)

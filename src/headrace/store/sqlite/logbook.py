@@ -10,11 +10,13 @@ import msgspec
 from headrace.core.ids import to_text
 from headrace.errors import EventNotFound
 from headrace.store.sqlite import sweeping
+from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in
 from headrace.store.topics import LoggedEvent, Trimmed
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from headrace.store.sqlite.step import Step
     from headrace.store.topics import Position
@@ -26,6 +28,9 @@ _SPAN = 2**40
 _FIND = """
     SELECT topics.log, first, last, last_ms FROM topics JOIN queues ON queues.id = topics.log
     WHERE namespace = ? AND name = ?"""
+_LENGTHS = """
+    SELECT name, last - first + 1 FROM topics JOIN queues ON queues.id = topics.log
+    WHERE namespace = ? AND name IN (SELECT value FROM json_each(?))"""
 _MAKE = """
     INSERT INTO topics (log, first, last, last_ms) VALUES (?1, ?1 * ?2 + 1, ?1 * ?2, 0)
     RETURNING *"""
@@ -89,9 +94,11 @@ def names(connection: sqlite3.Connection, *, namespace: str) -> list[str]:
     return [name for (name,) in connection.execute(_NAMES, (namespace,))]
 
 
-def length(connection: sqlite3.Connection, *, namespace: str, log: str) -> int:
-    found = find(connection, namespace=namespace, log=log)
-    return found.length if found else 0
+def lengths(
+    connection: sqlite3.Connection, *, namespace: str, logs: Sequence[str]
+) -> dict[str, int]:
+    found = dict(connection.execute(_LENGTHS, (namespace, json_of(logs))).fetchall())
+    return {log: found.get(log, 0) for log in logs}
 
 
 def before(connection: sqlite3.Connection, log: Log, name: str, place: Position) -> int:

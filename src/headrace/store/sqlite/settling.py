@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.job import CANCELLED_VERDICT, State, peek_key
 from headrace.core.outcome import RELEASED, Again, Cancelled, Dead, Done, Held, Released
 from headrace.core.sources import group_source
-from headrace.core.tally import Tally
+from headrace.core.tally import Tally, detail_of, kind_of
 from headrace.core.ties import decode_ties
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import endings, entries, holding, returning, stopping, sweeping
@@ -40,13 +40,6 @@ _BURY = f"""
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, past = dead.past,
         owner = '', lane = '', flags = flags & {MARKED} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
-_KINDS: dict[type, str] = {
-    Again: "retry",
-    Dead: "dead",
-    Cancelled: "cancelled",
-    Held: "held",
-    Released: "released",
-}
 
 
 def settle(
@@ -104,9 +97,10 @@ def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> No
         ("done", d.key or peek_key(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
         for d, _ in by_kind[Done]
     ]
-    for kind, name in _KINDS.items():
+    for kind in (Again, Dead, Cancelled, Held, Released):
+        name = kind_of(kind)
         for d, outcome in by_kind[kind]:
-            key, detail = d.key or peek_key(d.envelope), _detail(outcome)
+            key, detail = d.key or peek_key(d.envelope), _storable(detail_of(outcome))
             facts.append((name, key, d.task, d.attempt, d.started_ms, d.took_us, detail))
     step.facts = facts
     step.tallied = len(facts)
@@ -117,14 +111,6 @@ def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> No
 def _tally(by_kind: dict[type, Settled]) -> Tally:
     settled = [Settlement(*each) for many in by_kind.values() for each in many]
     return Tally.of(settled, lambda delivery: delivery.ready_ms)
-
-
-def _detail(outcome: Any) -> str:
-    if isinstance(outcome, Again):
-        return str(outcome.delay_ms)
-    if isinstance(outcome, Dead):
-        return _storable(outcome.reason)
-    return outcome.gate if isinstance(outcome, Held) else ""
 
 
 def _storable(text: str) -> str:

@@ -151,9 +151,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         *,
         strict: bool = False,
     ) -> SqliteConsumer:
-        # Only the record of events asks for it.
-        timed = self._writer.recording
-        claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock, timed)
+        claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock)
         return SqliteConsumer(self._writer, claims, list(queues), sharing(queues, strict=strict))
 
 

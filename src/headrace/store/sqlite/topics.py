@@ -80,13 +80,15 @@ class SqliteTopics:
     async def logs(self) -> list[str]:
         return await self._database.read(partial(logbook.names, namespace=self._namespace))
 
-    async def length(self, log: str) -> int:
+    async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
         return await self._database.read(
-            partial(logbook.length, namespace=self._namespace, log=log)
+            partial(logbook.lengths, namespace=self._namespace, logs=logs)
         )
 
-    async def groups(self, log: str) -> list[GroupState]:
-        return await self._database.read(partial(groups.groups, namespace=self._namespace, log=log))
+    async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
+        return await self._database.read(
+            partial(groups.groups, namespace=self._namespace, logs=logs)
+        )
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
         trim = partial(logbook.trim, retention_ms=retention_ms, gone_after_ms=gone_after_ms)

@@ -77,7 +77,7 @@ class BoundsConformance(TopicGround):
         events = [event() for _ in range(9)]
         for some in (events[:5], events[5:7], events[7:]):
             assert await store.publish(LOG, some, bound=bound) == Published(len(some))
-            assert await store.length(LOG) == 3
+            assert (await store.lengths([LOG]))[LOG] == 3
         assert await self.in_log(store) == keys(events[6:])
         assert await self.tallied(store) == {"sent": 9}
         await self.join(store)
@@ -104,7 +104,7 @@ class BoundsConformance(TopicGround):
             *(store.publish(LOG, [event() for _ in range(7)], bound=Bound(30)) for _ in range(8))
         )
         assert sum(answer.taken for answer in answers) == 30
-        assert await store.length(LOG) == 30
+        assert (await store.lengths([LOG]))[LOG] == 30
 
     async def test_each_shard_has_the_bound(self, store: Store) -> None:
         for log, queue in ((LOG, BILLING), ("@orders#1", "billing@orders#1")):

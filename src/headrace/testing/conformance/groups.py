@@ -116,19 +116,31 @@ class GroupsConformance(TopicGround):
     # What is known of groups
 
     async def test_groups_are_known_by_name(self, store: Store) -> None:
-        assert await store.groups(LOG) == []
+        assert (await store.groups([LOG]))[LOG] == []
         blocking = Group(ordered=True, on_failure="block")
         await self.join(store, "ledger@orders", group=blocking)
         await self.join(store, AUDIT, SHARDS[1])
-        states = await store.groups(LOG)
+        states = (await store.groups([LOG]))[LOG]
         assert [(state.name, state.ordered, state.on_failure) for state in states] == [
             ("audit", False, "skip"),
             ("ledger", True, "block"),
         ]
-        assert [state.name for state in await store.groups("@orders#1")] == ["billing"]
         assert await store.queues() == []
         now = await store.time_ms()
         assert all(abs(now - state.seen_ms) <= 60_000 for state in states)
+
+    async def test_many_logs_are_asked_about_together(self, store: Store) -> None:
+        await self.join(store, AUDIT, BILLING, SHARDS[1])
+        await self.publish(store, 3)
+        logs = ["@orders#1", "@news", LOG]
+        found = await store.groups(logs)
+        assert list(found) == logs
+        assert [
+            [(state.name, state.behind, state.counts.waiting) for state in found[log]]
+            for log in logs
+        ] == [[("billing", 0, 0)], [], [("audit", 3, 3), ("billing", 3, 3)]]
+        assert await store.lengths(logs) == {"@orders#1": 0, "@news": 0, LOG: 3}
+        assert (await store.groups([]), await store.lengths([])) == ({}, {})
 
     @of_each_kind
     async def test_a_group_tells_what_it_has_still_to_do(self, store: Store, group: Group) -> None:

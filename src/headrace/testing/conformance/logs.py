@@ -38,11 +38,11 @@ class LogsConformance(TopicGround):
         times = [item.at_ms for item in logged]
         assert times == sorted(times)
         assert before <= times[0] <= times[-1] <= after
-        assert await store.length(LOG) == 7
+        assert (await store.lengths([LOG]))[LOG] == 7
 
     async def test_publishing_nothing_is_nothing(self, store: Store) -> None:
         assert await store.publish(LOG, []) == Published(0)
-        assert await store.length(LOG) == 0
+        assert (await store.lengths([LOG]))[LOG] == 0
         assert await store.read(LOG) == []
 
     async def test_a_large_batch_keeps_its_order(self, store: Store) -> None:

@@ -77,6 +77,7 @@ class SettlingConformance(Ground):
         assert (sighting.envelope, sighting.past) == (delivery.envelope, PAST)
         (dead,) = (await store.dead(QUEUE)).jobs
         assert (dead.key, dead.reason, dead.envelope) == (key, "rejected", delivery.envelope)
+        assert (sighting.died_ms, sighting.due_ms) == (dead.died_ms, None)
         assert await store.count(QUEUE) == Counts(dead=1)
 
     async def test_a_released_job_is_taken_over_at_once_and_nothing_is_counted(

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+
+import pytest
 
 from headrace.core.call import Child
+from headrace.core.delivery import Delivery
 from headrace.core.job import State
-from headrace.core.outcome import DONE, Again
-from headrace.core.tally import BUCKETS_US
+from headrace.core.outcome import DONE, Again, Outcome
+from headrace.core.tally import BUCKETS_US, kind_of
 from headrace.core.ties import Ties
-from headrace.store.contract import Store
+from headrace.store.contract import Settlement, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD
+
+
+def ran(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """The deliveries, as if each had run for a millisecond."""
+    for delivery in deliveries:
+        delivery.started_ms, delivery.took_us = 1000, 1000
+    return list(deliveries)
 
 
 class StatsConformance(Ground):
@@ -72,7 +83,7 @@ class StatsConformance(Ground):
         }
 
     async def test_runs_are_counted_by_how_long_they_had_waited(self, store: Store) -> None:
-        first, second, *_, last = BUCKETS_US
+        first, second, third, *_, last = BUCKETS_US
         waited_ms = [-5, 0, 1, 2, 4, 2 * last // 1000]
         await self.send(store, len(waited_ms) + 1)
         worker = self.worker(store)
@@ -84,11 +95,41 @@ class StatsConformance(Ground):
         found = {kind: count for (_, kind), count in (await self.counted(store)).items()}
         assert {kind: count for kind, count in found.items() if kind.startswith("~")} == {
             f"~{first}": 3,
-            f"~{second}": 2,
+            f"~{second}": 1,
+            f"~{third}": 1,
             f"~{last}": 1,
         }
         assert found["wait_us"] == 7000 + 2 * last
         assert (found["run_us"], found[f"<{first}"]) == (6, 6)
+
+    @pytest.mark.parametrize("outcome", [DONE, Again(60_000, PAST)], ids=["done", "again"])
+    async def test_what_is_settled_twice_is_counted_once(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        await self.send(store, 5)
+        worker = self.worker(store)
+        taken = ran(await self.take(worker, 5))
+        settlements = [Settlement(delivery, outcome) for delivery in taken]
+        await worker.settle(QUEUE, settlements)
+        first = await self.counted(store)
+        assert (first["task", "run_us"], first["task", f"<{BUCKETS_US[0]}"]) == (5000, 5)
+        assert await worker.settle(QUEUE, settlements, repeat=True) == taken
+        assert await self.counted(store) == first
+
+    @pytest.mark.parametrize("outcome", [DONE, Again(60_000, PAST)], ids=["done", "again"])
+    async def test_what_was_lost_is_not_counted_and_the_others_are(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        await self.send(store, 3)
+        late, other = self.worker(store), self.worker(store, "second")
+        lost = ran(await self.take(late, 2))
+        await self.reclaim(other, 2)
+        held = ran(await self.take(late))
+        settlements = [Settlement(delivery, outcome) for delivery in (lost[0], *held, lost[1])]
+        assert await late.settle(QUEUE, settlements) == lost
+        counted = await self.counted(store)
+        assert counted["task", kind_of(type(outcome))] == 1
+        assert (counted["task", "run_us"], counted["task", f"<{BUCKETS_US[0]}"]) == (1000, 1)
 
     async def test_what_was_not_added_is_not_counted(self, store: Store) -> None:
         item, unique = parcel("known"), Ties(unique="one")

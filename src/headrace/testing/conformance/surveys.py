@@ -185,6 +185,10 @@ class LocatingConformance(TopicGround):
             await self.settle(worker, [delivery], outcome)
         assert [await self.located(store, key) for key in keys] == [[QUEUE], [QUEUE], []]
 
+    async def test_an_event_is_located_in_the_log_that_holds_it(self, store: Store) -> None:
+        (event,) = await self.publish(store)
+        assert await store.locate([QUEUE, "@news", LOG, "@orders#1"], event) == [LOG]
+
     async def test_an_id_may_be_in_several_queues(self, store: Store) -> None:
         job = parcel("one")
         await store.append(QUEUE, [job])

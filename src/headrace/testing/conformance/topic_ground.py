@@ -81,7 +81,8 @@ class TopicGround(Ground):
     async def group(self, store: Store, queue: str = BILLING) -> GroupState:
         """A group that exists, as it is now."""
         name, _, topic = queue.partition("@")
-        (found,) = [state for state in await store.groups(f"@{topic}") if state.name == name]
+        (states,) = (await store.groups([f"@{topic}"])).values()
+        (found,) = [state for state in states if state.name == name]
         assert found.counts == await store.count(queue)
         return found
 
@@ -92,7 +93,7 @@ class TopicGround(Ground):
         while page := await store.read(log, cursor):
             keys += [item.key for item in page]
             cursor = page[-1].cursor
-        assert await store.length(log) == len(keys)
+        assert (await store.lengths([log]))[log] == len(keys)
         return keys
 
     async def trim_to(
@@ -110,10 +111,10 @@ class TopicGround(Ground):
             trimmed = await store.trim(log, retention_ms=retention_ms, gone_after_ms=gone_after_ms)
             gone += trimmed.gone
             if not trimmed.more:
-                if await store.length(log) <= length:
+                if (await store.lengths([log]))[log] <= length:
                     break
                 await self.pass_time(0.25)
-        assert await store.length(log) == length
+        assert (await store.lengths([log]))[log] == length
         return sorted(set(gone))
 
     async def settled(self, store: Store, *queues: str) -> None:

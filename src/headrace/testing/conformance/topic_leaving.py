@@ -48,7 +48,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
             assert await store.count(queue) == Counts()
             for state in State:
                 assert (await store.browse(queue, state)).keys == []
-        assert await store.groups(LOG) == []
+        assert (await store.groups([LOG]))[LOG] == []
         assert await self.left_behind(store) == []
 
     @of_each_kind

@@ -2,7 +2,7 @@
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
 -- ARGV: groups returned bodies, then the job keys
--- Returns for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place.
+-- Returns for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
@@ -31,7 +31,8 @@ end
 
 local function dead(id)
   local fields = in_stream(key.dead, id)
-  local sight = {'dead', '0', '', 0, field(fields, 'r'), '', '', '', '', ''}
+  local died = string.match(id, '^%d+') or '0'
+  local sight = {'dead', died, '', 0, field(fields, 'r'), '', '', '', '', ''}
   return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 

@@ -2,11 +2,11 @@
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
 -- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept tied moved heard, then the blocks that these numbers announce
--- Returns {'epoch', now} if leases were taken since `epoch` and nothing is done unless `checked`; otherwise {'lost', receipt, count…}.
+-- Returns {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
 -- Blocks: done: ids, keys, counts, ties. kept: ids, keys, counts, ties, verdicts, ttls; both without
 -- the counts unless `checked` and the ties unless `tied`. heard, of events that are done and were read
--- from their log: ids, and if `checked` keys and counts. For each moved: id key count kind value past
+-- from their log: ids, and if `checked` counts. For each moved: id key count kind value past
 -- envelope verdict ttl ties inputs, where `value` is a delay, a reason or a gate.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
 local at = 15
@@ -26,21 +26,10 @@ if wrong then
   return wrong
 end
 
-local lost, lost_keys = {'lost'}, {}
-local function lose(receipt, job_key, count)
-  lost[#lost + 1] = receipt
-  lost[#lost + 1] = count
-  lost_keys[#lost_keys + 1] = job_key
-end
-
-local function held(receipt, job_key, count)
+local function held(receipt, count)
   local stream, id = entry_at(receipt)
   local pending = redis.call('XPENDING', stream, GROUP, id, id, 1)[1]
-  if pending and pending[2] == consumer and pending[4] == tonumber(count) then
-    return true
-  end
-  lose(receipt, job_key, count)
-  return false
+  return pending and pending[2] == consumer and pending[4] == tonumber(count)
 end
 
 local function take(count)
@@ -49,21 +38,34 @@ local function take(count)
   return block
 end
 
--- The columns of a block without the rows that are no longer held.
-local function only_held(columns)
-  if not checked then
-    return columns
+local n = tonumber(ARGV[10])
+local done = {take(n), take(n), take(checked and n or 0), take(tied and n or 0)}
+n = tonumber(ARGV[11])
+local kept = {take(n), take(n), take(checked and n or 0), take(tied and n or 0), take(n), take(n)}
+n = tonumber(ARGV[14])
+local heard = {take(n), take(checked and n or 0)}
+local moves = {}
+for i = 1, moving do
+  moves[i] = take(11)
+end
+
+-- What is not held any more. If there is any, the sender counts the others alone.
+local gone = {'gone'}
+local function check(receipt, count)
+  if not held(receipt, count) then
+    gone[#gone + 1] = receipt
+    gone[#gone + 1] = count
   end
-  local kept = {}
-  for c = 1, #columns do kept[c] = {} end
-  for row = 1, #columns[1] do
-    if held(columns[1][row], columns[2][row], columns[3][row]) then
-      for c = 1, #columns do
-        kept[c][#kept[c] + 1] = columns[c][row]
-      end
-    end
+end
+
+if checked then
+  for i, id in ipairs(done[1]) do check(id, done[3][i]) end
+  for i, id in ipairs(kept[1]) do check(id, kept[3][i]) end
+  for i, id in ipairs(heard[1]) do check('@/' .. id, heard[2][i]) end
+  for _, each in ipairs(moves) do check(each[1], each[3]) end
+  if #gone > 1 then
+    return gone
   end
-  return kept
 end
 
 local function last_delivered(stream)
@@ -119,12 +121,7 @@ local function all_done(ids, keys, ties, verdicts)
   end
 end
 
-local n = tonumber(ARGV[10])
-local done = only_held({take(n), take(n), take(checked and n or 0), take(tied and n or 0)})
 all_done(done[1], done[2], done[4])
-
-n = tonumber(ARGV[11])
-local kept = only_held({take(n), take(n), take(checked and n or 0), take(tied and n or 0), take(n), take(n)})
 all_done(kept[1], kept[2], kept[4], kept[5])
 for i = 1, #kept[1] do
   keep_verdict(kept[2][i], kept[5][i], kept[6][i])
@@ -147,32 +144,15 @@ local function forget_heard(ids)
   end
 end
 
-n = tonumber(ARGV[14])
-if n > 0 then
-  local ids, keys, counts = take(n), take(checked and n or 0), take(checked and n or 0)
-  if checked then
-    local mine = {}
-    for i, id in ipairs(ids) do
-      if held('@/' .. id, keys[i], counts[i]) then
-        mine[#mine + 1] = id
-      end
-    end
-    ids = mine
-  end
-  if #ids > 0 then
-    redis.call('XACK', key.log, GROUP, unpack(ids))
-    forget_heard(ids)
-  end
+if #heard[1] > 0 then
+  redis.call('XACK', key.log, GROUP, unpack(heard[1]))
+  forget_heard(heard[1])
 end
 
 -- The gate of everything that moves on: only who takes the entry out may put the job elsewhere.
-local function taken_out(receipt, job_key, count)
-  if checked and not held(receipt, job_key, count) then
-    return false
-  end
+local function taken_out(receipt)
   local stream, id = entry_at(receipt)
   if redis.call('XACK', stream, GROUP, id) == 0 then
-    lose(receipt, job_key, count)
     return false
   end
   take_away(stream, id)
@@ -257,14 +237,20 @@ local function effect_of(kind, value, job_key)
   return kind
 end
 
--- The sender of the outcome foretold it as another: that did not happen.
-local function correct(job, kind, effect)
-  if kind ~= effect and EVENTS > 0 then
-    lost_keys[#lost_keys + 1] = job.key
+-- The sender of the outcome foretold it: that did not happen.
+local untrue = {}
+local function correct(job, kind)
+  if EVENTS > 0 then
+    untrue[#untrue + 1] = job.key
     local name = kind .. ' ' .. task_of(job.envelope)
     made[name] = (made[name] or 0) - 1
-    tell(effect, job)
   end
+end
+
+local lost = {'lost'}
+local function lose(receipt, count)
+  lost[#lost + 1] = receipt
+  lost[#lost + 1] = count
 end
 
 local function end_it(job, kind, reason, verdict, ttl)
@@ -283,18 +269,25 @@ local function end_it(job, kind, reason, verdict, ttl)
   ended(job.key, tie_of(job), goes_on, kind, value_of(verdict))
 end
 
+-- Whether an outcome may be applied; if the job is not just handed back, its entry is gone then.
+local function is_ours(effect, receipt, count)
+  if effect == 'released' then
+    return held(receipt, count)
+  end
+  return taken_out(receipt)
+end
+
 local told_as = {again = 'retry'}
 
 local function move(receipt, job_key, count, kind, value, past, envelope, verdict, ttl, ties, inputs)
   local effect = effect_of(kind, value, job_key)
   local job = {key = job_key, envelope = envelope, past = past, ties = ties, inputs = inputs}
-  if effect == 'released' then
-    if not held(receipt, job_key, count) then
-      return
-    end
-    hand_back(receipt, job_key, count)
-  elseif not taken_out(receipt, job_key, count) then
+  if not is_ours(effect, receipt, count) then
+    lose(receipt, count)
+    correct(job, told_as[kind] or kind)
     return
+  elseif effect == 'released' then
+    hand_back(receipt, job_key, count)
   elseif effect == 'again' then
     again(job, tonumber(value))
   elseif effect == 'held' then
@@ -302,15 +295,18 @@ local function move(receipt, job_key, count, kind, value, past, envelope, verdic
   else
     end_it(job, effect, value, verdict, ttl)
   end
-  correct(job, told_as[kind] or kind, told_as[effect] or effect)
+  if kind ~= effect then
+    correct(job, told_as[kind] or kind)
+    tell(told_as[effect] or effect, job)
+  end
 end
 
-for _ = 1, moving do
-  move(unpack(take(11)))
+for _, each in ipairs(moves) do
+  move(unpack(each))
 end
 
 if ARGV[6] ~= '' then
   redis.call('PUBLISH', key.finished_channel, ARGV[6])
 end
-finish(tonumber(ARGV[7]), ARGV[8], lost_keys, ARGV[9])
+finish(tonumber(ARGV[7]), ARGV[8], untrue, ARGV[9])
 return lost

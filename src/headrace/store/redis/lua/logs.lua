@@ -1,0 +1,11 @@
+#!lua flags=no-writes
+-- Tell how long logs are and which groups they have; atomic, as all that is asked of many at once.
+-- KEYS: log groups, of each queue
+-- ARGV: groups
+-- Returns for each log {length, groups}: `groups` has name and record of each, in no order.
+
+local logs = {}
+each_queue(ARGV[1], function()
+  logs[#logs + 1] = {redis.call('XLEN', key.log), redis.call('HGETALL', key.groups)}
+end)
+return logs
