@@ -13,7 +13,8 @@ from headrace.integrations.fastapi import depends, lifespan
 jobs = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-fastapi")
 # In production leave worker= out, and run `headrace worker` beside the web server.
 web = FastAPI(lifespan=lifespan(jobs, worker=True))
-web.mount("/jobs", headrace.dashboard(jobs, insecure=True))
+# Serves this very machine alone; for others give it users: headrace.dashboard(jobs, auth=…).
+web.mount("/jobs", headrace.dashboard(jobs))
 Jobs = Annotated[Headrace, Depends(depends(jobs))]
 
 
@@ -34,7 +35,7 @@ async def look(id: str, jobs: Jobs) -> int:
 
 
 if __name__ == "__main__":
-    with TestClient(web) as client:
+    with TestClient(web, "http://localhost", client=("127.0.0.1", 50000)) as client:
         id = client.post("/orders", json=[300, 120]).json()
         print(client.get(f"/orders/{id}").json())
         print("dashboard:", client.get("/jobs/").status_code)

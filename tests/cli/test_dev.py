@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from headrace import Headrace
+from headrace.cli.dev import crew_of
 from headrace.cli.reloading import Sources
 from tests.cli.conftest import Start
 from tests.cli.programs import Program, eventually, is_alive
@@ -99,6 +103,42 @@ def test_code_that_does_not_start_is_told_and_tried_again_when_it_changes(
     eventually("the mended code runs", lambda: wrote(shop / "three", "mended"))
     program.send(signal.SIGINT)
     assert program.ended() == 0
+
+
+LEAVES_ONE_BEHIND = """
+import subprocess
+from pathlib import Path
+from headrace import Headrace
+
+app = Headrace()
+
+@app.task
+async def touch(name: str) -> None:
+    Path(name).write_text(str(subprocess.Popen(["sleep", "1000"]).pid))
+"""
+
+
+def test_it_ends_although_something_that_a_job_has_started_does_not(
+    shop: Path, start: Start
+) -> None:
+    (shop / "mill.py").write_text(LEAVES_ONE_BEHIND)
+    program = start("dev", "mill:app", "--port", str(free_port()))
+    program.says("worker    | ")
+    enqueue(shop, "pid")
+    eventually("the job runs", lambda: (shop / "pid").exists() and (shop / "pid").read_text())
+    left = int((shop / "pid").read_text())
+    try:
+        program.send(signal.SIGINT)
+        assert program.ended() == 0
+        assert is_alive(left)
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("drain", [0.0, 5.0, 300.0])
+def test_a_worker_is_given_more_time_than_its_drain(drain: float) -> None:
+    # Stuck, it ends by itself 15 s after it.
+    assert crew_of("mill:app", 8370, 10, drain).patience > drain + 15
 
 
 def test_what_cannot_work_is_refused_at_once(shop: Path, start: Start) -> None:

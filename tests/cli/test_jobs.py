@@ -173,6 +173,7 @@ def test_cancel_tells_what_it_could_not(jobs: Depot) -> None:
         "running": 0,
         "ended": ["load-2"],
         "unknown": ["elsewhere"],
+        "logged": [],
     }
     assert result.stderr.splitlines() == [
         "headrace: not in the store (any more): elsewhere",

@@ -18,6 +18,7 @@ from headrace.cli.output import complain, harmless, harmless_lines, json_documen
         ("a\nb\tc\r", "a\\nb\\tc\\r"),
         ("\x9b31m\x7f\x00", "\\x9b31m\\x7f\\x00"),
         ("right\u202eleft", "right\\u202eleft"),
+        ("blank\u3164letter", "blank\\u3164letter"),
     ],
 )
 def test_control_characters_are_made_visible(text: str, shown: str) -> None:

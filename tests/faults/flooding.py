@@ -169,7 +169,7 @@ async def _all_is_tidied_up(office: Post) -> None:
     store = await office.store()
 
     async def trimmed() -> bool:
-        return await store.length(LOG) == 0
+        return (await store.lengths([LOG]))[LOG] == 0
 
     await eventually("the log is trimmed to its retention", trimmed)
     for worker in office.crew.alive:

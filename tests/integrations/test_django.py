@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,43 +12,11 @@ from django.db import transaction
 from django.test.utils import override_settings
 from django_tasks import TaskResultStatus, default_task_backend, task, task_backends
 from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
-from django_tasks.signals import task_enqueued, task_finished, task_started
 
 import headrace.integrations.django as integration
 from headrace import ConfigError, Headrace
 from headrace.integrations.django import HeadraceBackend, enqueue_on_commit
-from tests.integrations.conftest import FOLDER
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cleaned_up() -> Iterator[None]:
-    yield
-    shutil.rmtree(FOLDER, ignore_errors=True)
-
-
-@pytest.fixture
-def app() -> Headrace:
-    found: Headrace = integration.app
-    return found
-
-
-@pytest.fixture
-def orchard(app: Headrace) -> Any:
-    import orchard.tasks  # type: ignore[import-not-found]
-
-    return orchard.tasks
-
-
-def work(app: Headrace, *ids: str) -> None:
-    """Run jobs until these have ended."""
-
-    async def until_ended() -> None:
-        async with app, app.worker():
-            for id in ids:
-                async for _ in app.job(id).watch():
-                    pass
-
-    asyncio.run(until_ended())
+from tests.integrations.conftest import FOLDER, hearing, work
 
 
 def test_a_task_runs_and_its_result_is_found(app: Headrace, orchard: Any) -> None:
@@ -104,21 +70,31 @@ def test_a_failure_is_told_with_its_class_and_traceback(app: Headrace, orchard: 
 
 
 def test_signals_tell_of_each_step(app: Headrace, orchard: Any) -> None:
-    told: list[tuple[str, str]] = []
-
-    def hear(signal: Any, task_result: Any, **_: Any) -> None:
-        told.append((names[signal], task_result.id))
-
-    names = {task_enqueued: "enqueued", task_started: "started", task_finished: "finished"}
-    for signal in names:
-        signal.connect(hear)
-    try:
+    with hearing() as told:
         sent = orchard.add.enqueue(1, 1)
         work(app, sent.id)
-    finally:
-        for signal in names:
-            signal.disconnect(hear)
-    assert told == [("enqueued", sent.id), ("started", sent.id), ("finished", sent.id)]
+    steps = [("enqueued", "READY"), ("started", "RUNNING"), ("finished", "SUCCESSFUL")]
+    assert told[sent.id] == steps
+
+
+@pytest.mark.parametrize(
+    ("how", "finished"), [("defer", ["SUCCESSFUL"]), ("retry later", []), ("reject", ["FAILED"])]
+)
+def test_a_run_that_puts_itself_off_has_not_failed(
+    app: Headrace, orchard: Any, how: str, finished: list[str]
+) -> None:
+    with hearing() as told:
+        sent = orchard.decide.enqueue(how)
+        work(app, sent.id)
+    assert [status for step, status in told[sent.id] if step == "finished"] == finished
+
+
+def test_async_tasks_leave_no_connection_behind(app: Headrace, orchard: Any) -> None:
+    sent = orchard.connect.enqueue()
+    work(app, sent.id)
+    sent.refresh()
+    assert sent.return_value is True
+    assert orchard.seen[-1].connection is None
 
 
 async def test_async_views_send_too(orchard: Any) -> None:

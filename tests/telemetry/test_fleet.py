@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import cast
+
 import pytest
 
 from headrace import Headrace
+from headrace.admin import MinuteStats
 from headrace.telemetry import prometheus, store_wide
 from headrace.telemetry.fleet import Fleet
 from tests.telemetry.scraping import Scrape
@@ -59,3 +65,40 @@ async def test_what_the_store_forgets_is_not_taken_back() -> None:
         assert fleet.counts["default"]["add"]["done"] == 1
         await fleet.look(emptied)
         assert fleet.counts["default"]["add"]["done"] == 1
+
+
+class Counted:
+    """Stands for an app, its admin, and what the store has counted; answers can be held back."""
+
+    def __init__(self) -> None:
+        self.minutes: dict[int, int] = {}
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    @property
+    def admin(self) -> Counted:
+        return self
+
+    async def stats(self, minutes: int) -> Sequence[MinuteStats]:
+        found = [
+            MinuteStats(datetime(2030, 1, 1, 0, minute, tzinfo=UTC), "default", "add", {"done": n})
+            for minute, n in self.minutes.items()
+        ]
+        await self.may_answer.wait()
+        return found
+
+
+async def test_a_reader_that_was_overtaken_has_nothing_counted_twice() -> None:
+    counted, fleet = Counted(), Fleet()
+    app = cast(Headrace, counted)
+    await fleet.look(app)
+    counted.minutes = {0: 1}
+    counted.may_answer.clear()
+    slow = asyncio.create_task(fleet.look(app))
+    await asyncio.sleep(0)
+    counted.minutes[1] = 10
+    counted.may_answer.set()
+    await fleet.look(app)
+    await slow
+    await fleet.look(app)
+    assert fleet.counts["default"]["add"]["done"] == 11

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
 
-from headrace.telemetry import health
-from headrace.telemetry.totals import Presence, Snapshot
+from headrace import Headrace
+from headrace.telemetry import health, reaching
+from headrace.telemetry.serving import pages_of_worker
+from headrace.telemetry.totals import Presence, Snapshot, Totals
+from tests.servers import RedisServer
 
 WELL = Presence("working")
 
@@ -62,3 +66,22 @@ def test_troubles_are_told_as_json_with_503() -> None:
     well, ill = health.page([]), health.page(["it is stuck"])
     assert (well.status, json.loads(well.body)) == (200, {"ok": True, "reasons": []})
     assert (ill.status, json.loads(ill.body)) == (503, {"ok": False, "reasons": ["it is stuck"]})
+
+
+def test_a_probe_asks_the_store_little_however_much_it_holds(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaching, "_FRESH", 0.0)
+    app = Headrace(redis_server.url)
+    for number in range(300):
+        app.topic(f"topic-{number}", int)
+    totals = Totals()
+    totals.presence = lambda: WELL
+    pages = pages_of_worker(app, totals)
+    assert pages.readyz({}).status == 200
+    redis_server.ask("CONFIG", "RESETSTAT")
+    assert pages.readyz({}).status == 200
+    counted: bytes = redis_server.ask("INFO", "commandstats")
+    calls = [int(n) for n in re.findall(rb"calls=(\d+)", counted)]
+    assert 0 < sum(calls) < 10
+    app.portal.close()

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,32 @@ class Hostile:
         raise RuntimeError("no")
 
 
+class Number(int):
+    def __abs__(self) -> int:
+        raise RuntimeError("no")
+
+
+class Changing(Mapping[str, int]):
+    """As if another thread were at it."""
+
+    def __getitem__(self, name: str) -> int:
+        return 1
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("changed size during iteration")
+
+    def __repr__(self) -> str:
+        return "Changing()"
+
+
+class Moment(datetime):
+    def isoformat(self, *_: Any) -> Any:
+        return Hostile()
+
+
 def endless() -> list[Any]:
     found: list[Any] = []
     found.append(found)
@@ -93,9 +120,15 @@ def endless() -> list[Any]:
         ("\ud800\u2028\x1b[31m", "\ud800\u2028\x1b[31m"),
         (datetime(2030, 1, 2, tzinfo=UTC), "2030-01-02T00:00:00+00:00"),
         (None, None),
+        (Number(5), "5"),
+        ([1, Changing()], [1, "Changing()"]),
+        (Moment(2030, 1, 2), "<Hostile that cannot be shown>"),
     ],
-    ids=["nan", "large", "larger", "bytes", "set", "hostile", "text", "time", "none"],
-)
+    ids=[
+        "nan", "large", "larger", "bytes", "set", "hostile", "text", "time", "none", "number",
+        "changing", "moment",
+    ],
+)  # fmt: skip
 def test_strange_values_are_told_somehow(book: Book, value: Any, told: Any) -> None:
     book.log.info("x", extra={"value": value})
     (line,) = book.lines
@@ -119,6 +152,45 @@ def test_an_extra_of_one_of_our_names_is_kept_beside_ours(book: Book) -> None:
     assert line["time_"] == "soon"
     assert line["level_"] == 3
     assert line["level"] == "INFO"
+
+
+def test_no_field_is_lost_over_a_name(book: Book) -> None:
+    book.log.info("x", extra={"time": "soon", "time_": "late", "exception": 1, "time__": 2})
+    (line,) = book.lines
+    assert (line["time_"], line["time__"], line["time___"]) == ("late", 2, "soon")
+    assert line["exception_"] == 1
+
+
+def formatted(**fields: Any) -> dict[str, Any]:
+    """The line of a record that was not made by a logger."""
+    line: dict[str, Any] = json.loads(JsonFormatter().format(logging.makeLogRecord(fields)))
+    return line
+
+
+def test_a_record_made_by_hand_is_told_too() -> None:
+    assert formatted(created=1e20)["time"] == "1e+20"
+    assert formatted(exc_text="ValueError: far away")["exception"] == "ValueError: far away"
+    assert "exception" not in formatted(exc_info=True)
+    assert "ValueError: x" in formatted(exc_info=ValueError("x"))["exception"]
+    assert formatted(exc_info=(ValueError, 5, 7))["exception"] == "ValueError"
+    try:
+        raise ValueError("no")
+    except ValueError:
+        assert "ValueError: no" in formatted(exc_info=True)["exception"]
+
+
+def test_whatever_happens_there_is_a_line() -> None:
+    class Nameless(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            raise RuntimeError("no")
+
+    class Worst(Hostile, metaclass=Nameless):
+        def __bool__(self) -> bool:
+            raise RuntimeError("no")
+
+    assert formatted(value=Worst())["value"] == "<something that cannot be shown>"
+    assert formatted(exc_info=Worst()) == {"message": "a record that cannot be told: RuntimeError"}
 
 
 async def test_a_line_about_a_run_says_which_job_it_was() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -103,6 +105,16 @@ def test_what_has_ended_long_ago_is_kept_without_its_file(crew: Crew) -> None:
     assert crew.gathering.snapshot().presence.slots == 10
 
 
+def test_probes_alone_let_no_files_pile_up(crew: Crew) -> None:
+    for pid in range(2, 52):
+        crew.write(pid, 2, ago=3600)
+    crew.living = {1}
+    crew.write(1, 1)
+    assert list(crew.gathering.living()) == [1]
+    assert [path.name for path in crew.folder.iterdir()] == ["1.totals"]
+    assert crew.done == 101
+
+
 def test_a_process_number_that_is_used_again_is_another_process(crew: Crew) -> None:
     crew.living = {1}
     crew.write(1, 100, name="-old", ago=5)
@@ -132,3 +144,27 @@ def test_a_process_writes_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = Gathering(tmp_path, lambda: {os.getpid()}).snapshot()
     assert found.counts["default"]["add"]["done"] == 3
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_process_that_could_not_tell_once_tells_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sharing, "_EVERY", 0.001)
+    asked = itertools.count(1)
+    told = threading.Event()
+
+    def presence() -> Presence:
+        if next(asked) <= 3:
+            raise RuntimeError("dictionary changed size during iteration")
+        told.set()
+        return Presence("working")
+
+    totals = Totals()
+    totals.presence = presence
+    writer = Writer(totals, tmp_path)
+    writer.start()
+    assert told.wait(30)
+    writer.close()
+    (found,) = Gathering(tmp_path, lambda: {os.getpid()}).living().values()
+    assert found.presence.phase == "working"
+    assert caplog.text.count("cannot be written for the metrics") == 1

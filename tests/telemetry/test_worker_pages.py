@@ -15,9 +15,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headrace import ConfigError, Headrace, JobFailed, Retry
+from headrace.core.tally import RUN_US, WAIT_US
 from headrace.telemetry import store_wide
 from headrace.telemetry.exposition import Exposition, Page
-from headrace.telemetry.serving import WorkerPages, serve_fleet
+from headrace.telemetry.serving import Pages, pages_of_worker, serve_fleet
 from headrace.telemetry.totals import Totals
 from headrace.worker.worker import Worker
 from tests.servers import RedisServer
@@ -42,10 +43,10 @@ async def closing(app: Headrace) -> AsyncIterator[None]:
     await asyncio.to_thread(app.portal.close)
 
 
-def counted(app: Headrace) -> tuple[Worker, WorkerPages]:
+def counted(app: Headrace) -> tuple[Worker, Pages]:
     worker = app.worker(concurrency=7)
     worker.totals = Totals()
-    return worker, WorkerPages(app, worker.totals)
+    return worker, pages_of_worker(app, worker.totals)
 
 
 async def asked(answer: object, headers: Mapping[str, str] | None = None) -> Page:
@@ -55,7 +56,7 @@ async def asked(answer: object, headers: Mapping[str, str] | None = None) -> Pag
     return page
 
 
-async def scrape(pages: WorkerPages) -> Scrape:
+async def scrape(pages: Pages) -> Scrape:
     return Scrape((await asked(pages.metrics)).body.decode())
 
 
@@ -125,7 +126,7 @@ async def test_groups_are_counted_and_their_lag_is_told(app: Headrace) -> None:
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("closing")
-async def test_runs_are_counted_although_no_events_are_recorded(namespace: str) -> None:
+async def test_runs_and_waits_are_counted_although_no_events_are_recorded(namespace: str) -> None:
     app = Headrace("memory://", namespace=namespace, events=False)
 
     @app.task
@@ -137,13 +138,15 @@ async def test_runs_are_counted_although_no_events_are_recorded(namespace: str) 
         await (await add.enqueue(1, 2)).result(30)
         await until(lambda: not worker.totals or bool(worker.totals.snapshot().counts))
         assert worker.totals
-        assert worker.totals.snapshot().counts["default"]["add"]["done"] == 1
+        counts = worker.totals.snapshot().counts["default"]["add"]
+    assert counts["done"] == 1
+    assert {RUN_US, WAIT_US} <= counts.keys()
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("closing")
 async def test_a_scraper_chooses_the_format_and_whether_it_is_packed(app: Headrace) -> None:
-    pages = WorkerPages(app, Totals())
+    pages = pages_of_worker(app, Totals())
     plain = await asked(pages.metrics)
     assert plain.content_type.startswith("text/plain; version=0.0.4")
     accept = "application/openmetrics-text; version=1.0.0"
@@ -193,7 +196,7 @@ def test_a_store_that_is_away_is_told_and_everything_else_goes_on(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Headrace(redis_server.url)
-    pages = WorkerPages(app, Totals())
+    pages = pages_of_worker(app, Totals())
     assert Scrape(pages.metrics({}).body.decode()).value("headrace_store_up") == 1
     redis_server.stop()
     found = Scrape(pages.metrics({}).body.decode())

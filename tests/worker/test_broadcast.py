@@ -30,7 +30,7 @@ async def test_every_worker_gets_each_event_from_its_start_on(app: Headrace) -> 
             await orders.publish(Order("both"))
             await until(lambda: len(seen) == 3)
     assert seen == ["one", "both", "both"]
-    assert await app.store.groups("@orders") == []
+    assert (await app.store.groups(["@orders"]))["@orders"] == []
 
 
 async def test_broadcasts_of_all_shards_come_one_after_the_other(app: Headrace) -> None:

@@ -231,3 +231,19 @@ def test_a_worker_without_queues_is_told_whose_list_is_empty() -> None:
         app.worker(queues=[])
     with pytest.raises(ConfigError, match="queues is empty"):
         app.worker(queues={})
+
+
+def test_a_worker_reads_queues_that_are_declared_without_a_task() -> None:
+    app = Headrace("memory://")
+    app.queue("mail")
+    app.queue("mail", rate="100/m")
+    app.queue("mail")
+    with pytest.raises(ConfigError, match="the app has no tasks"):
+        app.worker()
+
+    @app.task
+    async def work() -> None: ...
+
+    assert app.worker().queues == ["default", "mail"]
+    with pytest.raises(ConfigError, match="contains '@'"):
+        app.queue("billing@orders")

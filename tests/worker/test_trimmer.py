@@ -29,7 +29,7 @@ async def test_what_all_groups_have_settled_is_removed_after_its_retention(app: 
         await orders.publish_many(Order(f"o-{number}") for number in range(20))
         await until(lambda: len(seen) == 20)
         trimmer = Trimmer(app.store, app.topics.values())
-        while await app.store.length("@orders"):
+        while (await app.store.lengths(["@orders"]))["@orders"]:
             await trimmer.look("@orders")
 
 
@@ -98,7 +98,7 @@ async def test_a_group_that_is_served_is_not_gone_after_the_least_time(
         assert await consumer.fetch(1, 0.0) == []
         assert await store.trim("@orders", retention_ms=0, gone_after_ms=60_000) == Trimmed()
     await consumer.close()
-    assert await store.length("@orders") == 1
+    assert (await store.lengths(["@orders"]))["@orders"] == 1
 
 
 async def test_what_a_broadcast_may_be_about_to_read_stays_for_a_minute(
@@ -113,7 +113,7 @@ async def test_what_a_broadcast_may_be_about_to_read_stays_for_a_minute(
     trimmer = Trimmer(store, [orders])
     clock.advance(59)
     await trimmer.look("@orders")
-    assert await store.length("@orders") == 1
+    assert (await store.lengths(["@orders"]))["@orders"] == 1
     clock.advance(2)
     await trimmer.look("@orders")
-    assert await store.length("@orders") == 0
+    assert (await store.lengths(["@orders"]))["@orders"] == 0

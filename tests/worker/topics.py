@@ -20,5 +20,5 @@ def orders_of(app: Headrace, shards: int = 1) -> Topic[Order]:
 
 async def group_of(app: Headrace, name: str, log: str = "@orders") -> GroupState:
     """A group as the store has it."""
-    (found,) = [group for group in await app.store.groups(log) if group.name == name]
+    (found,) = [group for group in (await app.store.groups([log]))[log] if group.name == name]
     return found

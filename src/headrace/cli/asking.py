@@ -184,7 +184,3 @@ def confirm(verb: str, what: str) -> None:
     if not sys.stdin.isatty():
         raise ConfigError(f"{verb} cannot ask without a terminal: say --yes if you mean it")
     click.confirm(f"{verb.capitalize()} {harmless(what)}?", abort=True, err=True)
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

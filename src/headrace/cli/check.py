@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import asked, counted, json_option, of_app
+from headrace.cli.asking import asked, json_option, of_app
 from headrace.cli.findings import Finding, Level, of_groups, of_queues, of_schedules, of_store
 from headrace.cli.output import harmless, json_document
+from headrace.core import limits
+from headrace.core.plural import plural
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def check(app: Headrace, max_age: float, as_json: bool) -> None:
 
     Exit codes: 0 no problems (there may be warnings), 1 there are problems, 2 wrong use.
     """
+    limits.check_seconds("--max-age", max_age, least=0)
     try:
         findings = asked(app, lambda app: _looked(app, max_age))
     except StoreError as error:
@@ -62,5 +65,5 @@ async def _looked(app: Headrace, max_age: float) -> list[Finding]:
 def _show(findings: list[Finding], levels: Counter[Level]) -> None:
     for finding in findings:
         click.echo(harmless(f"{finding.level:<8} {finding.about}: {finding.text}"))
-    said = counted(levels["problem"], "problem"), counted(levels["warning"], "warning")
+    said = plural(levels["problem"], "problem"), plural(levels["warning"], "warning")
     click.echo(", ".join(said) if levels["problem"] or levels["warning"] else "all is well")

@@ -15,15 +15,17 @@ import click
 
 from headrace.worker.parent import SUPERVISOR, how_it_ended
 
-# A worker lets its jobs end within its own drain; this is for one that does not end at all.
-_PATIENCE = 20.0
+# For what a process that has ended said last. Whoever has its output from it may live for ever.
+_LAST_WORDS = 2.0
 
 
 class Crew:
-    """Runs each of the commands, named for people, as a process of its own."""
+    """Runs each of the commands, named for people, as a process of its own. One that was told to
+    end and has not after `patience` seconds is killed."""
 
-    def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, commands: Mapping[str, Sequence[str]], patience: float) -> None:
         self._commands = commands
+        self.patience = patience
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._voices: list[threading.Thread] = []
 
@@ -57,7 +59,7 @@ class Crew:
         """Tell all to end, and wait until they have."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
-        ends_at = time.monotonic() + _PATIENCE
+        ends_at = time.monotonic() + self.patience
         for process in self._running.values():
             try:
                 process.wait(max(0.0, ends_at - time.monotonic()))
@@ -65,8 +67,9 @@ class Crew:
                 process.kill()
                 process.wait()
         self._running.clear()
+        ends_at = time.monotonic() + _LAST_WORDS
         for voice in self._voices:
-            voice.join()
+            voice.join(max(0.0, ends_at - time.monotonic()))
         self._voices.clear()
 
     def _speak_for(self, name: str, output: IO[str]) -> None:

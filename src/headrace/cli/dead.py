@@ -13,7 +13,6 @@ from headrace.cli.asking import (
     acted,
     asked,
     confirm,
-    counted,
     json_option,
     of_app,
     of_one,
@@ -26,6 +25,7 @@ from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import complain, json_document, show_first
 from headrace.cli.program import FAILED
 from headrace.cli.selection import Filter, filter_options, parse_edits, queue_option
+from headrace.core.plural import plural
 from headrace.errors import ConfigError, JobError, JobNotFound
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _do(
     if as_json:
         json_document({done: count})
     else:
-        click.echo(f"{done} {counted(count, 'job')}")
+        click.echo(f"{done} {plural(count, 'job')}")
     missing = len(set(ids)) - count
     if ids and missing:
         complain(f"not dead (any more): {missing} of the {len(set(ids))} jobs")

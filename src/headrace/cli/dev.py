@@ -18,6 +18,8 @@ from headrace.worker.signals import Signals
 
 _HOST = "127.0.0.1"
 _LOOK_EVERY = 0.5
+# Longer than a worker that is stuck takes to end by itself after its drain.
+_BEYOND_DRAIN = 20.0
 
 
 @click.command()
@@ -67,12 +69,7 @@ def dev(
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
     folders = _checked(name, port)
-    crew = Crew(
-        {
-            "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
-            "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
-        }
-    )
+    crew = crew_of(name, port, concurrency, drain)
     click.echo(f"headrace dev: {name}, dashboard at http://{_HOST}:{port}/, Ctrl-C stops all")
     with Signals() as signals:
         crew.start()
@@ -81,6 +78,17 @@ def dev(
         finally:
             crew.stop()
     click.echo("headrace dev: all stopped")
+
+
+def crew_of(name: str, port: int, concurrency: int, drain: float) -> Crew:
+    """A worker and a dashboard, not started yet."""
+    return Crew(
+        {
+            "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
+            "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
+        },
+        patience=drain + _BEYOND_DRAIN,
+    )
 
 
 def _checked(name: str, port: int) -> list[Path]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from headrace.cli.asking import counted
+from headrace.core.plural import plural
 from headrace.core.sources import group_queue
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def of_queues(
         about = f"queue {queue.name}"
         yield from (Finding(level, about, text) for level, text in found)
         if not found:
-            text = f"{counted(len(readers), 'worker')}, {queue.waiting} waiting"
+            text = f"{plural(len(readers), 'worker')}, {queue.waiting} waiting"
             yield Finding("ok", about, text)
 
 
@@ -64,7 +64,7 @@ def _of_readers(
 ) -> Iterator[tuple[Level, str]]:
     if readers or not (queue.waiting or queue.name in declared):
         return
-    jobs = f"{counted(queue.waiting, 'job')} waiting and " if queue.waiting else ""
+    jobs = f"{plural(queue.waiting, 'job')} waiting and " if queue.waiting else ""
     level: Level = "problem" if queue.waiting else "warning"
     yield level, f"{jobs}no worker reads it: run headrace worker with -Q {queue.name}"
 
@@ -83,7 +83,7 @@ def _of_queue(queue: QueueInfo, is_read: bool, max_age: float) -> Iterator[tuple
     if queue.dead:
         yield (
             "warning",
-            f"{counted(queue.dead, 'dead job')}: headrace dead list --queue {queue.name}",
+            f"{plural(queue.dead, 'dead job')}: headrace dead list --queue {queue.name}",
         )
 
 
@@ -107,7 +107,7 @@ def _of_group(
         level: Level = "problem" if group.waiting else "warning"
         yield (
             level,
-            f"{counted(group.waiting, 'event')} waiting and no worker serves it: run one, or "
+            f"{plural(group.waiting, 'event')} waiting and no worker serves it: run one, or "
             "remove the group",
         )
     elif not group.paused and group.waiting and (group.age or 0.0) > max_age:
@@ -118,10 +118,10 @@ def _of_group(
         topic = name.partition("@")[2]
         yield (
             "warning",
-            f"{counted(group.stopped_keys, 'key')} stopped: headrace topics show {topic}",
+            f"{plural(group.stopped_keys, 'key')} stopped: headrace topics show {topic}",
         )
     if group.dead:
-        yield "warning", f"{counted(group.dead, 'dead event')}: headrace dead list --queue {name}"
+        yield "warning", f"{plural(group.dead, 'dead event')}: headrace dead list --queue {name}"
 
 
 def of_schedules(schedules: Sequence[Schedule]) -> Iterator[Finding]:

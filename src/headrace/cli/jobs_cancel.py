@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import acted, confirm, counted, json_option, split, within, yes_option
+from headrace.cli.asking import acted, confirm, json_option, split, within, yes_option
 from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
 from headrace.cli.selection import described, job_options, queue_option
+from headrace.core.plural import plural
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def cancel(
     if as_json:
         json_document(report)
     else:
-        running = f", asked {counted(report.running, 'running job')} to end"
+        running = f", asked {plural(report.running, 'running job')} to end"
         click.echo(
-            f"cancelled {counted(report.cancelled, 'job')}{running if report.running else ''}"
+            f"cancelled {plural(report.cancelled, 'job')}{running if report.running else ''}"
         )
     _complain(report, bool(ids))
 
@@ -86,5 +87,8 @@ def _complain(report: CancelReport, named: bool) -> None:
         complain(f"not in the store (any more): {', '.join(report.unknown)}")
     if report.ended and named:
         complain(f"ended already: {', '.join(report.ended)}")
+    if report.logged:
+        left = plural(len(report.logged), "event")
+        complain(f"{left} stayed in the log of a topic, out of which no group can take any")
     if report.unknown or (report.ended and named):
         click.get_current_context().exit(FAILED)

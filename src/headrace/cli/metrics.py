@@ -76,10 +76,10 @@ def count_for_parent(worker: Worker) -> None:
 
 def serve_worker(worker: Worker, place: Place) -> None:
     """Serve what a worker of this process counts, until the process ends."""
-    from headrace.telemetry.serving import WorkerPages
+    from headrace.telemetry.serving import pages_of_worker
 
     worker.totals = Totals()
-    _start(Exposition(*place, WorkerPages(worker.app, worker.totals).answers))
+    _start(Exposition(*place, pages_of_worker(worker.app, worker.totals).answers))
 
 
 @contextmanager
@@ -97,10 +97,10 @@ def serve_supervisor(
     app: Headrace, supervisor: Supervisor, place: Place, settings: Mapping[str, str]
 ) -> None:
     """Serve what the worker processes of a supervisor count, until this process ends."""
-    from headrace.telemetry.serving import ParentPages
+    from headrace.telemetry.serving import pages_of_parent
 
     gathering = Gathering(Path(settings[FOLDER]), lambda: supervisor.pids)
-    _start(Exposition(*place, ParentPages(app, gathering, supervisor).answers))
+    _start(Exposition(*place, pages_of_parent(app, gathering, supervisor).answers))
 
 
 def _start(exposition: Exposition) -> None:

@@ -11,9 +11,10 @@ from typing import TypeVar
 import click
 
 from headrace import Headrace
-from headrace.cli.asking import counted, json_option
+from headrace.cli.asking import json_option
 from headrace.cli.loading import load_app
 from headrace.cli.output import json_document, moment, show_table
+from headrace.core.plural import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
 from headrace.outbox.databases import database_of
 from headrace.outbox.links import Connection
@@ -77,7 +78,7 @@ def retry(id: str | None, database: str, table: str, as_json: bool) -> None:
     if as_json:
         json_document({"retried": count})
     else:
-        click.echo(f"{counted(count, 'row')} will be tried again")
+        click.echo(f"{plural(count, 'row')} will be tried again")
 
 
 @outbox.command()

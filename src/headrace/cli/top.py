@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,14 @@ def top(app: Headrace, every: float) -> None:
     if not sys.stdout.isatty():
         raise ConfigError("top needs a terminal: see 'headrace queues' for text")
 
+    view = Top(app.admin.by(whoever()), every)
+
     async def run() -> None:
+        # Also when the connection is lost: the terminal must be given back as it was.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, view.exit)
         async with app:
-            await Top(app.admin.by(whoever()), every).run_async()
+            await view.run_async()
 
     asyncio.run(run())
+    click.get_current_context().exit(view.return_code or 0)

@@ -5,8 +5,9 @@
 nothing.
 """
 
+from headrace.outbox.failing import FailedRow
 from headrace.outbox.inbox import Inbox
-from headrace.outbox.outbox import FailedRow, Outbox
+from headrace.outbox.outbox import Outbox
 from headrace.outbox.relay import Relay
 
 __all__ = ["FailedRow", "Inbox", "Outbox", "Relay"]

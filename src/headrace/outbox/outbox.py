@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from headrace.client.job import Job
@@ -18,7 +16,7 @@ from headrace.core.stamp import Publishing
 from headrace.errors import ConfigError
 from headrace.middleware import nesting
 from headrace.middleware.wrapping import Send
-from headrace.outbox import schema
+from headrace.outbox import failing, schema
 from headrace.outbox.dialects import (
     POSTGRESQL,
     Dialect,
@@ -27,6 +25,7 @@ from headrace.outbox.dialects import (
     check_table,
     dialect_named,
 )
+from headrace.outbox.failing import FailedRow
 from headrace.outbox.links import AsyncConnection, Connection, execute, execute_async
 from headrace.outbox.relay import RETRY, Relay
 from headrace.outbox.sealing import seal
@@ -38,20 +37,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class FailedRow:
-    """A row that was refused so often that the relay leaves it alone."""
-
-    id: str
-    """Of the job or event."""
-    destination: str
-    """The queue, or the log of a topic."""
-    created: datetime
-    failed: datetime
-    attempts: int
-    error: str
 
 
 class Outbox:
@@ -152,23 +137,11 @@ class Outbox:
 
     def failed(self, connection: Connection) -> list[FailedRow]:
         """The rows that the relay has given up, oldest first."""
-        columns = "id, destination, created_ms, failed_ms, attempts, last_error"
-        sql = f"SELECT {columns} FROM {self.table_name} WHERE failed_ms IS NOT NULL "
-        rows = execute(connection, lambda _: Statement(f"{sql} ORDER BY position")).rows
-        return [
-            FailedRow(row_id, destination, _moment(created), _moment(failed), attempts, error)
-            for row_id, destination, created, failed, attempts, error in rows
-        ]
+        return failing.read(connection, self.table_name)
 
     def retry_failed(self, connection: Connection, id: str | None = None) -> int:
         """Have rows that were given up tried anew, or the one of this job or event; how many."""
-        sql = (
-            f"UPDATE {self.table_name} SET failed_ms = NULL, attempts = 0, due_ms = 0 "
-            "WHERE failed_ms IS NOT NULL"
-        )
-        one = "" if id is None else " AND id = :id"
-        values = {} if id is None else {"id": id}
-        return execute(connection, lambda _: Statement(sql + one, values)).changed
+        return failing.retry(connection, self.table_name, id)
 
     def _through(self, write: Send) -> Send:
         """`write` inside of the app's middleware, as if it were sending."""
@@ -246,7 +219,3 @@ def _without_waiting(awaitable: Awaitable[R]) -> R:
         "a middleware of the app waits for something in `send` or `publish`, which only the "
         "methods of an outbox that end in _async can do"
     )
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

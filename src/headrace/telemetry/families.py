@@ -13,11 +13,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from headrace.core.tally import BUCKETS_US, RUN, RUN_US, WAIT, WAIT_US
+from headrace.core.tally import BUCKETS_US, KINDS, RUN, RUN_US, WAIT, WAIT_US
 from headrace.core.workers import Scaled
 from headrace.telemetry.totals import ByTask, Presence, Snapshot
 
-_OUTCOMES = ("done", "retry", "dead", "cancelled", "held", "released")
 _SECOND_US = 1_000_000
 _BY_TASK = ("queue", "task")
 
@@ -141,7 +140,7 @@ def _each(counts: Counts) -> Iterator[tuple[str, str, dict[str, int]]]:
 def _jobs(name: str, text: str, counts: Counts) -> Metric:
     family = CounterMetricFamily(name, text, labels=(*_BY_TASK, "outcome"))
     for queue, task, named in _each(counts):
-        for outcome in _OUTCOMES:
+        for outcome in KINDS:
             if outcome in named:
                 family.add_metric((queue, task, outcome), named[outcome])
     return family

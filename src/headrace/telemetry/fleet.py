@@ -30,7 +30,7 @@ class Fleet:
         self._seen: dict[Cell, int] = {}
         self._looked_at: float | None = None
         self._counts: dict[str, ByTask] = {}
-        self._lock = threading.Lock()
+        self._looking = threading.Lock()
 
     @property
     def counts(self) -> dict[str, ByTask]:
@@ -39,15 +39,21 @@ class Fleet:
         return self._counts
 
     async def look(self, app: Headrace) -> None:
-        """Add what the store has counted since the last look."""
-        now = time.monotonic()
-        since = now if self._looked_at is None else self._looked_at
+        """Add what the store has counted since the last look; nothing if somebody is looking."""
+        # One at a time: who is overtaken brings less than is known, and it would count twice.
+        if not self._looking.acquire(blocking=False):
+            return
+        try:
+            self._add(await app.admin.stats(self._minutes()), first=self._looked_at is None)
+            # The time of the answer: minutes that it did not tell of must not be asked for next.
+            self._looked_at = time.monotonic()
+        finally:
+            self._looking.release()
+
+    def _minutes(self) -> int:
+        since = 0.0 if self._looked_at is None else time.monotonic() - self._looked_at
         # The running minute and the one before: both may have grown since they were looked at.
-        minutes = min(int((now - since) / 60) + 3, _MOST_MINUTES)
-        stats = await app.admin.stats(minutes)
-        with self._lock:
-            self._add(stats, first=self._looked_at is None)
-            self._looked_at = now
+        return min(int(since / 60) + 3, _MOST_MINUTES)
 
     def _add(self, stats: Sequence[MinuteStats], *, first: bool) -> None:
         seen = {cell: count for each in stats for cell, count in _cells(each)}
@@ -56,8 +62,7 @@ class Fleet:
             mine = self._counts.setdefault(queue, {}).setdefault(task, {})
             more = 0 if first else max(0, count - self._seen.get(cell, 0))
             mine[name] = mine.get(name, 0) + more
-        # Another reader may have looked later, and was overtaken.
-        self._seen = {cell: max(count, self._seen.get(cell, 0)) for cell, count in seen.items()}
+        self._seen = seen
 
 
 def _cells(stats: MinuteStats) -> Iterator[tuple[Cell, int]]:

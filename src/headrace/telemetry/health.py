@@ -43,7 +43,7 @@ def why_not_ready(presence: Presence, store_trouble: str) -> list[str]:
         found.append("the worker has not begun to take jobs")
     if presence.phase == "stopping":
         found.append("the worker stops, and takes no more jobs")
-    return found + _of_store(store_trouble)
+    return found + why_store_not_ready(store_trouble)
 
 
 def why_crew_not_alive(ages: Mapping[int, float], latest: Mapping[int, Snapshot]) -> list[str]:
@@ -63,7 +63,12 @@ def why_crew_not_ready(
     phases = [latest[pid].presence.phase for pid in ages if pid in latest]
     if "working" not in phases:
         found.append("no worker process takes jobs")
-    return found + _of_store(store_trouble)
+    return found + why_store_not_ready(store_trouble)
+
+
+def why_store_not_ready(trouble: str) -> list[str]:
+    """As a reason, if there is trouble with the store."""
+    return [f"the store cannot be reached: {trouble}"] if trouble else []
 
 
 def _of_process(age: float, snapshot: Snapshot | None) -> Iterator[str]:
@@ -75,7 +80,3 @@ def _of_process(age: float, snapshot: Snapshot | None) -> Iterator[str]:
     if since > _STALE:
         yield f"it has told nothing for {since:.0f} s"
     yield from why_not_alive(snapshot.presence)
-
-
-def _of_store(trouble: str) -> list[str]:
-    return [f"the store cannot be reached: {trouble}"] if trouble else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime
@@ -27,11 +28,13 @@ class JsonFormatter(logging.Formatter):
         self._fields = fields
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {**self._fields, **_extra(record)}
-        line = self._own(record)
-        # A field of one of our names is kept beside ours.
-        line.update((f"{name}_" if name in _OWN else name, it) for name, it in told.items())
-        return json.dumps({str(name): _plain(it) for name, it in line.items()})
+        try:
+            told = {**self._fields, **_extra(record)}
+            line = self._own(record)
+            line.update((_beside(name, told), it) for name, it in told.items())
+            return json.dumps({name: _plain(it) for name, it in line.items()}, default=_shown)
+        except Exception as error:
+            return json.dumps({"message": f"a record that cannot be told: {type(error).__name__}"})
 
     def _own(self, record: logging.LogRecord) -> dict[str, Any]:
         line: dict[str, Any] = {
@@ -40,22 +43,45 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _message(record),
         }
-        if record.exc_info and record.exc_info[0] is not None:
-            try:
-                line["exception"] = self.formatException(record.exc_info)
-            except Exception:
-                line["exception"] = record.exc_info[0].__name__
+        if exception := self._exception(record):
+            line["exception"] = exception
         if record.stack_info:
             line["stack"] = record.stack_info
         return line
 
+    def _exception(self, record: logging.LogRecord) -> str | None:
+        # A record that came from another process has only the text.
+        if not record.exc_info:
+            return record.exc_text
+        given: Any = record.exc_info
+        if isinstance(given, BaseException):
+            given = type(given), given, given.__traceback__
+        kind, *rest = given if isinstance(given, tuple) else sys.exc_info()
+        try:
+            return self.formatException((kind, *rest)) if kind else record.exc_text
+        except Exception:
+            return record.exc_text or _name(kind)
+
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: it for name, it in vars(record).items() if name not in _USUAL}
+    # Of a copy: other threads may have the record too.
+    return {_key(name): it for name, it in dict(vars(record)).items() if name not in _USUAL}
+
+
+def _beside(name: str, told: Mapping[str, Any]) -> str:
+    """A field of one of our names is kept beside ours, by a name that no other has."""
+    if name in _OWN:
+        name += "_"
+        while name in told:
+            name += "_"
+    return name
 
 
 def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    except Exception:
+        return _shown(seconds)
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -68,6 +94,14 @@ def _message(record: logging.LogRecord) -> str:
 
 def _plain(value: Any, depth: int = 0) -> Any:
     """The value as JSON can say it."""
+    try:
+        return _converted(value, depth)
+    except Exception:
+        # Another thread is changing it, or it is not what it pretends to be.
+        return _shown(value)
+
+
+def _converted(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int) and abs(value) < _LARGEST_INT:
@@ -92,4 +126,11 @@ def _shown(value: Any) -> str:
     try:
         return repr(value)
     except Exception:
-        return f"<{type(value).__name__} that cannot be shown>"
+        return f"<{_name(type(value))} that cannot be shown>"
+
+
+def _name(kind: Any) -> str:
+    try:
+        return str(kind.__name__)
+    except Exception:
+        return "something"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.telemetry import health, prometheus
 from headrace.telemetry.exposition import Answer, Exposition, Page
+from headrace.telemetry.reaching import StoreProbe
 from headrace.telemetry.store_wide import StoreWide
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from headrace.core.workers import Scaled
     from headrace.telemetry.sharing import Gathering
     from headrace.telemetry.totals import Totals
+
+Reasons: TypeAlias = Callable[[], list[str]]
+"""Says what is wrong; nothing if all is well."""
+Why: TypeAlias = Callable[[str], list[str]]
+"""The same, given what is wrong with the store."""
 
 
 class Crew(Protocol):
@@ -25,75 +31,64 @@ class Crew(Protocol):
     def scaled(self) -> Scaled: ...
 
 
-class WorkerPages:
-    """`/metrics`, `/healthz` and `/readyz` of one worker."""
+class Pages:
+    """`/metrics`, `/healthz` and `/readyz`, asked from any thread that has no event loop."""
 
-    def __init__(self, app: Headrace, totals: Totals) -> None:
+    def __init__(self, app: Headrace, metrics: Answer, not_alive: Reasons, not_ready: Why) -> None:
         self._app = app
-        self._totals = totals
-        self._store = StoreWide()
+        self._probe = StoreProbe(app)
+        self.metrics = metrics
+        self._not_alive = not_alive
+        self._not_ready = not_ready
 
     @property
     def answers(self) -> dict[str, Answer]:
         return {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz}
 
-    def metrics(self, headers: Mapping[str, str]) -> Page:
-        view = self._app.portal.run(self._store.look(self._app))
-        return prometheus.of_worker(self._totals.snapshot(), view, None, headers)
-
     def healthz(self, _: Mapping[str, str]) -> Page:
-        return health.page(health.why_not_alive(self._totals.presence()))
+        return health.page(self._not_alive())
 
     def readyz(self, _: Mapping[str, str]) -> Page:
-        trouble = _store_trouble(self._app, self._store)
-        return health.page(health.why_not_ready(self._totals.presence(), trouble))
+        return health.page(self._not_ready(self._app.portal.run(self._probe.why_away())))
 
 
-class ParentPages:
-    """The same of a parent, about all of its worker processes."""
+def pages_of_worker(app: Headrace, totals: Totals) -> Pages:
+    """Those of one worker."""
+    store = StoreWide()
 
-    def __init__(self, app: Headrace, gathering: Gathering, crew: Crew) -> None:
-        self._app = app
-        self._gathering = gathering
-        self._crew = crew
-        self._store = StoreWide()
+    def metrics(headers: Mapping[str, str]) -> Page:
+        view = app.portal.run(store.look(app))
+        return prometheus.of_worker(totals.snapshot(), view, None, headers)
 
-    @property
-    def answers(self) -> dict[str, Answer]:
-        return {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz}
+    return Pages(
+        app,
+        metrics,
+        lambda: health.why_not_alive(totals.presence()),
+        lambda trouble: health.why_not_ready(totals.presence(), trouble),
+    )
 
-    def metrics(self, headers: Mapping[str, str]) -> Page:
-        view = self._app.portal.run(self._store.look(self._app))
-        counted = self._gathering.snapshot()
-        return prometheus.of_worker(counted, view, self._crew.scaled, headers)
 
-    def healthz(self, _: Mapping[str, str]) -> Page:
-        return health.page(health.why_crew_not_alive(self._crew.ages, self._gathering.living()))
+def pages_of_parent(app: Headrace, gathering: Gathering, crew: Crew) -> Pages:
+    """Those of a parent, about all of its worker processes."""
+    store = StoreWide()
 
-    def readyz(self, _: Mapping[str, str]) -> Page:
-        trouble = _store_trouble(self._app, self._store)
-        latest = self._gathering.living()
-        return health.page(health.why_crew_not_ready(self._crew.ages, latest, trouble))
+    def metrics(headers: Mapping[str, str]) -> Page:
+        view = app.portal.run(store.look(app))
+        return prometheus.of_worker(gathering.snapshot(), view, crew.scaled, headers)
+
+    return Pages(
+        app,
+        metrics,
+        lambda: health.why_crew_not_alive(crew.ages, gathering.living()),
+        lambda trouble: health.why_crew_not_ready(crew.ages, gathering.living(), trouble),
+    )
 
 
 def serve_fleet(app: Headrace, host: str, port: int) -> Exposition:
     """Serve the metrics of a whole store, for a dashboard: `/metrics`, and the health of a process
     that only has to reach its store. Not started yet; `ConfigError` if the port is taken."""
-    store = StoreWide()
 
     def metrics(headers: Mapping[str, str]) -> Page:
         return app.portal.run(prometheus.of_fleet(app, headers))
 
-    def healthz(_: Mapping[str, str]) -> Page:
-        return health.page([])
-
-    def readyz(_: Mapping[str, str]) -> Page:
-        trouble = _store_trouble(app, store)
-        return health.page([f"the store cannot be reached: {trouble}"] if trouble else [])
-
-    return Exposition(host, port, {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz})
-
-
-def _store_trouble(app: Headrace, store: StoreWide) -> str:
-    app.portal.run(store.look(app))
-    return store.trouble
+    return Exposition(host, port, Pages(app, metrics, list, health.why_store_not_ready).answers)

@@ -67,11 +67,12 @@ class Writer:
     def _try(self) -> None:
         try:
             _write(self._path, _encode(self._totals.snapshot()))
-        except OSError as error:
-            # The parent may just be gone, and the folder with it.
-            if str(error) != self._trouble:
-                log.warning("what was counted cannot be written for the metrics: %s", error)
-            self._trouble = str(error)
+        except Exception as error:
+            # The parent may just be gone, and the folder with it. Whatever it is, a parent that
+            # hears nothing more takes this process for dead.
+            if repr(error) != self._trouble:
+                log.warning("what was counted cannot be written for the metrics: %r", error)
+            self._trouble = repr(error)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -94,24 +95,31 @@ class Gathering:
     def snapshot(self) -> Snapshot:
         """What all have counted, and what those that live hold; from any thread."""
         with self._lock:
-            living, files = self._look()
-            found = [*living.values()]
-            for path, snapshot in files.items():
-                if snapshot is living.get(snapshot.pid):
-                    continue
-                if time.monotonic() - snapshot.written_at < _SURELY_ENDED:
-                    found.append(of_the_past(snapshot))
-                else:
-                    # Kept as one sum: over the months there may be thousands.
-                    self._ended = together([self._ended, of_the_past(snapshot)])
-                    path.unlink(missing_ok=True)
-            return together([self._ended, *found])
+            living, others = self._look()
+            return together([self._ended, *living.values(), *others])
 
     def living(self) -> dict[int, Snapshot]:
-        """What each process that lives has last written."""
-        return self._look()[0]
+        """What each process that lives has last written; from any thread."""
+        with self._lock:
+            return self._look()[0]
 
-    def _look(self) -> tuple[dict[int, Snapshot], dict[Path, Snapshot]]:
+    def _look(self) -> tuple[dict[int, Snapshot], list[Snapshot]]:
+        """Those that live, and what others have left that may just be starting."""
+        living, files = self._read()
+        others = []
+        for path, snapshot in files.items():
+            if snapshot is living.get(snapshot.pid):
+                continue
+            left = of_the_past(snapshot)
+            if time.monotonic() - snapshot.written_at < _SURELY_ENDED:
+                others.append(left)
+            else:
+                # Kept as one sum: over the months there may be thousands.
+                self._ended = together([self._ended, left])
+                path.unlink(missing_ok=True)
+        return living, others
+
+    def _read(self) -> tuple[dict[int, Snapshot], dict[Path, Snapshot]]:
         # Asked first: the file of one that has ended by now is its last.
         pids = self._pids()
         files = dict(_files(self.folder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from headrace.errors import HeadraceError
 from headrace.telemetry.fleet import Fleet
+from headrace.telemetry.reaching import why_unanswered
 
 if TYPE_CHECKING:
     from headrace.admin.queues import QueueInfo
@@ -46,26 +45,21 @@ class StoreWide:
         self.fleet = Fleet()
         self._view: View | None = None
         self._looked_at = float("-inf")
-        self.trouble = ""
-        """Why the store could not be looked at; empty if it could."""
 
     async def look(self, app: Headrace, *, at_fleet: bool = False) -> View | None:
         """What there is; None if the store is away. `at_fleet` has `fleet` look, too."""
         if time.monotonic() - self._looked_at < _FRESH:
             return self._view
         self._view = None
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                view = await _read(app)
-                if at_fleet:
-                    await self.fleet.look(app)
-            self._view, self.trouble = view, ""
-        except TimeoutError:
-            self.trouble = f"the store did not answer within {_PATIENCE:g} s"
-        except (HeadraceError, OSError) as error:
-            self.trouble = str(error)
+        await why_unanswered(self._see(app, at_fleet=at_fleet), _PATIENCE)
         self._looked_at = time.monotonic()
         return self._view
+
+    async def _see(self, app: Headrace, *, at_fleet: bool) -> None:
+        view = await _read(app)
+        if at_fleet:
+            await self.fleet.look(app)
+        self._view = view
 
 
 async def _read(app: Headrace) -> View:

@@ -24,6 +24,7 @@ from headrace.top.tables import Errors, Queues, Running, Table
 from headrace.top.words import rate
 
 _EVERY = 2.0
+_PATIENCE = 5.0
 
 
 class Top(App[None]):
@@ -69,7 +70,9 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self.query_one(Queues).focus()
+        # There is none if the program was told to end before it had begun.
+        for queues in self.query(Queues):
+            queues.focus()
         self.set_interval(self._every, self.look)
         self.look()
 
@@ -92,7 +95,12 @@ class Top(App[None]):
 
     async def _look(self) -> None:
         try:
-            self.snapshot = await self._reader.read(self._main.query_one("#search", Input).value)
+            async with asyncio.timeout(_PATIENCE):
+                search = self._main.query_one("#search", Input).value
+                self.snapshot = await self._reader.read(search)
+        except TimeoutError:
+            self._say(f"the store has not answered for {_PATIENCE:g} s", trouble=True)
+            return
         except HeadraceError as error:
             self._say(str(error), trouble=True)
             return

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 
 def age(seconds: float | None) -> str:
-    """`4s`, `12m`, `3h`, `9d`; nothing for nothing."""
+    """`4s`, `12m`, `3h`, `9d`, of which each is over; nothing for nothing."""
     if seconds is None:
         return ""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+            return f"{seconds // size:.0f}{unit}"
+    return f"{int(seconds)}s"
 
 
 def ago(moment: datetime) -> str:

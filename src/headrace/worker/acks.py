@@ -12,6 +12,7 @@ from headrace.core.outcome import DONE, LEFT, Done, Outcome, Released
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.store.contract import Settlement
 from headrace.worker.executor import Executor
+from headrace.worker.manner import Manner
 from headrace.worker.run import Run
 from headrace.worker.settler import Settle, Settler
 from headrace.worker.slots import Slots
@@ -44,9 +45,14 @@ class OnSuccess:
         return settler.put
 
     @property
-    def mourned(self) -> bool:
-        """Whether anyone wants to know of deaths."""
-        return self._died is not None
+    def manner(self) -> Manner:
+        return Manner(
+            in_flight=self._slots,
+            receive=self.receive,
+            by_hand=self.by_hand,
+            # Only if anyone wants to know of deaths.
+            dying=None if self._died is None else self.dying,
+        )
 
     @property
     def waiting(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.sources import log_source
@@ -11,6 +11,7 @@ from headrace.store.contract import Store
 
 if TYPE_CHECKING:
     from headrace.client.topic import Topic
+    from headrace.store.topics import GroupState
 
 log = logging.getLogger("headrace.worker")
 
@@ -19,11 +20,10 @@ async def report_leftovers(store: Store, topics: Mapping[str, Topic[Any]]) -> No
     """Warn of each topic that has something in shards beyond those that the app declares: workers
     read and trim only these."""
     left: dict[str, int] = {}
-    for name in await store.logs() if topics else ():
+    logs = await store.logs() if topics else []
+    for name in await _holding_anything(store, [log for log in logs if _is_beyond(log, topics)]):
         topic, shard = log_source(name)
-        beyond = topic in topics and shard >= topics[topic].options.shards
-        if beyond and await _holds_anything(store, name):
-            left[topic] = max(shard + 1, left.get(topic, 0))
+        left[topic] = max(shard + 1, left.get(topic, 0))
     for topic, shards in left.items():
         log.warning(
             "topic %r is declared with shards=%d, but there are events in shards that it had "
@@ -36,9 +36,19 @@ async def report_leftovers(store: Store, topics: Mapping[str, Topic[Any]]) -> No
         )
 
 
-async def _holds_anything(store: Store, name: str) -> bool:
-    """Whether the log holds events, or one of its groups has taken some that are not settled."""
-    if await store.length(name):
-        return True
-    counts = [group.counts for group in await store.groups(name)]
-    return any(each.waiting + each.running + each.scheduled + each.blocked for each in counts)
+def _is_beyond(name: str, topics: Mapping[str, Topic[Any]]) -> bool:
+    topic, shard = log_source(name)
+    return topic in topics and shard >= topics[topic].options.shards
+
+
+async def _holding_anything(store: Store, logs: Sequence[str]) -> list[str]:
+    """Logs that hold events, or of which a group has taken some that are not settled."""
+    if not logs:
+        return []
+    lengths, groups = await store.lengths(logs), await store.groups(logs)
+    return [log for log in logs if lengths[log] or any(map(_is_busy, groups[log]))]
+
+
+def _is_busy(group: GroupState) -> bool:
+    counts = group.counts
+    return bool(counts.waiting + counts.running + counts.scheduled + counts.blocked)

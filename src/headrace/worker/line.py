@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.delivery import Delivery
@@ -18,7 +19,7 @@ from headrace.worker.auditing import Auditing
 from headrace.worker.controller import Controller
 from headrace.worker.ending import WorkerOutcome
 from headrace.worker.executor import Executor
-from headrace.worker.manner import Manner
+from headrace.worker.manner import PLAIN
 from headrace.worker.observer import narrowed
 from headrace.worker.reader import Reader, Ready
 from headrace.worker.reclaimer import Reclaimer
@@ -99,14 +100,7 @@ class Line:
             telling(settle) if shop.runners.wrapped else settle,
             Slots(0) if acks else self.slots,
             shop.terms,
-            Manner(
-                in_flight=self.slots if acks else None,
-                receive=acks.receive if acks else None,
-                by_hand=acks.by_hand if acks else None,
-                dying=acks.dying if acks and acks.mourned else None,
-                auditing=self._auditing,
-                observe=self._observe,
-            ),
+            replace(acks.manner if acks else PLAIN, auditing=self._auditing, observe=self._observe),
         )
 
     def _made_reader(self) -> Reader:

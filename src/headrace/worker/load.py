@@ -135,7 +135,7 @@ async def look_at(store: Store, queue: str) -> Seen:
     if group is None:
         counts = await store.count(queue)
     else:
-        for state in await store.groups(group.log):
+        for state in (await store.groups([group.log]))[group.log]:
             if state.name == group.group:
                 counts, oldest_ms = state.counts, state.oldest_ms
     paused = bool(counts.waiting) and (await store.control(queue)).paused

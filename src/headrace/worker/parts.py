@@ -22,8 +22,8 @@ from headrace.worker.leftovers import report_leftovers
 from headrace.worker.line import Line
 from headrace.worker.lines import Lines
 from headrace.worker.mourner import Mourner
+from headrace.worker.presence import presence_of, registry_of
 from headrace.worker.promoter import Promoter
-from headrace.worker.registry import Registry
 from headrace.worker.rounds import Rounds
 from headrace.worker.scheduler import Scheduler
 from headrace.worker.service import Service, ended
@@ -51,7 +51,7 @@ class Parts:
         self.lines: list[Line] = []
         self._groups: dict[Line, Subscription[..., Any]] = {}
         self.upkeep = self._made_lines()
-        self._registry = self._made_registry()
+        self._registry = registry_of(worker, self._shop, self.lines)
         self._heartbeat = self._made_heartbeat()
         store, queues = worker.app.store, worker.queues
         self._courier = Courier(store, self.upkeep, queues)
@@ -105,20 +105,6 @@ class Parts:
         self._groups[line] = subscription
         return line
 
-    def _made_registry(self) -> Registry:
-        worker = self._worker
-        return Registry(
-            worker.app.store,
-            worker.name,
-            {**worker.weights, **dict.fromkeys(worker.group_queues, 1)},
-            strict=worker.strict,
-            concurrency=worker.concurrency,
-            lease=worker.app.lease,
-            held=self._shop.held,
-            now_ms=self._shop.clock.now_ms,
-            runs=lambda: [run for line in tuple(self.lines) for run in line.runs],
-        )
-
     def _made_heartbeat(self) -> Heartbeat:
         heartbeat = Heartbeat(
             self._worker.app.store,
@@ -134,16 +120,13 @@ class Parts:
         return heartbeat
 
     def _presence(self) -> Presence:
-        """How it all is, from any thread."""
-        return Presence(
+        return presence_of(
             self._worker.phase,
-            running=len(self._shop.held),
-            slots=sum(line.slots.total for line in tuple(self.lines)),
-            lost_leases=self._tally().lost_leases,
-            consumers=self._registry.consumers,
-            blocked=self._heartbeat.blocked,
-            silent=self._heartbeat.silent,
-            broken=[f"the line of {line.name}" for line in tuple(self.lines) if line.failure],
+            self._shop,
+            self.lines,
+            self._tally(),
+            self._registry,
+            self._heartbeat,
         )
 
     def _lose(self, deliveries: Sequence[Delivery]) -> None:

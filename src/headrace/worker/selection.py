@@ -33,9 +33,11 @@ def choose(
         raise ConfigError("strict=True takes queues in their order: give a list, without weights")
     known = _subscriptions(app)
     if queues is None:
-        if not app.queues and not known and not _broadcasts(app):
+        if not app.tasks and not known and not _broadcasts(app):
             raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
-        return Selection(dict.fromkeys(app.queues, 1), list(known.values()))
+        # Without tasks it could run nothing that it finds in a queue.
+        read = app.queues if app.tasks else []
+        return Selection(dict.fromkeys(read, 1), list(known.values()))
     if not queues:
         raise ConfigError(
             "queues is empty, so a worker would have none: name some, or leave it out"

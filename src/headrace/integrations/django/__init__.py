@@ -46,6 +46,8 @@ def __getattr__(name: str) -> Headrace:
         raise AttributeError(name)
     django.setup()
     autodiscover_modules("tasks")
+    # Those of the same store share an app, and each has queues.
+    task_backends.all()
     backend = task_backends["default"]
     if not isinstance(backend, HeadraceBackend):
         raise ConfigError("TASKS['default'] of the Django settings is not a HeadraceBackend")

@@ -27,7 +27,7 @@ from headrace.integrations.django.framework import (
     signals,
 )
 from headrace.integrations.django.function import Function
-from headrace.integrations.django.results import Kept, Ran, change, error_of, new_result, now
+from headrace.integrations.django.results import Kept, Ran, change, facts, new_result, now
 
 _OPTIONS = {"app", "url", "namespace", "enqueue_on_commit", "task"}
 _STATUS = {
@@ -56,6 +56,8 @@ class HeadraceBackend(BaseTaskBackend):
             known = ", ".join(sorted(_OPTIONS))
             raise ConfigError(f"TASKS[{alias!r}]: there is no option {unknown.pop()!r}: {known}")
         self.app = _app_of(alias, self.options)
+        for name in self.queues:
+            self.app.queue(name)
 
     def validate_task(self, task: base.Task[..., Any]) -> None:
         super().validate_task(task)
@@ -86,10 +88,7 @@ class HeadraceBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> base.TaskResult[Any]:
-        return self._result_of(self.app.portal.run(self._detail(result_id)))
-
-    async def aget_result(self, result_id: str) -> base.TaskResult[Any]:
-        return self._result_of(await self._detail(result_id))
+        return self._result_of(*self.app.portal.run(self._looked_up(result_id)))
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         if self.app.url.startswith("memory:"):
@@ -106,7 +105,7 @@ class HeadraceBackend(BaseTaskBackend):
         path = task.module_path
         if path not in self.app.tasks:
             options = {"queue": task.queue_name, **self.options.get("task", {})}
-            self.app.task(name=path, **options)(Function(type(self), task).as_task())
+            self.app.task(name=path, **options)(Function(type(self), self.app, task).as_task())
         return self.app.tasks[path]
 
     def _call(self, task: base.Task[..., Any], result: base.TaskResult[Any]) -> Call[Any]:
@@ -125,36 +124,52 @@ class HeadraceBackend(BaseTaskBackend):
 
     # And back
 
-    async def _detail(self, result_id: str) -> JobDetail:
+    async def _looked_up(self, result_id: str) -> tuple[JobDetail, list[Ran]]:
+        """A job, and its attempts as far as they are told beside its result."""
         try:
-            return await self.app.admin.job(result_id)
+            job = await self.app.admin.job(result_id)
         except JobNotFound:
             raise TaskResultDoesNotExist(result_id) from None
+        runs = [Ran.of(each, job.reason) for each in job.attempts]
+        if job.worker and job.state is State.RUNNING:
+            told = [run for each in await self.app.admin.workers() for run in each.runs]
+            # A worker tells of it within two seconds.
+            started = next((run.started for run in told if run.id == job.id), None)
+            runs.append(Ran(started, None, job.worker))
+        return job, runs
 
-    def _result_of(self, job: JobDetail) -> base.TaskResult[Any]:
-        past = [Ran(each.started, each.ended, each.worker) for each in job.attempts]
+    def _result_of(self, job: JobDetail, runs: list[Ran]) -> base.TaskResult[Any]:
         if job.state is State.DONE:
             kept = msgspec.convert(job.result, Kept, strict=False)
             path, args, kwargs, value = kept.path, kept.args, kept.kwargs, kept.value
-            past = kept.runs
+            runs = kept.runs
         elif job.task is None or job.arguments is None:
             # Of a cancelled job the store does not keep what it was.
             raise TaskResultDoesNotExist(job.id)
         else:
             path, (args, kwargs), value = job.task, job.arguments, None
-        found = new_result(import_string(path), args, kwargs, job.id)
+        found = new_result(self._as_sent(import_string(path), job), args, kwargs, job.id)
         change(
             found,
             status=_STATUS.get(job.state, base.TaskResultStatus.READY),
             enqueued_at=job.sent,
-            started_at=past[0].started if past else None,
-            last_attempted_at=past[-1].started if past else None,
-            finished_at=past[-1].ended if past and job.state.final else None,
-            errors=[error_of(each) for each in job.attempts],
-            worker_ids=[each.worker for each in past],
+            finished_at=runs[-1].ended if runs and job.state.final else None,
             _return_value=value,
+            **facts(runs),
         )
         return found
+
+    def _as_sent(self, task: base.Task[..., Any], job: JobDetail) -> base.Task[..., Any]:
+        """The task with what it was sent with, as far as the store still knows."""
+        priority = None if job.state is State.DONE else job.priority
+        run_after = None if job.attempts else job.due
+        try:
+            return task.using(
+                backend=self.alias, queue_name=job.queue, priority=priority, run_after=run_after
+            )
+        except InvalidTask:
+            # The settings have changed since.
+            return task
 
 
 _APPS: dict[tuple[str, str, str], Headrace] = {}
@@ -165,10 +180,12 @@ def _app_of(alias: str, options: Mapping[str, Any]) -> Headrace:
     named, url, namespace = options.get("app"), options.get("url"), options.get("namespace")
     if named and (url or namespace):
         raise ConfigError(f"TASKS[{alias!r}]: give app, or url and namespace, not both")
-    key = (named or alias, url or "", namespace or "")
+    # Whatever the alias: a worker has to know all tasks of a store.
+    key = (named or "", url or "", namespace or "")
     if key not in _APPS:
         found = _imported(alias, named) if named else Headrace(url, namespace=namespace)
-        _APPS[key] = found
+        # Another thread may have been faster.
+        _APPS.setdefault(key, found)
     return _APPS[key]
 
 

@@ -4,62 +4,74 @@ from __future__ import annotations
 
 import json
 import traceback
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-from asgiref.sync import iscoroutinefunction
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.db import close_old_connections
 
+from headrace.app import Headrace
 from headrace.client.context import Context
+from headrace.errors import Defer, HeadraceError, RetryLater, TaskCancelled
 from headrace.integrations.django.framework import BaseTaskBackend, base, signals
-from headrace.integrations.django.results import Kept, Ran, change, new_result, now
+from headrace.integrations.django.results import Ran, change, facts, kept, new_result, now
+
+# Raised by runs that are put off or cut short: what becomes of the task is not known yet.
+_UNDECIDED = (Defer, RetryLater, TaskCancelled, CancelledError)
 
 
 class Function:
     """A Django task as a function that a worker runs."""
 
-    def __init__(self, backend: type[BaseTaskBackend], task: base.Task[..., Any]) -> None:
+    def __init__(
+        self, backend: type[BaseTaskBackend], app: Headrace, task: base.Task[..., Any]
+    ) -> None:
         self._backend = backend
+        self._app = app
         self._task = task
 
     def as_task(self) -> Callable[..., Any]:
         async def run_async(
             context: Context, args: list[Any], kwargs: dict[str, Any]
         ) -> dict[str, Any]:
-            result = self._begun(context, args, kwargs)
+            # In the thread where Django's async calls have their connections.
+            tidy = sync_to_async(close_old_connections, thread_sensitive=True)
+            await tidy()
+            past = await _past(context)
+            result = self._begun(context, past, args, kwargs)
             try:
                 value = await self._task.func(*self._arguments(result), **result.kwargs)
+                value = _plain(value)
             except BaseException as error:
                 self._failed(result, error)
                 raise
-            return self._done(result, value)
+            finally:
+                await tidy()
+            return self._done(result, past, value)
 
         def run(context: Context, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
             # As at the beginning and the end of a request: the thread is used again.
             close_old_connections()
-            result = self._begun(context, args, kwargs)
+            past = self._app.portal.run(_past(context)) if context.attempt > 1 else []
+            result = self._begun(context, past, args, kwargs)
             try:
-                value = self._task.func(*self._arguments(result), **result.kwargs)
+                value = _plain(self._task.func(*self._arguments(result), **result.kwargs))
             except BaseException as error:
                 self._failed(result, error)
                 raise
             finally:
                 close_old_connections()
-            return self._done(result, value)
+            return self._done(result, past, value)
 
         return run_async if iscoroutinefunction(self._task.func) else run
 
     def _begun(
-        self, context: Context, args: list[Any], kwargs: dict[str, Any]
+        self, context: Context, past: list[Ran], args: list[Any], kwargs: dict[str, Any]
     ) -> base.TaskResult[Any]:
         result = new_result(self._task, args, kwargs, context.job.id)
-        workers = [context.worker] * context.attempt
-        began = now()
-        running = base.TaskResultStatus.RUNNING
-        change(
-            result, status=running, started_at=began, last_attempted_at=began, worker_ids=workers
-        )
+        runs = [*past, Ran(now(), None, context.worker)]
+        change(result, status=base.TaskResultStatus.RUNNING, **facts(runs))
         signals.task_started.send(self._backend, task_result=result)
         return result
 
@@ -69,19 +81,32 @@ class Function:
         return base.TaskContext(task_result=result), *result.args
 
     def _failed(self, result: base.TaskResult[Any], error: BaseException) -> None:
+        if isinstance(error, _UNDECIDED):
+            return
         path = f"{type(error).__module__}.{type(error).__qualname__}"
         text = "".join(traceback.format_exception(error))
         result.errors.append(base.TaskError(exception_class_path=path, traceback=text))
         change(result, status=base.TaskResultStatus.FAILED, finished_at=now())
         signals.task_finished.send(self._backend, task_result=result)
 
-    def _done(self, result: base.TaskResult[Any], value: Any) -> dict[str, Any]:
-        value = json.loads(json.dumps(value))
+    def _done(self, result: base.TaskResult[Any], past: list[Ran], value: Any) -> dict[str, Any]:
         done = base.TaskResultStatus.SUCCESSFUL
         change(result, status=done, finished_at=now(), _return_value=value)
         signals.task_finished.send(self._backend, task_result=result)
-        started, ended = result.started_at or now(), result.finished_at or now()
-        runs = [Ran(started, ended, worker) for worker in result.worker_ids]
-        kept = Kept(self._task.module_path, result.args, result.kwargs, value, runs)
-        plain: dict[str, Any] = msgspec.to_builtins(kept)
-        return plain
+        return kept(result, past)
+
+
+async def _past(context: Context) -> list[Ran]:
+    """The attempts before this one, for which a retry asks the store."""
+    if context.attempt == 1:
+        return []
+    try:
+        return [Ran.of(each) for each in (await context.job.info()).attempts]
+    except HeadraceError:
+        # It can run without knowing.
+        return [Ran(None, None, context.worker)] * (context.attempt - 1)
+
+
+def _plain(value: Any) -> Any:
+    """What a task returned, as Django wants to have it: as JSON has it."""
+    return json.loads(json.dumps(value))

@@ -7,18 +7,36 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from headrace.client.job import AttemptInfo
 from headrace.core import ids
+from headrace.errors import JobFailed
 from headrace.integrations.django.framework import base
+
+_TRACEBACKS_KEPT = 10
 
 
 class Ran(msgspec.Struct):
-    """One attempt."""
+    """One attempt. When it began and ended is None where that is not known, or not yet."""
 
-    started: datetime
-    ended: datetime
+    started: datetime | None
+    ended: datetime | None
     worker: str
+    error: str = ""
+    """The path of its class; empty if there was none."""
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, attempt: AttemptInfo, reason: str | None = None) -> Ran:
+        """An attempt that failed; `reason` says why there will be no other."""
+        error, traceback = attempt.error_type, attempt.traceback
+        if not error:
+            # No task raised it, so it has no class of its own.
+            error = f"{JobFailed.__module__}.{JobFailed.__qualname__}"
+            traceback = ": ".join(filter(None, (reason, attempt.error_text)))
+        path = error if "." in error else f"builtins.{error}"
+        return cls(attempt.started, attempt.ended, attempt.worker, path, traceback)
 
 
 class Kept(msgspec.Struct):
@@ -30,6 +48,33 @@ class Kept(msgspec.Struct):
     kwargs: dict[str, Any]
     value: Any
     runs: list[Ran]
+
+
+def kept(result: base.TaskResult[Any], past: Sequence[Ran]) -> dict[str, Any]:
+    """What the job of a task that has succeeded returns, after these attempts."""
+    run = Ran(result.last_attempted_at, result.finished_at, result.worker_ids[-1])
+    old = len(past) - _TRACEBACKS_KEPT
+    # A job must not fail because what it kept of its past is too large.
+    runs = [structs.replace(each, traceback="") for each in past[: max(0, old)]]
+    runs += [*past[max(0, old) :], run]
+    whole = Kept(result.task.module_path, result.args, result.kwargs, result.return_value, runs)
+    plain: dict[str, Any] = msgspec.to_builtins(whole)
+    return plain
+
+
+def facts(runs: Sequence[Ran]) -> dict[str, Any]:
+    """What attempts come to in a result."""
+    starts = [each.started for each in runs if each.started is not None]
+    return {
+        "started_at": starts[0] if starts else None,
+        "last_attempted_at": starts[-1] if starts else None,
+        "errors": [
+            base.TaskError(exception_class_path=each.error, traceback=each.traceback)
+            for each in runs
+            if each.error
+        ],
+        "worker_ids": [each.worker for each in runs],
+    }
 
 
 def new_result(
@@ -59,12 +104,6 @@ def change(result: base.TaskResult[Any], **values: Any) -> None:
     """Fill in what has become known: for those who are given it, a result is frozen."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
-
-
-def error_of(attempt: AttemptInfo) -> base.TaskError:
-    kind = attempt.error_type
-    path = kind if "." in kind else f"builtins.{kind}"
-    return base.TaskError(exception_class_path=path, traceback=attempt.traceback)
 
 
 def now() -> datetime:
