@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
-.PHONY: demo test check bench chaos format servers clean
+.PHONY: demo test check bench chaos format screenshots servers clean
 
 demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
@@ -22,6 +22,10 @@ bench: $(VENV)/.tools servers
 # Longer fault tests than `make test` has time for; minutes, not hours.
 chaos: $(VENV)/.tools servers
 	HEADRACE_CHAOS=1 $(PYTHON) -m pytest tests/chaos
+
+# The pictures of the dashboard and of the terminal view in docs/screenshots.
+screenshots: $(VENV)/.tools servers
+	$(PYTHON) tools/screenshots
 
 format: $(VENV)/.tools
 	$(VENV)/bin/ruff format .

@@ -16,14 +16,14 @@ PACED = Limit("paced", 10, 10_000, burst=1)
 
 class PacingConformance(Ground):
     async def test_a_burst_is_followed_by_an_even_pace(self, store: Store) -> None:
-        sent = limited(5, Limit("paced", 10, 1000, burst=2))
+        sent = limited(5, Limit("paced", 10, 4000, burst=2))
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         assert await self.start(worker, 2) == [item.key for item in sent[:2]]
         for item in sent[2:]:
             await worker.promote(QUEUE)
             await self.nothing_left(worker)
-            await self.pass_time(0.102)
+            await self.pass_time(0.402)
             await worker.promote(QUEUE)
             assert await self.start(worker) == [item.key]
 
