@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from headrace import Headrace, dashboard
 

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from headrace import Headrace, State
