@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +18,11 @@ from headrace import Headrace  # noqa: E402
 from headrace.store.sqlite.store import SqliteStore  # noqa: E402
 from headrace.testing import ManualClock  # noqa: E402
 from tests.servers import RedisServer  # noqa: E402
+
+# What runs in the background of a shell ignores Ctrl-C, and so would the programs that tests start
+# and interrupt.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Minutes long: `make chaos` sets the variable.
 collect_ignore = [] if os.environ.get("HEADRACE_CHAOS") else ["chaos"]
