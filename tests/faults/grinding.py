@@ -176,7 +176,8 @@ def _no_window_had_more(lines: Sequence[Line], most: int, plan: Grinding) -> Non
     starts = sorted(line.at for line in lines if line.what == "start")
     assert len({line.number for line in lines if line.what == "start"}) == plan.limited
     for first, beyond in zip(starts, starts[most:], strict=False):
-        assert beyond - first > 1.0, f"{most + 1} starts within {beyond - first:.3f} s"
+        # A second, less what may pass between the count in the store and the note of the function.
+        assert beyond - first > 0.9, f"{most + 1} starts within {beyond - first:.3f} s"
 
 
 def _each_tick_made_one_job(lines: Sequence[Line], every: float) -> None:
