@@ -152,7 +152,8 @@ class Database:
             return schema.connect(self._path)
         if self._memory is None:
             self._memory = schema.connect(schema.MEMORY)
-            weakref.finalize(self, self._memory.close)
+            # Not at the end of the process: the thread may just be using it, and all is gone then.
+            weakref.finalize(self, self._memory.close).atexit = False
         return self._memory
 
     def _refuse_all(self, inbox: Inbox, error: Exception) -> None:
