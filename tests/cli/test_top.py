@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import main
-from tests.cli.programs import LONG, eventually
+from tests.cli.programs import eventually
 
 ENTERED, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
 
@@ -59,15 +58,16 @@ class Terminal:
         eventually(f"it shows {text!r}: {self.text[-500:]}", lambda: wanted in self.text)
 
     def ended(self) -> int:
-        until = time.monotonic() + LONG
-        while self._code is None:
-            assert time.monotonic() < until, "it does not end"
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-            time.sleep(0.02)
+        eventually("it ends", self._has_ended)
+        assert self._code is not None
         self._listener.join()
         return self._code
+
+    def _has_ended(self) -> bool:
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self._code = os.waitstatus_to_exitcode(status)
+        return bool(pid)
 
     def close(self) -> None:
         if self._code is None:

@@ -20,7 +20,6 @@ from headrace.testing import ManualClock
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator
 
     from headrace.core.delivery import Delivery
     from headrace.core.outcome import Outcome
@@ -29,19 +28,6 @@ if TYPE_CHECKING:
 LOG, BILLING = "@orders", "billing@orders"
 LANE = Ties(lane="a")
 LEASE = 30.0
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture
