@@ -21,7 +21,7 @@ def suffixes() -> set[str]:
     noted = [getattr(space, name) for name in NoteKeys.__slots__]
     return (
         {text.rsplit("}", 1)[1].strip(":") for text in spelled}
-        | {text.rsplit(":", 1)[1] for text in noted}
+        | {text.strip(":").rsplit(":", 1)[1] for text in noted}
         | {"queues", "notes"}
     )
 

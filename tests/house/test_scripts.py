@@ -79,7 +79,8 @@ def stub_parameters(name: str) -> list[str]:
     parameters = list(inspect.signature(stub(name)).parameters.values())
     assert [parameter.name for parameter in parameters[:2]] == ["link", "keys"]
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters[2:])
-    return [parameter.name for parameter in parameters[2:]]
+    names = [parameter.name for parameter in parameters[2:]]
+    return [name for name in names if name != "idempotency"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -162,7 +163,9 @@ class Sent(Exception):
 class Catch:
     """A link that only looks at what it is given."""
 
-    async def run(self, script: Script, names: list[str], arguments: list[Any]) -> None:
+    async def run(
+        self, script: Script, names: list[str], arguments: list[Any], idempotency: None = None
+    ) -> None:
         raise Sent(script, names, arguments)
 
 

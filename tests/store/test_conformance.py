@@ -38,7 +38,7 @@ class TestRedis(StoreConformance):
         """Keys that do not expire, but for those that a queue has once and for all."""
         with closing(redis.Redis.from_url(self.url)) as server:
             keys = [key.decode() for key in server.scan_iter(f"{{{self.namespace}*", count=1000)]
-            lasting = [key for key in keys if server.ttl(key) < 0]
+            lasting = [key for key in keys if server.ttl(key) == -1]
             return [key for key in lasting if not self._belongs(server, key)]
 
     def _belongs(self, server: redis.Redis, key: str) -> bool:

@@ -249,9 +249,9 @@ async def test_a_flow_of_many_jobs_is_sent_in_batches_and_little_memory(
     appended: list[int] = []
     append = app.store.append
 
-    async def counted(queue: str, parcels: Any, *, repeat: bool = False) -> Any:
+    async def counted(queue: str, parcels: Any, **options: Any) -> Any:
         appended.append(len(parcels))
-        return await append(queue, parcels, repeat=repeat)
+        return await append(queue, parcels, **options)
 
     app.store.append = counted  # type: ignore[method-assign]
     tracemalloc.start()
@@ -362,10 +362,10 @@ async def test_flows_are_sent_one_at_a_time(app: Headrace, tasks: Tasks) -> None
 async def test_a_flow_that_fits_only_half_is_cancelled(app: Headrace, tasks: Tasks) -> None:
     append = app.store.append
 
-    async def full_later(queue: str, parcels: Any, *, repeat: bool = False) -> Any:
+    async def full_later(queue: str, parcels: Any, **options: Any) -> Any:
         if queue == "default":
             raise StoreFull("no room")
-        return await append(queue, parcels, repeat=repeat)
+        return await append(queue, parcels, **options)
 
     app.store.append = full_later  # type: ignore[method-assign]
     with pytest.raises(StoreFull):

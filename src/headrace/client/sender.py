@@ -12,6 +12,7 @@ from headrace.core.ids import JobKey
 from headrace.errors import EnqueueUnknown, HeadraceError, StoreUnavailable, TopicFull
 from headrace.store.contract import Store
 from headrace.store.topics import Bound
+from headrace.store.values import IdempotencyKey
 
 T = TypeVar("T")
 
@@ -81,10 +82,12 @@ class _Queue:
         return instead
 
     async def _append(self, parcels: Sequence[Parcel], named: bool) -> Instead:
-        async def append(repeat: bool) -> Instead:
-            return await self._store.append(self._queue, parcels, repeat=repeat)
+        async def append(repeat: bool, idempotency: IdempotencyKey) -> Instead:
+            return await self._store.append(
+                self._queue, parcels, repeat=repeat, idempotency=idempotency
+            )
 
-        return await _surely(append, parcels, named)
+        return await _surely(self._store, append, parcels, named)
 
 
 class _Log:
@@ -114,19 +117,37 @@ class _Log:
         return _NONE_MISSING
 
     async def _publish(self, events: Sequence[Parcel], named: bool) -> int:
-        async def publish(repeat: bool) -> int:
-            answer = await self._store.publish(self._log, events, bound=self._bound, repeat=repeat)
+        async def publish(repeat: bool, idempotency: IdempotencyKey) -> int:
+            answer = await self._store.publish(
+                self._log, events, bound=self._bound, repeat=repeat, idempotency=idempotency
+            )
             return answer.taken
 
-        return await _surely(publish, events, named)
+        return await _surely(self._store, publish, events, named)
 
     def _full(self) -> TopicFull:
         topic = self._log.removeprefix("@").partition("#")[0]
         return TopicFull(topic, self._bound.most if self._bound else 0)
 
 
-async def _surely(put: Callable[[bool], Awaitable[T]], parcels: Sequence[Parcel], named: bool) -> T:
-    """Put parcels into the store, and again after a lost answer: it tells what it has already."""
+async def _surely(
+    store: Store,
+    put: Callable[[bool, IdempotencyKey], Awaitable[T]],
+    parcels: Sequence[Parcel],
+    named: bool,
+) -> T:
+    """Put parcels into the store, and again after a lost answer: they are put there once."""
+    idempotency = IdempotencyKey()
+    try:
+        return await _put_again(lambda repeat: put(repeat, idempotency), parcels, named)
+    except (EnqueueUnknown, asyncio.CancelledError):
+        store.give_up(idempotency)
+        raise
+
+
+async def _put_again(
+    put: Callable[[bool], Awaitable[T]], parcels: Sequence[Parcel], named: bool
+) -> T:
     unsure, pause = False, _FIRST_PAUSE
     left = _TRIES
     while True:

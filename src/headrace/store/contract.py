@@ -26,6 +26,7 @@ from headrace.store.values import (
     Description,
     Ending,
     Event,
+    IdempotencyKey,
     KeyPage,
     Letter,
     LogPage,
@@ -118,7 +119,12 @@ class Store(Topics, Protocol):
         ...
 
     async def append(
-        self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
+        self,
+        queue: str,
+        parcels: Sequence[Parcel],
+        *,
+        repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobKey]:
         """Store new jobs, all or none. Returns those that were not added, by position, with the job
         that is there instead: a job whose id the store still knows is left as it is; one whose
@@ -128,7 +134,15 @@ class Store(Topics, Protocol):
 
         A job goes through its gates in this order, and waits, blocked, at each that is closed: the
         jobs it waits for, its time, its lane, its limits. Children of a job that has already ended
-        are told so at once."""
+        are told so at once.
+
+        Asked again with the same `idempotency`, it is applied once, whatever has become of the jobs
+        meanwhile."""
+        ...
+
+    def give_up(self, idempotency: IdempotencyKey) -> None:
+        """A request that was not answered is not made again: it is applied before the next one
+        about its queue, or never."""
         ...
 
     async def cancel(
@@ -298,9 +312,16 @@ class Consumer(Protocol):
         the first. Must not be cancelled: `interrupt` ends the wait."""
         ...
 
-    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+    async def begin(
+        self,
+        queue: str,
+        deliveries: Sequence[Delivery],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> dict[Delivery, str]:
         """Count the starts of jobs with limits. Those that may not start now are returned with the
-        gate at which they must be `Held`, and are not counted."""
+        gate at which they must be `Held`, and are not counted. Asked again with the same
+        `idempotency` and deliveries, each start is counted once."""
         ...
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
@@ -319,10 +340,12 @@ class Consumer(Protocol):
         *,
         repeat: bool = False,
         tally: Tally | None = None,
+        idempotency: IdempotencyKey | None = None,
     ) -> list[Delivery]:
         """Apply the outcomes in one atomic step and return the deliveries that this consumer no
         longer held, of which nothing was written. `repeat` says that an earlier try may have been
-        carried out; `tally` is what they come to, where the caller has counted already."""
+        carried out; `tally` is what they come to, where the caller has counted already. Asked again
+        with the same `idempotency` and settlements, it is applied once and answered alike."""
         ...
 
     def ready_ms(self, delivery: Delivery) -> int:

@@ -17,7 +17,7 @@ import msgspec
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
 from headrace.core.topic import OnFailure
-from headrace.store.values import Counts
+from headrace.store.values import Counts, IdempotencyKey
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -122,10 +122,12 @@ class Topics(Protocol):
         *,
         bound: Bound | None = None,
         repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> Published:
         """Add events to the log, in this order, or schedule them to be added at their time. The
         lane of an event's ties is its key. `repeat` says that an earlier try may have been carried
-        out, or that a caller chose an id, so events that are there already are looked for."""
+        out, or that a caller chose an id, so events that are there already are looked for. Asked
+        again with the same `idempotency`, it is applied once."""
         ...
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from headrace.core.ids import JobKey
 from headrace.core.job import State
+
+
+class IdempotencyKey:
+    """Stands for one change that a store is asked for, however often. Whoever may have to ask again
+    makes one and hands it in each time: the store applies the change once, even if an earlier try
+    arrives after a later one, and gives each try the answer of the one that was applied."""
+
+    __slots__ = ("_parts", "id", "scope")
+
+    def __init__(self) -> None:
+        self.id = ""
+        """What the store knows it by, from the first try on, and where it keeps that."""
+        self.scope = ""
+        self._parts: list[IdempotencyKey] = []
+
+    @property
+    def parts(self) -> Sequence[IdempotencyKey]:
+        return self._parts
+
+    def part(self, at: int) -> IdempotencyKey:
+        """The key of one of the steps that the store makes of the change."""
+        while len(self._parts) <= at:
+            self._parts.append(IdempotencyKey())
+        return self._parts[at]
 
 
 class Counts(msgspec.Struct, frozen=True):

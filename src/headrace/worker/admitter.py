@@ -10,6 +10,7 @@ from headrace.core.delivery import Delivery
 from headrace.core.judgement import NotNow
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
+from headrace.store.values import IdempotencyKey
 from headrace.worker.run import BatchRun, Run
 
 log = logging.getLogger("headrace.worker")
@@ -86,9 +87,11 @@ class Admitter:
 
     async def _refused(self, queue: str, questions: _Questions) -> dict[Delivery, str]:
         pause = _FIRST_PAUSE
-        while deliveries := [d for d, answer in questions.items() if not answer.done()]:
+        # All of them each time, also those that wait no more: what may be repeated is one change.
+        deliveries, idempotency = list(questions), IdempotencyKey()
+        while any(not answer.done() for answer in questions.values()):
             try:
-                return await self._consumer.begin(queue, deliveries)
+                return await self._consumer.begin(queue, deliveries, idempotency=idempotency)
             except StoreError as error:
                 if pause == _FIRST_PAUSE:
                     log.warning(

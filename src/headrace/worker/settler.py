@@ -11,6 +11,7 @@ from headrace.core.outcome import Outcome
 from headrace.core.tally import Tally
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer, Settlement
+from headrace.store.values import IdempotencyKey
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -94,9 +95,14 @@ class Settler(Service):
         if self._counted is not None:
             # The store takes it over, so that all is counted once.
             tally = Tally.of(batch.settlements, self._consumer.ready_ms)
+        repeat, batch.tried = batch.tried, True
         try:
             lost = await self._consumer.settle(
-                batch.queue, batch.settlements, repeat=batch.unconfirmed, tally=tally
+                batch.queue,
+                batch.settlements,
+                repeat=repeat,
+                tally=tally,
+                idempotency=batch.idempotency,
             )
         except StoreError as error:
             batch.unconfirmed |= isinstance(error, StoreUnavailable) and error.sent
@@ -139,8 +145,10 @@ class _Batch:
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.settlements: list[Settlement] = []
+        self.idempotency = IdempotencyKey()
+        self.tried = False
         self.unconfirmed = False
-        """An earlier try may have been carried out."""
+        """An earlier try was not answered, and may have been carried out."""
 
 
 def _by_queue(settlements: Sequence[Settlement]) -> list[_Batch]:

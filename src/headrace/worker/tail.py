@@ -9,7 +9,7 @@ from headrace.core.delivery import Delivery
 from headrace.core.tally import Tally
 from headrace.store.contract import Hear, Promotion, Settlement, Store, Subscription
 from headrace.store.topics import LoggedEvent, Position
-from headrace.store.values import Letter
+from headrace.store.values import IdempotencyKey, Letter
 
 _PAGE = 200
 _WAIT = 5.0
@@ -74,7 +74,13 @@ class Tail:
 
     # What other consumers do, and this one has no need to
 
-    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+    async def begin(
+        self,
+        queue: str,
+        deliveries: Sequence[Delivery],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> dict[Delivery, str]:
         return {}
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
@@ -87,6 +93,7 @@ class Tail:
         *,
         repeat: bool = False,
         tally: Tally | None = None,
+        idempotency: IdempotencyKey | None = None,
     ) -> list[Delivery]:
         return []
 

@@ -22,7 +22,7 @@ from headrace.store.redis.link import Argument
 from headrace.store.redis.reading import Reading
 from headrace.store.redis.settling import Batch, parts
 from headrace.store.redis.source import delivery_of, ready_ms
-from headrace.store.values import Arrival, Ending, Letter
+from headrace.store.values import Arrival, Ending, IdempotencyKey, Letter
 
 if TYPE_CHECKING:
     from headrace.core.ids import JobKey
@@ -87,10 +87,20 @@ class RedisConsumer:
                         ]
         return found
 
-    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+    async def begin(
+        self,
+        queue: str,
+        deliveries: Sequence[Delivery],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> dict[Delivery, str]:
         jobs: list[Argument] = [item for d in deliveries for item in (d.key, d.ties)]
         gates = await scripts.begin(
-            self._settling, self._store.keys(queue), events=self._store.events_most, jobs=jobs
+            self._settling,
+            self._store.keys(queue),
+            events=self._store.events_most,
+            jobs=jobs,
+            idempotency=idempotency,
         )
         return {
             delivery: gate.decode()
@@ -105,11 +115,13 @@ class RedisConsumer:
         *,
         repeat: bool = False,
         tally: Tally | None = None,
+        idempotency: IdempotencyKey | None = None,
     ) -> list[Delivery]:
         lost: list[Delivery] = []
-        for part in parts(settlements):
+        for at, part in enumerate(parts(settlements)):
             given = tally if len(part) == len(settlements) else None
-            lost += await self._settle(queue, part, self._tally(part, given), checked=repeat)
+            step = idempotency and idempotency.part(at)
+            lost += await self._settle(queue, part, self._tally(part, given), repeat, step)
         return lost
 
     def _tally(self, settlements: Sequence[Settlement], given: Tally | None) -> Tally | None:
@@ -232,7 +244,7 @@ class RedisConsumer:
             delivery.key = peek_key(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
-            await self._settle(queue, mine, None, checked=False)
+            await self._settle(queue, mine, None, False, None)
 
     def _woken(self, waking: asyncio.Task[None]) -> None:
         self._waking.discard(waking)
@@ -260,12 +272,17 @@ class RedisConsumer:
         await self._reading.prepare()
 
     async def _settle(
-        self, queue: str, held: Sequence[Settlement], tally: Tally | None, *, checked: bool
+        self,
+        queue: str,
+        held: Sequence[Settlement],
+        tally: Tally | None,
+        checked: bool,
+        idempotency: IdempotencyKey | None,
     ) -> list[Delivery]:
         lost: list[Delivery] = []
         batch = Batch(held, tally)
         while True:
-            said, *rest = await self._send_settle(queue, batch, checked)
+            said, *rest = await self._send_settle(queue, batch, checked, idempotency)
             if said == b"epoch":
                 # Somewhere a lease was taken from its holder: see which of these are still ours.
                 self._sources[queue].epoch = int(rest[0])
@@ -281,7 +298,9 @@ class RedisConsumer:
                 return lost
             batch = Batch(held, tally and self._tally(held, None))
 
-    async def _send_settle(self, queue: str, batch: Batch, checked: bool) -> list[bytes]:
+    async def _send_settle(
+        self, queue: str, batch: Batch, checked: bool, idempotency: IdempotencyKey | None
+    ) -> list[bytes]:
         return await scripts.settle(
             self._settling,
             self._store.keys(queue),
@@ -299,6 +318,7 @@ class RedisConsumer:
             moved=batch.moved,
             heard=len(batch.heard),
             blocks=batch.blocks(checked),
+            idempotency=idempotency,
         )
 
 

@@ -72,6 +72,8 @@ class QueueKeys:
     | look            | hash   | when abandoned jobs were last looked for, and where to go on     |
     | promoter        | string | the consumer that promotes for now; expires by itself            |
     | courier         | string | the consumer that empties the outbox for now; expires by itself  |
+    | sessions + s    | string | the last request of session s that was applied, and its answer;  |
+    |                 |        | expires by itself                                                |
 
     A topic's log is the queue `@topic`: its `ready` is the log, `jobs` says where each event is.
     The queue of a group, `group@topic`, is in the same slot, and has beside what others have:
@@ -124,6 +126,7 @@ class QueueKeys:
         "ready",
         "result",
         "scheduled",
+        "sessions",
         "starts",
         "stopped",
         "ticks",
@@ -177,6 +180,7 @@ class QueueKeys:
         self.look = f"{base}:look"
         self.promoter = f"{base}:ticket:promote"
         self.courier = f"{base}:ticket:courier"
+        self.sessions = f"{base}:session:"
         self.finished_channel = f"{base}:finished"
         self.due_channel = f"{base}:due"
         self.control_channel = f"{base}:control"
@@ -191,14 +195,17 @@ class NoteKeys:
     |---------|------|------------------------------------------------------------|
     | values  | hash | name → value                                               |
     | expiry  | zset | name by the time until which its value is kept, if any     |
+
+    and `sessions`, as a queue has.
     """
 
-    __slots__ = ("expiry", "noted_channel", "values")
+    __slots__ = ("expiry", "noted_channel", "sessions", "values")
 
     def __init__(self, namespace: str, space: str) -> None:
         base = f"{{{escaped(namespace)}}}:notes:{space}"
         self.values = f"{base}:values"
         self.expiry = f"{base}:expiry"
+        self.sessions = f"{base}:session:"
         self.noted_channel = f"{base}:noted"
 
 

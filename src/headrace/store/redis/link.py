@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 import redis.exceptions as driver
 
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.redis.faults import NoScript, translated
+from headrace.store.redis.requests import Abandoned, Numbered, Session
+from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
@@ -34,34 +36,88 @@ class Link:
     error. With `repeats`, for requests that may be carried out twice, one that meets a connection
     which broke while it was idle is made again on a new one."""
 
-    def __init__(self, connect: Connect, *, repeats: bool = False) -> None:
+    def __init__(
+        self, connect: Connect, *, repeats: bool = False, abandoned: Abandoned | None = None
+    ) -> None:
         self._connect = connect
         self._repeats = repeats
+        self._abandoned = abandoned or Abandoned()
         self._connection: AbstractConnection | None = None
+        self._session = Session()
         self._lock = asyncio.Lock()
         self.client_id: int | None = None
 
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        """Run a script; one that the server does not know is sent along."""
+    async def run(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        request: IdempotencyKey | None = None,
+    ) -> Any:
+        """Run a script; one that the server does not know is sent along. If it changes something,
+        it does so once for each `request`; without one, this is all that is asked."""
+        if not script.changes:
+            return await self._evaluate(script, keys, arguments, None)
+        asked = request or IdempotencyKey()
+        asked.scope = scope = keys[script.sessions_at]
+        void = self._abandoned.of(scope)
         try:
-            return await self.call("EVALSHA", script.sha, len(keys), *keys, *arguments, key=keys[0])
+            reply = await self._evaluate(script, keys, arguments, Numbered(asked, void))
+        except StoreError as error:
+            if request is None and isinstance(error, StoreUnavailable) and error.sent:
+                self._abandoned.add(asked)
+            raise
+        except BaseException:
+            if request is None:
+                self._abandoned.add(asked)
+            raise
+        if void:
+            self._abandoned.voided(scope, void)
+        return reply
+
+    async def _evaluate(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        request: Numbered | None,
+    ) -> Any:
+        rest = (len(keys), *keys, *arguments)
+        try:
+            return await self.call("EVALSHA", script.sha, *rest, key=keys[0], request=request)
         except NoScript:
-            return await self.call("EVAL", script.body, len(keys), *keys, *arguments, key=keys[0])
+            return await self.call("EVAL", script.body, *rest, key=keys[0], request=request)
 
     async def call(
-        self, *command: Argument, key: str | None = None, timeout: float = CALL_TIMEOUT
+        self,
+        *command: Argument,
+        key: str | None = None,
+        timeout: float = CALL_TIMEOUT,
+        request: Numbered | None = None,
     ) -> Any:
         """The server's reply, or a `StoreError`. If cancelled, the connection is dropped with the
         reply that nobody waits for. `key` is the one that the command is about: in a cluster it
-        says which node to ask."""
+        says which node to ask. `request` is what it is known by, as its last argument."""
         async with self._lock:
-            reused = self._connection is not None
+            if request is None:
+                return await self._exchange_twice(command, timeout)
             try:
-                return await self._exchange(command, timeout)
-            except StoreUnavailable as error:
-                if not (self._repeats and reused and error.sent):
-                    raise
+                # Not before it is its turn: the numbers of a session are applied in their order.
+                return await self._exchange_twice(
+                    (*command, request.argument(self._session)), timeout
+                )
+            except BaseException:
+                self._session = Session()
+                raise
+
+    async def _exchange_twice(self, command: Sequence[Argument], timeout: float) -> Any:
+        reused = self._connection is not None
+        try:
             return await self._exchange(command, timeout)
+        except StoreUnavailable as error:
+            if not (self._repeats and reused and error.sent):
+                raise
+        return await self._exchange(command, timeout)
 
     @property
     def busy(self) -> bool:

@@ -10,9 +10,11 @@ from headrace.errors import StoreUnavailable
 from headrace.store.redis.cluster import Cluster, Node, slot_of
 from headrace.store.redis.faults import Moved, NoGroup
 from headrace.store.redis.link import CALL_TIMEOUT, Argument, Link
+from headrace.store.redis.requests import Abandoned, Numbered
 
 if TYPE_CHECKING:
     from headrace.store.redis.scripts import Script
+    from headrace.store.values import IdempotencyKey
 
 _REDIRECTS = 5
 
@@ -22,22 +24,32 @@ class ClusterLink(Link):
     other. For requests about a key: `run` goes by the first, `call` by `key`; one without goes to
     the node that has slot 0, which is the same for everyone."""
 
-    def __init__(self, cluster: Cluster, *, repeats: bool) -> None:
-        super().__init__(cluster.connect, repeats=repeats)
+    def __init__(self, cluster: Cluster, *, repeats: bool, abandoned: Abandoned) -> None:
+        super().__init__(cluster.connect, repeats=repeats, abandoned=abandoned)
         self._cluster = cluster
         self._links: dict[Node, Link] = {}
 
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        return await super().run(script, _guarded(keys), arguments)
+    async def run(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        request: IdempotencyKey | None = None,
+    ) -> Any:
+        return await super().run(script, _guarded(keys), arguments, request)
 
     async def call(
-        self, *command: Argument, key: str | None = None, timeout: float = CALL_TIMEOUT
+        self,
+        *command: Argument,
+        key: str | None = None,
+        timeout: float = CALL_TIMEOUT,
+        request: Numbered | None = None,
     ) -> Any:
         slot = 0 if key is None else slot_of(key)
         for _ in range(_REDIRECTS):
             link = await self._link_for(slot)
             try:
-                return await link.call(*command, timeout=timeout)
+                return await link.call(*command, timeout=timeout, request=request)
             except Moved as moved:
                 # Surely not carried out, so repeating it is safe, as after nothing else.
                 self._cluster.moved(moved)
@@ -74,19 +86,29 @@ class KeyLink(Link):
     """One connection, to the node that has `key` when it is made. After an error the next request
     looks for the node again."""
 
-    def __init__(self, cluster: Cluster, key: str) -> None:
-        super().__init__(partial(cluster.connect_for, slot_of(key)))
+    def __init__(self, cluster: Cluster, key: str, *, abandoned: Abandoned) -> None:
+        super().__init__(partial(cluster.connect_for, slot_of(key)), abandoned=abandoned)
         self._cluster = cluster
         self._key = key
 
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        return await super().run(script, _guarded(keys), arguments)
+    async def run(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        request: IdempotencyKey | None = None,
+    ) -> Any:
+        return await super().run(script, _guarded(keys), arguments, request)
 
     async def call(
-        self, *command: Argument, key: str | None = None, timeout: float = CALL_TIMEOUT
+        self,
+        *command: Argument,
+        key: str | None = None,
+        timeout: float = CALL_TIMEOUT,
+        request: Numbered | None = None,
     ) -> Any:
         try:
-            return await self._call(command, timeout)
+            return await self._call(command, timeout, request)
         except Moved as moved:
             self._cluster.moved(moved)
             raise
@@ -94,9 +116,11 @@ class KeyLink(Link):
             self._cluster.distrust()
             raise
 
-    async def _call(self, command: Sequence[Argument], timeout: float) -> Any:
+    async def _call(
+        self, command: Sequence[Argument], timeout: float, request: Numbered | None
+    ) -> Any:
         try:
-            return await super().call(*command, timeout=timeout)
+            return await super().call(*command, timeout=timeout, request=request)
         except NoGroup:
             # A stream that goes to another node looks as if it were deleted; asked again, the node
             # says that it is there no more.

@@ -3,7 +3,9 @@
 A script's header names its KEYS as attributes of `QueueKeys` (`*` for all of them), which is how
 they are filled in and what the script finds in its table `key`; and its ARGV as the parameters of
 the function here of the same name. A test compares the two. A script about many queues at once says
-that it has these keys "of each queue"; it goes from one to the next with `each_queue`.
+that it has these keys "of each queue"; it goes from one to the next with `each_queue`. One that
+changes something answers by `applied`, which makes it a script that has one more argument, REQUEST:
+see `requests.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
 from headrace.core.outcome import task_gate
 from headrace.store.redis.keys import RETURNED, WORKERS, NoteKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
+from headrace.store.redis.requests import REMEMBERED
+from headrace.store.values import IdempotencyKey
 
 MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "stops", "finish")
 """The files of `lua/moving`, in the order in which they build on each other."""
@@ -50,6 +54,13 @@ local function each_queue(groups, visit)
   end
 end
 """
+_REQUEST = f"""local REQUEST, REMEMBERED = table.remove(ARGV), {REMEMBERED}"""
+_APPLIED_BEFORE = """
+local answer = answer_before()
+if answer then
+  return answer
+end
+"""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -61,20 +72,30 @@ class Script:
         names, self._is_of_each = _keys_named(source)
         self.takes_all = names == "*"
         self.keys = QueueKeys.ALL if self.takes_all else tuple(names.split())
+        self.changes = "applied" in _calls(source)
+        self.sessions_at = self.keys.index("sessions") if self.changes else -1
         # The first line says to the server what the script may do, so the rest comes after it.
         flags, _, rest = source.partition("\n")
         if self.takes_all:
             moving = [_source(f"moving/{part}") for part in MOVING]
             rest = "\n".join([_CONSTANTS, *moving, rest])
-        self.body = "\n".join([flags, self._named_keys(), *_used_by(rest), rest])
+        if self.changes:
+            rest = _APPLIED_BEFORE + rest
+        head = [flags, _REQUEST] if self.changes else [flags]
+        self.body = "\n".join([*head, self._named_keys(), *_used_by(rest), rest])
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(
-        self, link: Link, keys: QueueKeys | NoteKeys, arguments: Sequence[Argument]
+        self,
+        link: Link,
+        keys: QueueKeys | NoteKeys,
+        arguments: Sequence[Argument],
+        idempotency: IdempotencyKey | None = None,
     ) -> Any:
         if self.takes_all and isinstance(keys, QueueKeys):
-            return await link.run(self, keys.all, arguments)
-        return await link.run(self, [getattr(keys, name) for name in self.keys], arguments)
+            return await link.run(self, keys.all, arguments, idempotency)
+        names = [getattr(keys, name) for name in self.keys]
+        return await link.run(self, names, arguments, idempotency)
 
     async def of_each(
         self, link: Link, queues: Sequence[QueueKeys], arguments: Sequence[Argument]
@@ -172,8 +193,10 @@ async def append(
     facts: bytes,
     counts: bytes,
     jobs: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
 ) -> list[int]:
-    known: list[int] = await _append(link, keys, [events, int(check), facts, counts, *jobs])
+    arguments = [events, int(check), facts, counts, *jobs]
+    known: list[int] = await _append(link, keys, arguments, idempotency)
     return known
 
 
@@ -186,10 +209,10 @@ async def enter(
     facts: bytes,
     counts: bytes,
     jobs: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
 ) -> list[Any]:
-    known: list[Any] = await _enter(
-        link, keys, [events, keys.queue, int(check), facts, counts, *jobs]
-    )
+    arguments = [events, keys.queue, int(check), facts, counts, *jobs]
+    known: list[Any] = await _enter(link, keys, arguments, idempotency)
     return known
 
 
@@ -199,9 +222,14 @@ async def fetch(link: Link, keys: QueueKeys, *, consumer: str, limit: int) -> li
 
 
 async def begin(
-    link: Link, keys: QueueKeys, *, events: int, jobs: Sequence[Argument]
+    link: Link,
+    keys: QueueKeys,
+    *,
+    events: int,
+    jobs: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
 ) -> list[bytes]:
-    refused: list[bytes] = await _begin(link, keys, [events, keys.queue, *jobs])
+    refused: list[bytes] = await _begin(link, keys, [events, keys.queue, *jobs], idempotency)
     return refused
 
 
@@ -223,12 +251,13 @@ async def settle(
     moved: int,
     heard: int,
     blocks: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
 ) -> list[bytes]:
     head: list[Argument] = [
         events, keys.queue, consumer, epoch, int(checked), finished, facts_count, facts, counts,
         done, kept, int(tied), moved, heard,
     ]  # fmt: skip
-    reply: list[bytes] = await _settle(link, keys, head + list(blocks))
+    reply: list[bytes] = await _settle(link, keys, head + list(blocks), idempotency)
     return reply
 
 

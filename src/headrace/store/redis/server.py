@@ -19,6 +19,7 @@ from headrace.store.redis import sentinel
 from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
 from headrace.store.redis.cluster import Cluster, pool_of
 from headrace.store.redis.link import Link
+from headrace.store.redis.requests import Abandoned
 from headrace.store.redis.routed import ClusterLink, KeyLink
 from headrace.store.values import Description
 
@@ -44,6 +45,7 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.abandoned = Abandoned()
         self._cluster: Cluster | None = None
         self._known_as = ("Redis", "")
         scheme = urlsplit(url).scheme
@@ -75,14 +77,14 @@ class Server:
     def link(self, *, repeats: bool = False) -> Link:
         """A link for scripts and for commands that say which key they are about."""
         if self._cluster is not None:
-            return ClusterLink(self._cluster, repeats=repeats)
-        return Link(self.connect, repeats=repeats)
+            return ClusterLink(self._cluster, repeats=repeats, abandoned=self.abandoned)
+        return Link(self.connect, repeats=repeats, abandoned=self.abandoned)
 
     def link_at(self, key: str) -> Link:
         """A link of one connection, to wherever `key` is: for calls that wait, and to end them."""
         if self._cluster is not None:
-            return KeyLink(self._cluster, key)
-        return Link(self.connect)
+            return KeyLink(self._cluster, key, abandoned=self.abandoned)
+        return Link(self.connect, abandoned=self.abandoned)
 
     async def check(self, link: Link, *, require_durable: bool) -> None:
         """Refuse a server that is too old; say which settings may lose jobs, and refuse those

@@ -26,6 +26,7 @@ from headrace.store.values import (
     Control,
     Ending,
     Event,
+    IdempotencyKey,
     KeyPage,
     LogPage,
     Report,
@@ -46,7 +47,12 @@ class RedisStore(RedisTopics):
     # Sending
 
     async def append(
-        self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
+        self,
+        queue: str,
+        parcels: Sequence[Parcel],
+        *,
+        repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobKey]:
         if not parcels:
             return {}
@@ -56,7 +62,7 @@ class RedisStore(RedisTopics):
         plain = all(parcel.is_plain for parcel in parcels)
         told = facts.of_parcels(parcels, told=plain) if self.events_most else facts.NONE
         if not plain:
-            return await self._enter(links.send, keys, parcels, repeat, told)
+            return await self._enter(links.send, keys, parcels, repeat, told, idempotency)
         jobs: list[Argument] = []
         for parcel in parcels:
             jobs += (parcel.key, forms.when(parcel), parcel.envelope)
@@ -68,6 +74,7 @@ class RedisStore(RedisTopics):
             facts=told.data,
             counts=told.counts,
             jobs=jobs,
+            idempotency=idempotency,
         )
         return {position - 1: parcels[position - 1].key for position in known}
 
@@ -78,6 +85,7 @@ class RedisStore(RedisTopics):
         parcels: Sequence[Parcel],
         repeat: bool,
         told: facts.Facts,
+        idempotency: IdempotencyKey | None,
     ) -> dict[int, JobKey]:
         known = await scripts.enter(
             link,
@@ -87,8 +95,12 @@ class RedisStore(RedisTopics):
             facts=told.data,
             counts=told.counts,
             jobs=[part for parcel in parcels for part in forms.parts_of(parcel)],
+            idempotency=idempotency,
         )
         return {at - 1: key for at, key in zip(known[::2], known[1::2], strict=True)}
+
+    def give_up(self, idempotency: IdempotencyKey) -> None:
+        self.server.abandoned.add(idempotency)
 
     async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
         reply = await scripts.follow(

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.store.redis.keys import PUMP, QueueKeys
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.scripts import Script
+from headrace.store.values import IdempotencyKey
 
 _publish = Script("publish")
 _draw = Script("draw")
@@ -33,9 +34,10 @@ async def publish(
     gone: int,
     each: int,
     parcels: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
 ) -> list[int]:
     head: list[Argument] = [events, keys.queue, int(check), most, int(drops), gone, each]
-    reply: list[int] = await _publish(link, keys, head + list(parcels))
+    reply: list[int] = await _publish(link, keys, head + list(parcels), idempotency)
     return reply
 
 

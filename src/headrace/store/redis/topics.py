@@ -25,7 +25,7 @@ from headrace.store.topics import (
     StoppedKey,
     Trimmed,
 )
-from headrace.store.values import Counts
+from headrace.store.values import Counts, IdempotencyKey
 
 _DISBANDED_FOR = 3600
 _TRIM_MOST = 5000
@@ -54,6 +54,7 @@ class RedisTopics(RedisSurveys):
         *,
         bound: Bound | None = None,
         repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> Published:
         if not events:
             return Published(0)
@@ -71,6 +72,7 @@ class RedisTopics(RedisSurveys):
             gone=bound.gone_after_ms if bound else 0,
             each=each,
             parcels=parcels,
+            idempotency=idempotency,
         )
         return Published(taken, tuple(at - 1 for at in known), dropped)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.sharing import Share, Sharing
     from headrace.store.sqlite.signals import Kind, News
     from headrace.store.sqlite.writing import Writer
-    from headrace.store.values import Letter
+    from headrace.store.values import IdempotencyKey, Letter
 
 
 class SqliteConsumer:
@@ -61,7 +61,13 @@ class SqliteConsumer:
         finally:
             self._waits.discard(waiting)
 
-    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+    async def begin(
+        self,
+        queue: str,
+        deliveries: Sequence[Delivery],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> dict[Delivery, str]:
         if not deliveries:
             return {}
         return await self._writer.change(
@@ -84,6 +90,7 @@ class SqliteConsumer:
         *,
         repeat: bool = False,
         tally: Tally | None = None,
+        idempotency: IdempotencyKey | None = None,
     ) -> list[Delivery]:
         if not settlements:
             return []

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.store.values import (
         Arrival,
         Ending,
+        IdempotencyKey,
         Report,
     )  # fmt: skip
 
@@ -72,13 +73,21 @@ class SqliteStore(SqliteViews, SqliteTopics):
         return Description("SQLite", sqlite3.sqlite_version, self._risks)
 
     async def append(
-        self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
+        self,
+        queue: str,
+        parcels: Sequence[Parcel],
+        *,
+        repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobKey]:
         if not parcels:
             return {}
         return await self._writer.change(
             queue, partial(placing.append, parcels=parcels, repeat=repeat)
         )
+
+    def give_up(self, idempotency: IdempotencyKey) -> None:
+        """Nothing is on its way that was not answered: the database is in this process."""
 
     async def cancel(
         self, queue: str, keys: Sequence[JobKey], *, running: bool = True

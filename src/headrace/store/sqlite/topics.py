@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         StoppedKey,
         Trimmed,
     )  # fmt: skip
+    from headrace.store.values import IdempotencyKey
 
 
 class SqliteTopics:
@@ -43,6 +44,7 @@ class SqliteTopics:
         *,
         bound: Bound | None = None,
         repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> Published:
         if not events:
             return Published(0)

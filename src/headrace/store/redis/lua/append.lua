@@ -1,6 +1,6 @@
 #!lua
 -- Add jobs that have no ties, all or none; atomic, so that a job is in the index exactly if it is in a place.
--- KEYS: ready jobs scheduled parked result due_channel events facts minute
+-- KEYS: ready jobs scheduled parked result due_channel events facts minute sessions
 -- ARGV: events check facts counts, then for each job: key when envelope
 -- Returns the positions, from 1, of jobs that were known already and are left as they are.
 
@@ -84,4 +84,4 @@ if now and first_due() ~= earliest then
   redis.call('PUBLISH', key.due_channel, '')
 end
 record(most, count, ARGV[3], lost, ARGV[4], made)
-return known
+return applied(known)

@@ -9,4 +9,4 @@ for i = 3, #ARGV, 5 do
 end
 local told_now = #agenda
 finish(0, '', {}, '')
-return told_now
+return applied(told_now)

@@ -36,4 +36,4 @@ for i = 3, #ARGV, 2 do
   answers[#answers + 1] = refused(job)
 end
 finish(0, '', {}, '')
-return answers
+return applied(answers)

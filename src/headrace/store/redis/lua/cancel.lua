@@ -82,4 +82,4 @@ for i = 4, #ARGV do
   end
 end
 finish(0, '', {}, '')
-return answers
+return applied(answers)

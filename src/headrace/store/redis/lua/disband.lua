@@ -23,4 +23,4 @@ redis.call('UNLINK', key.ready, key.jobs,
 -- Workers that still run must not make it anew.
 redis.call('SET', key.disbanded, '1', 'EX', ARGV[3])
 redis.call('PUBLISH', key.control_channel, '')
-return (there == 1 or destroyed == 1) and 1 or 0
+return applied((there == 1 or destroyed == 1) and 1 or 0)

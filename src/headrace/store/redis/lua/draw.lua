@@ -74,4 +74,4 @@ if wants and not is_full then
 end
 finish(0, '', {}, '')
 local info = group_info(key.log, GROUP)
-return {info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0}
+return applied({info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0})

@@ -146,4 +146,4 @@ for at = HEAD + 1, #ARGV, EACH do
   adopt(instead or job_key, children, job_key)
 end
 finish(0, ARGV[4], {}, ARGV[5])
-return known
+return applied(known)

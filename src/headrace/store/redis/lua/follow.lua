@@ -1,6 +1,6 @@
 #!lua
 -- Have jobs told when another ends; atomic, so that it cannot end unnoticed in between.
--- KEYS: jobs children result
+-- KEYS: jobs children result sessions
 -- ARGV: parent children
 -- Returns {} if it will be told, else the state in which the job has ended and its verdict, {'', ''} if it is unknown.
 
@@ -8,6 +8,6 @@ local place = redis.call('HGET', key.jobs, ARGV[1])
 if place and string.sub(place, 1, 1) ~= 'd' then
   local records = redis.call('HGET', key.children, ARGV[1]) or ''
   redis.call('HSET', key.children, ARGV[1], records .. ARGV[2])
-  return {}
+  return applied({})
 end
-return {place and 'dead' or '', redis.call('GET', key.result .. ARGV[1]) or ''}
+return applied({place and 'dead' or '', redis.call('GET', key.result .. ARGV[1]) or ''})

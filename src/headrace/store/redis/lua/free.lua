@@ -13,4 +13,4 @@ if string.sub(record, 1, 7) == 'blocked' then
   leave_lane(ARGV[3])
 end
 finish(0, '', {}, '')
-return 1
+return applied(1)

@@ -15,4 +15,4 @@ else
 end
 control_changed = true
 finish(0, '', {}, '')
-return changed
+return applied(changed)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- See to it that a group of a topic exists; atomic, so that of two who make it one says where it begins.
--- KEYS: log log_jobs groups disbanded
+-- KEYS: log log_jobs groups disbanded sessions
 -- ARGV: group member again kind value
 -- Returns 1 if it is new, 0 if not, -1 if the event where it should begin is not in the log.
 
@@ -27,4 +27,4 @@ local wanted = string.match(redis.call('HGET', key.groups, group) or '', '^(.*) 
 if is_new == 1 or wanted ~= member then
   redis.call('HSET', key.groups, group, member .. ' ' .. now)
 end
-return is_new
+return applied(is_new)

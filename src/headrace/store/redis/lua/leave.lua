@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
--- KEYS: ready level levels log promoter courier due_channel
+-- KEYS: ready level levels log promoter courier due_channel sessions
 -- ARGV: group returned consumer
 -- Returns how many entries were handed back.
 
@@ -36,4 +36,4 @@ for _, ticket in ipairs({key.promoter, key.courier}) do
     redis.call('PUBLISH', key.due_channel, '')
   end
 end
-return back
+return applied(back)

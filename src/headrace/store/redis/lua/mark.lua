@@ -1,6 +1,6 @@
 #!lua
 -- Note with a job that something was done; atomic, so that two notes of one job do not overwrite each other.
--- KEYS: jobs marks log log_jobs
+-- KEYS: jobs marks log log_jobs sessions
 -- ARGV: group job name value
 -- Returns 1 if the job is alive.
 
@@ -8,10 +8,10 @@ local job = ARGV[2]
 local place = redis.call('HGET', key.jobs, job)
 local alive = place and string.sub(place, 1, 1) ~= 'd'
 if not alive and not (key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job)) then
-  return 0
+  return applied(0)
 end
 local marks = redis.call('HGET', key.marks, job)
 local noted = marks and cmsgpack.unpack(marks) or {}
 noted[ARGV[3]] = ARGV[4]
 redis.call('HSET', key.marks, job, cmsgpack.pack(noted))
-return 1
+return applied(1)

@@ -1,6 +1,6 @@
 #!lua
 -- Keep a small value under a name; atomic, so that it is compared and changed in one step.
--- KEYS: values expiry noted_channel
+-- KEYS: values expiry noted_channel sessions
 -- ARGV: name compare expected remove value ttl
 -- Returns 1 if that was done.
 
@@ -12,7 +12,7 @@ end
 local until_ms = redis.call('ZSCORE', key.expiry, name)
 local there = not (until_ms and tonumber(until_ms) <= now_ms()) and redis.call('HGET', key.values, name)
 if (compare == 'absent' and there) or (compare == 'equal' and there ~= ARGV[3]) then
-  return 0
+  return applied(0)
 end
 redis.call('ZREM', key.expiry, name)
 if ARGV[4] == '1' then
@@ -34,4 +34,4 @@ else
   redis.call('PERSIST', key.values)
   redis.call('PERSIST', key.expiry)
 end
-return 1
+return applied(1)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Forget letters that have been delivered; atomic, so that an empty outbox leaves no key.
--- KEYS: outbox courier
+-- KEYS: outbox courier sessions
 -- ARGV: the entry ids
 -- Returns how many are left.
 
@@ -9,4 +9,4 @@ local left = redis.call('XLEN', key.outbox)
 if left == 0 then
   redis.call('DEL', key.outbox, key.courier)
 end
-return left
+return applied(left)

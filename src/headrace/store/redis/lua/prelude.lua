@@ -6,6 +6,33 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- The answer to this request if it was applied before; see `requests.py`. REQUEST is its session and
+-- number, then those of others that must not be applied any more.
+local function answer_before()
+  local session, number, others = string.match(REQUEST, '^(%S+) (%d+)(.*)$')
+  for other, last in string.gmatch(others, '(%S+) (%d+)') do
+    local record = redis.call('GET', key.sessions .. other)
+    if not record or tonumber(string.match(record, '^%d+')) < tonumber(last) then
+      redis.call('SET', key.sessions .. other, last, 'EX', REMEMBERED)
+    end
+  end
+  local record = redis.call('GET', key.sessions .. session)
+  local last, at = string.match(record or '', '^(%d+) ?()')
+  if not last or tonumber(last) < tonumber(number) then
+    return nil
+  elseif last == number and at <= #record then
+    return cmsgpack.unpack(string.sub(record, at))
+  end
+  return redis.error_reply('VOID this request was given up, or is older than one that was applied')
+end
+
+-- Remember that this request was applied, with its answer.
+local function applied(answer)
+  local session, number = string.match(REQUEST, '^(%S+) (%d+)')
+  redis.call('SET', key.sessions .. session, number .. ' ' .. cmsgpack.pack(answer), 'EX', REMEMBERED)
+  return answer
+end
+
 -- The moment that a sender names: '+ms' is so long from now, '@ms' that time.
 local function due_at(when, now)
   local due = tonumber(string.sub(when, 2))

@@ -93,7 +93,7 @@ due_before = nil
 finish(0, '', {}, '')
 local first = first_due()
 if not first then
-  return {moved, -1}
+  return applied({moved, -1})
 end
 redis.call('SET', key.promoter, ARGV[3], 'PX', ARGV[5])
-return {moved, math.max(first - now(), 0)}
+return applied({moved, math.max(first - now(), 0)})

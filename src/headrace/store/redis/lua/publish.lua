@@ -1,6 +1,6 @@
 #!lua
 -- Add events to a log, in their order, as many as there is room for; atomic, so that an event is in the index exactly if it is in the log.
--- KEYS: ready jobs scheduled parked groups due_channel events facts minute
+-- KEYS: ready jobs scheduled parked groups due_channel events facts minute sessions
 -- ARGV: events queue check most drops gone each, then for each event: envelope when ties key
 -- Returns {taken, dropped, position…}: the positions, from 1, of events that were known already.
 
@@ -122,4 +122,4 @@ record(tonumber(ARGV[1]), 0, '', {}, '', {
   ['sent ' .. topic] = #index > 0 and #index / 2 or nil,
   ['dropped ' .. topic] = dropped > 0 and dropped or nil,
 })
-return {taken, dropped, unpack(known)}
+return applied({taken, dropped, unpack(known)})

@@ -23,4 +23,4 @@ for i = 3, #ARGV do
   purged[#purged + 1] = id and 1 or 0
 end
 finish(0, '', {}, '')
-return purged
+return applied(purged)

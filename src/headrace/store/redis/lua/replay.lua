@@ -30,4 +30,4 @@ for i = 3, #ARGV, 2 do
   replayed[#replayed + 1] = done
 end
 finish(0, '', {}, '')
-return replayed
+return applied(replayed)

@@ -1,6 +1,6 @@
 #!lua
 -- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
--- KEYS: jobs progress journal news_channel log log_jobs
+-- KEYS: jobs progress journal news_channel log log_jobs sessions
 -- ARGV: group lines_most log_ttl news, then for each job: key progress count, and so many lines
 -- Returns how many jobs were heard.
 
@@ -41,4 +41,4 @@ end
 if heard > 0 then
   redis.call('PUBLISH', key.news_channel, ARGV[4])
 end
-return heard
+return applied(heard)

@@ -81,4 +81,4 @@ set_place('SETID', key.log, GROUP, id)
 redis.call('INCR', key.epoch)
 control_changed = true
 finish(0, '', {}, '')
-return 1
+return applied(1)

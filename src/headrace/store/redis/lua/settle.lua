@@ -309,4 +309,4 @@ if ARGV[6] ~= '' then
   redis.call('PUBLISH', key.finished_channel, ARGV[6])
 end
 finish(tonumber(ARGV[7]), ARGV[8], untrue, ARGV[9])
-return lost
+return applied(lost)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Remove the events of a log that nobody needs any more; atomic, so that none goes that a group is just being given.
--- KEYS: ready jobs groups trimmer
+-- KEYS: ready jobs groups trimmer sessions
 -- ARGV: retention gone most ticket
 -- Returns {removed, more, group…}: `more` is 1 if there is more to remove, the groups are those that hold nothing back.
 
@@ -18,4 +18,4 @@ local more = removed >= tonumber(ARGV[3])
 if more then
   redis.call('DEL', key.trimmer)
 end
-return {removed, more and 1 or 0, unpack(gone)}
+return applied({removed, more and 1 or 0, unpack(gone)})

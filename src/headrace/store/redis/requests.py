@@ -1,0 +1,76 @@
+"""Requests that change something, told apart so that the server applies each once.
+
+A request whose connection broke may reach the server long after its own repeat: the kernel goes on
+sending what a closed socket had taken. So each has an id, a session and a number, which is the same
+for all its tries. Scripts remember per session the last number that they applied and what they
+answered; of a request that was applied before they give that answer, and change nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from headrace.store.values import IdempotencyKey
+
+REMEMBERED = 1000
+"""Seconds for which scripts remember a session; longer than TCP keeps trying."""
+_MOST = 1000
+
+
+class Session:
+    """Numbers requests that are made one after the other. After one that was not answered as it
+    should be, the session is over: that one may still be repeated, and then must be its last."""
+
+    __slots__ = ("_id", "_number")
+
+    def __init__(self) -> None:
+        self._id = secrets.token_urlsafe(9)
+        self._number = 0
+
+    def next_id(self) -> str:
+        self._number += 1
+        return f"{self._id} {self._number}"
+
+
+class Numbered:
+    """A request on its way to a script, with the ids of others that it makes void."""
+
+    __slots__ = ("_request", "_void")
+
+    def __init__(self, request: IdempotencyKey, void: tuple[str, ...]) -> None:
+        self._request = request
+        self._void = void
+
+    def argument(self, session: Session) -> str:
+        """What the script finds in REQUEST; its first try is numbered by this session."""
+        request = self._request
+        request.id = request.id or session.next_id()
+        return " ".join((request.id, *self._void)) if self._void else request.id
+
+
+class Abandoned:
+    """Requests that may still be on their way although nobody repeats them. The next request about
+    the same queue makes them void, so that they come before it or not at all."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, float]] = {}
+
+    def add(self, request: IdempotencyKey) -> None:
+        if request.id:
+            known = self._of.setdefault(request.scope, {})
+            known[request.id] = time.monotonic() + REMEMBERED
+            if len(known) > _MOST:
+                known.pop(next(iter(known)))
+
+    def of(self, scope: str) -> tuple[str, ...]:
+        """The ids of those that were made about one queue."""
+        return tuple(self._of.get(scope, ()))
+
+    def voided(self, scope: str, ids: tuple[str, ...]) -> None:
+        """These are void now, and those that are too old are to be taken for lost."""
+        known, now = self._of.get(scope, {}), time.monotonic()
+        for id in (*ids, *(id for id, until in tuple(known.items()) if until < now)):
+            known.pop(id, None)
+        if not known:
+            self._of.pop(scope, None)
