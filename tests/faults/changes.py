@@ -1,0 +1,488 @@
+"""Each request that changes something, with a situation in which doing it twice would show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import redis
+
+from headrace.core.call import Child
+from headrace.core.delivery import Delivery
+from headrace.core.ids import JobKey
+from headrace.core.job import State
+from headrace.core.outcome import DONE, RELEASED, Dead, Outcome
+from headrace.core.ties import Limit, Ties
+from headrace.errors import StoreError
+from headrace.store.contract import Consumer, Settlement
+from headrace.store.redis.scripts import Script
+from headrace.store.redis.store import RedisStore
+from headrace.store.values import Arrival, Counts, Ending, IdempotencyKey, Report
+from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel
+from headrace.testing.conformance.topic_ground import BILLING, LOG, ORDERED, PLAIN, START, event
+from tests.faults.proxy import Fault, Proxy, calls
+
+LEASE = 60.0
+LANE = Ties(lane="a")
+LIMITED = Ties(limits=(Limit("few", 3, 3_600_000),))
+EMPTY = Counts()
+
+
+class Change:
+    """One kind of request, made through a wire that may fail. `script` is the one that serves it;
+    `keeps` says that whoever repeats it keeps its idempotency key."""
+
+    script = ""
+    keeps = False
+
+    def __init__(self, plain: RedisStore, wired: RedisStore) -> None:
+        self.plain = plain
+        self.store = wired
+        self.ground = Ground()
+        self.helper = plain.consumer("helper", [QUEUE], LEASE)
+        self.worker: Consumer = wired.consumer("worker", [QUEUE], LEASE)
+
+    async def prepare(self) -> None:
+        """What must be there before."""
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        """Make the request."""
+        raise AssertionError
+
+    async def meanwhile(self) -> None:
+        """What others do once it has been applied."""
+
+    async def check(self) -> None:
+        """That all of this has happened once."""
+
+    async def close(self) -> None:
+        await self.helper.close()
+        await self.worker.close()
+
+    async def count(self, queue: str = QUEUE) -> Counts:
+        return await self.plain.count(queue)
+
+    async def take(self, consumer: Consumer) -> Delivery:
+        (delivery,) = await self.ground.take(consumer, 1)
+        return delivery
+
+    async def run_all(self) -> list[JobKey]:
+        return await self.ground.run_all(self.plain, self.helper)
+
+    async def die(self) -> None:
+        taken = await self.take(self.helper)
+        await self.ground.settle(self.helper, [taken], Dead("failed", PAST))
+
+
+class Append(Change):
+    script = "append"
+    keeps = True
+
+    async def prepare(self) -> None:
+        self.parcels = [parcel()]
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.append(QUEUE, self.parcels, repeat=repeat, idempotency=idempotency)
+
+    async def meanwhile(self) -> None:
+        # Nothing is kept of what is done: the store does not know these ids any more.
+        assert await self.run_all() == [each.key for each in self.parcels]
+
+    async def check(self) -> None:
+        assert await self.count() == EMPTY
+
+
+class Enter(Append):
+    """A whole flow, of jobs with a key."""
+
+    script = "enter"
+
+    async def prepare(self) -> None:
+        child = parcel("child")
+        parent = parcel("parent", ties=LANE, children=[Child(QUEUE, child.key)])
+        self.parcels = [parent, parcel("child", ties=LANE, parents=[parent])]
+
+
+class Settle(Change):
+    script = "settle"
+    keeps = True
+    outcome: Outcome = DONE
+
+    async def prepare(self) -> None:
+        await self.plain.append(QUEUE, [parcel(ties=LANE) for _ in range(3)])
+        self.delivery = await self.take(self.worker)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        settlements = [Settlement(self.delivery, self.outcome)]
+        lost = await self.worker.settle(QUEUE, settlements, repeat=repeat, idempotency=idempotency)
+        assert lost == []
+
+    async def meanwhile(self) -> None:
+        await self.take(self.helper)
+
+    async def check(self) -> None:
+        # The lane has been opened for one more, and no other has passed.
+        assert await self.count() == Counts(running=1, blocked=1)
+
+
+class Release(Settle):
+    outcome = RELEASED
+
+    async def prepare(self) -> None:
+        await self.plain.append(QUEUE, [parcel()])
+        self.delivery = await self.take(self.worker)
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(running=1)
+
+
+class Publish(Change):
+    script = "publish"
+    keeps = True
+
+    async def prepare(self) -> None:
+        self.event = event()
+        await self.plain.join(BILLING, PLAIN, START)
+        self.member = self.plain.consumer("member", [BILLING], LEASE)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.publish(LOG, [self.event], repeat=repeat, idempotency=idempotency)
+
+    async def meanwhile(self) -> None:
+        (delivery,) = await self.ground.take(self.member, 1)
+        await self.ground.settle(self.member, [delivery], DONE)
+        await asyncio.sleep(0.002)
+        await self.plain.trim(LOG, retention_ms=0, gone_after_ms=3_600_000)
+
+    async def check(self) -> None:
+        assert await self.plain.read(LOG) == []
+        assert await self.plain.count(BILLING) == EMPTY
+
+    async def close(self) -> None:
+        await self.member.close()
+        await super().close()
+
+
+class Promote(Change):
+    script = "promote"
+
+    async def prepare(self) -> None:
+        await self._schedule()
+
+    async def _schedule(self) -> None:
+        await self.plain.append(QUEUE, [parcel(delay_ms=1)])
+        await asyncio.sleep(0.005)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.worker.promote(QUEUE)
+
+    async def meanwhile(self) -> None:
+        await self._schedule()
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(waiting=1, scheduled=1)
+
+
+class Reclaim(Change):
+    script = "reclaim"
+
+    async def prepare(self) -> None:
+        await self._hand_back()
+
+    async def _hand_back(self) -> None:
+        await self.plain.append(QUEUE, [parcel()])
+        leaving = self.plain.consumer("leaving", [QUEUE], LEASE)
+        await self.ground.take(leaving, 1)
+        await leaving.close()
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.worker.reclaim(QUEUE, 10, last_chance=True)
+
+    async def meanwhile(self) -> None:
+        await self._hand_back()
+
+    async def check(self) -> None:
+        assert len(await self.worker.recover([])) == 1
+        assert await self.count() == Counts(running=1, waiting=1)
+
+
+class Cancel(Change):
+    script = "cancel"
+
+    async def prepare(self) -> None:
+        self.parcel = parcel(delay_ms=3_600_000)
+        await self.plain.append(QUEUE, [self.parcel])
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        assert await self.store.cancel(QUEUE, [self.parcel.key]) == [State.CANCELLED]
+
+    async def meanwhile(self) -> None:
+        await self.plain.append(QUEUE, [self.parcel])
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(scheduled=1)
+
+
+class Replay(Change):
+    script = "replay"
+
+    async def prepare(self) -> None:
+        (self.key,) = await self.ground.send(self.plain)
+        await self.die()
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.replay(QUEUE, [self.key])
+
+    async def meanwhile(self) -> None:
+        await self.die()
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(dead=1)
+
+
+class Purge(Change):
+    script = "purge"
+
+    async def prepare(self) -> None:
+        self.parcel = parcel()
+        await self._live_and_die()
+
+    async def _live_and_die(self) -> None:
+        await self.plain.append(QUEUE, [self.parcel])
+        await self.die()
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.purge(QUEUE, [self.parcel.key])
+
+    async def meanwhile(self) -> None:
+        await self._live_and_die()
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(dead=1)
+
+
+class Follow(Change):
+    script = "follow"
+
+    async def prepare(self) -> None:
+        (self.parent,) = await self.ground.send(self.plain)
+        self.child = parcel(parents=[parcel()])
+        await self.plain.append(QUEUE, [self.child])
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        children = [Child(QUEUE, self.child.key)]
+        assert await self.store.follow(QUEUE, self.parent, children) is None
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(waiting=1, blocked=1)
+
+
+class Arrive(Change):
+    script = "arrive"
+
+    async def prepare(self) -> None:
+        self.parent = parcel()
+        self.child = parcel(parents=[self.parent])
+        await self.plain.append(QUEUE, [self.child])
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        arrival = Arrival(self.child.key, self.parent.key, Ending(State.DONE))
+        await self.store.arrive(QUEUE, [arrival])
+
+    async def meanwhile(self) -> None:
+        assert await self.run_all() == [self.child.key]
+        await self.plain.append(QUEUE, [self.child])
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(blocked=1)
+
+
+class Begin(Change):
+    script = "begin"
+    keeps = True
+
+    async def prepare(self) -> None:
+        await self.plain.append(QUEUE, [parcel(ties=LIMITED) for _ in range(4)])
+        self.delivery = await self.take(self.worker)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        begun = await self.worker.begin(QUEUE, [self.delivery], idempotency=idempotency)
+        assert begun == {}
+
+    async def check(self) -> None:
+        # Of three starts an hour, two are left.
+        others = known(await self.helper.fetch(10, 0))
+        assert await self.helper.begin(QUEUE, others) == {}
+        assert len(others) == 2
+
+
+class Note(Change):
+    script = "note"
+
+    async def prepare(self) -> None:
+        await self._note(b"before")
+
+    async def _note(self, value: bytes) -> None:
+        await self.plain.note("space", "name", value)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.note("space", "name", b"after", expected=b"before")
+
+    async def meanwhile(self) -> None:
+        await self._note(b"before")
+
+    async def check(self) -> None:
+        assert await self.plain.notes("space") == {"name": b"before"}
+
+
+class Rewind(Publish):
+    script = "rewind"
+    keeps = False
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        await self.plain.publish(LOG, [self.event])
+        await self._handle()
+
+    async def _handle(self) -> None:
+        (delivery,) = await self.ground.take(self.member, 1)
+        await self.ground.settle(self.member, [delivery], DONE)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.rewind(BILLING, START)
+
+    async def meanwhile(self) -> None:
+        await self._handle()
+
+    async def check(self) -> None:
+        assert await self.plain.count(BILLING) == EMPTY
+
+
+class Pause(Change):
+    script = "halt"
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.pause(QUEUE)
+
+    async def meanwhile(self) -> None:
+        await self.plain.resume(QUEUE)
+
+    async def check(self) -> None:
+        assert not (await self.plain.control(QUEUE)).paused
+
+
+class Tell(Change):
+    script = "report"
+
+    async def prepare(self) -> None:
+        (self.key,) = await self.ground.send(self.plain)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.report(QUEUE, [Report(self.key, lines=("half way",))])
+
+    async def check(self) -> None:
+        # After an error it is told again, and may stand there twice; but not by a late request.
+        assert set((await self.plain.log(QUEUE, self.key)).lines) == {"half way"}
+
+
+class Join(Change):
+    script = "join"
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.join(BILLING, ORDERED, START)
+
+    async def meanwhile(self) -> None:
+        await self.plain.disband(BILLING)
+
+    async def check(self) -> None:
+        assert (await self.plain.groups([LOG]))[LOG] == []
+
+
+class Disband(Join):
+    script = "disband"
+
+    async def prepare(self) -> None:
+        await self.plain.join(BILLING, PLAIN, START)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.disband(BILLING)
+
+    async def meanwhile(self) -> None:
+        # By someone who has not seen it before: it stays removed for those who have.
+        other = RedisStore(self.plain.server.url, namespace=self.plain.namespace, crash_limit=3)
+        await other.join(BILLING, PLAIN, START)
+        await other.close()
+
+    async def check(self) -> None:
+        assert len((await self.plain.groups([LOG]))[LOG]) == 1
+
+
+async def spoiled(change: Change, proxy: Proxy, fault: Fault) -> None:
+    """The request is carried out, and its answer does not come as it should."""
+    idempotency = IdempotencyKey()
+    proxy.spoil(fault, calls(change.script))
+    if await _fails(change, idempotency):
+        if change.keeps:
+            await change.meanwhile()
+        await change.ask(idempotency, repeat=True)
+    assert proxy.swallowed, "there was no such request"
+    if not change.keeps:
+        await change.meanwhile()
+    await change.check()
+
+
+async def _fails(change: Change, idempotency: IdempotencyKey) -> bool:
+    try:
+        await change.ask(idempotency, repeat=False)
+    except StoreError:
+        return True
+    return False
+
+
+async def delivered_late(change: Change, proxy: Proxy, server: redis.Redis) -> None:
+    """The request reaches the server after its own repeat, and changes nothing."""
+    idempotency = IdempotencyKey()
+    proxy.spoil(Fault.LATE, calls(change.script))
+    if await _fails(change, idempotency):
+        await change.ask(idempotency, repeat=True)
+    await change.meanwhile()
+    before = snapshot(server, change.plain.namespace)
+    answers = await proxy.deliver_late()
+    assert len(answers) == 1, "there was no such request"
+    assert snapshot(server, change.plain.namespace) == before, answers
+    await change.check()
+
+
+def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
+    """All that the server holds of a namespace, but for what expires by itself."""
+    names = sorted(server.scan_iter(f"{{{namespace}*", count=1000))
+    return {name: server.dump(name) for name in names if server.ttl(name) == -1}
+
+
+CHANGES: tuple[type[Change], ...] = (
+    Append, Enter, Settle, Release, Publish, Promote, Reclaim, Cancel, Replay, Purge, Follow,
+    Arrive, Begin, Note, Rewind, Pause, Tell, Join, Disband,
+)  # fmt: skip
+
+
+@asynccontextmanager
+async def prepared(
+    kind: type[Change], url: str, wired_url: str, namespace: str
+) -> AsyncIterator[Change]:
+    """A change that can be asked for, of a namespace of its own."""
+    plain, wired = (
+        RedisStore(each, namespace=namespace, crash_limit=3) for each in (url, wired_url)
+    )
+    await plain.open()
+    await wired.open()
+    # Known to the server, so that it is one request.
+    await plain.links().ask.call("SCRIPT", "LOAD", Script(kind.script).body)
+    change = kind(plain, wired)
+    await change.prepare()
+    try:
+        yield change
+    finally:
+        await change.close()
+        await plain.close()
+        await wired.close()
