@@ -13,11 +13,11 @@ from headrace.core.delivery import Delivery
 from headrace.core.job import decode_envelope, encode_envelope
 from headrace.core.outcome import DONE
 from headrace.core.tally import Tally
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.values import Counts
+from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing import ManualClock
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.promoter import Promoter
@@ -53,11 +53,11 @@ def unexpected(lost: list[Delivery]) -> None:
 
 
 class LosesAnswers:
-    """A consumer whose settlements are carried out but answered with an error, a few times."""
+    """A consumer whose first settlement is carried out but answered with an error."""
 
-    def __init__(self, consumer: SqliteConsumer, times: int) -> None:
+    def __init__(self, consumer: SqliteConsumer, error: Exception) -> None:
         self._consumer = consumer
-        self._left = times
+        self._error: Exception | None = error
         self.repeats: list[bool] = []
 
     async def settle(
@@ -67,12 +67,13 @@ class LosesAnswers:
         *,
         repeat: bool = False,
         tally: Tally | None = None,
+        idempotency: IdempotencyKey | None = None,
     ) -> list[Delivery]:
         self.repeats.append(repeat)
         lost = await self._consumer.settle(queue, settlements, repeat=repeat)
-        if self._left:
-            self._left -= 1
-            raise StoreUnavailable("the answer was lost", sent=True)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         return lost
 
 
@@ -89,16 +90,21 @@ async def test_the_settler_writes_all_that_has_come_in_one_step(
     assert await store.count(QUEUE) == Counts()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [StoreUnavailable("it was lost", sent=True), StoreError("it was false"), RuntimeError("a bug")],
+    ids=["lost", "false", "crash"],
+)
 async def test_the_settler_keeps_what_was_not_confirmed_and_says_that_it_repeats(
-    store: Store, consumer: SqliteConsumer
+    store: Store, consumer: SqliteConsumer, error: Exception
 ) -> None:
     await send(store, 2)
     held = set(await taken(consumer, 2))
-    unsure = LosesAnswers(consumer, times=1)
+    unsure = LosesAnswers(consumer, error)
     settler = Settler(unsure, held)  # type: ignore[arg-type]
     for delivery in list(held):
         settler.put(delivery, DONE)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(type(error)):
         await settler.step()
     assert settler.backlog == 2
     await settler.step()
@@ -114,7 +120,7 @@ async def test_the_reader_takes_no_more_than_there_are_slots(
     slots = Slots(4)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
-    reader = Reader(consumer, reclaimer, settler, slots, held, started.append)
+    reader = Reader(consumer, reclaimer, settler, slots, held, started.append, lease=LEASE)
     await reader.step()
     await reader.step()
     assert (len(started), slots.free, len(held)) == (4, 0, 4)
@@ -131,7 +137,7 @@ async def test_the_reader_reads_one_half_while_the_other_runs(
     started: list[Delivery] = []
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
-    reader = Reader(consumer, reclaimer, settler, Slots(6), held, started.append)
+    reader = Reader(consumer, reclaimer, settler, Slots(6), held, started.append, lease=LEASE)
     await reader.step()
     assert len(started) == 3
 
@@ -144,7 +150,7 @@ async def test_what_is_read_while_stopping_is_handed_back(
     started: list[Delivery] = []
     settler = Settler(consumer, held)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
-    reader = Reader(consumer, reclaimer, settler, Slots(10), held, started.append)
+    reader = Reader(consumer, reclaimer, settler, Slots(10), held, started.append, lease=LEASE)
     stray = await taken(consumer, 3)
     reader.stop()
     await reader.recover()
@@ -162,13 +168,105 @@ async def test_what_is_handed_back_unread_is_still_known(app: Headrace) -> None:
     held: set[Delivery] = set()
     settler = Settler(worker, held)
     reclaimer = Reclaimer(worker, ["default"], LEASE, LastChance(held, 3))
-    reader = Reader(worker, reclaimer, settler, Slots(10), held, lambda _: None)
+    reader = Reader(worker, reclaimer, settler, Slots(10), held, lambda _: None, lease=LEASE)
     await worker.fetch(1, 1.0)
     reader.stop()
     await reader.recover()
     await settler.step()
     assert await job.status() is State.WAITING
     await worker.close()
+
+
+class LateReplies:
+    """A consumer whose reads are answered when their leases are over and others look for them."""
+
+    def __init__(self, consumer: SqliteConsumer, other: SqliteConsumer, clock: ManualClock) -> None:
+        self._consumer = consumer
+        self._other = other
+        self._clock = clock
+        self.renew = consumer.renew
+        self.reclaim = consumer.reclaim
+        self.recover = consumer.recover
+        self.taken_over: list[Delivery] = []
+
+    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+        deliveries = await self._consumer.fetch(limit, wait)
+        for _ in range(8):
+            self.taken_over += await self._other.reclaim(QUEUE, 1, last_chance=True)
+            if self.taken_over:
+                break
+            self._clock.advance(reclaim_every(LEASE))
+        return deliveries
+
+
+async def test_what_comes_later_than_its_lease_is_not_begun_if_others_have_it(
+    store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
+) -> None:
+    await send(store, 3)
+    held: set[Delivery] = set()
+    started: list[Delivery] = []
+    late = LateReplies(consumer, store.consumer("other", [QUEUE], LEASE), clock)
+    reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
+    reader = Reader(
+        late,  # type: ignore[arg-type]
+        reclaimer,
+        Settler(consumer, held),
+        Slots(10),
+        held,
+        started.append,
+        lease=LEASE,
+        monotonic=lambda: clock.now_ms() / 1000,
+    )
+    await reader.step()
+    (gone,) = late.taken_over
+    assert len(started) == 2
+    assert gone.receipt not in {delivery.receipt for delivery in started}
+    # Those that it has are leased anew.
+    assert await late._other.reclaim(QUEUE, 10, last_chance=True) == []
+
+
+class SlowRequests:
+    """A consumer whose first read fails, and is carried out by the store only later."""
+
+    def __init__(self, consumer: SqliteConsumer) -> None:
+        self._consumer = consumer
+        self._failed = False
+        self.renew = consumer.renew
+        self.reclaim = consumer.reclaim
+        self.recover = consumer.recover
+
+    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+        if self._failed:
+            return []
+        self._failed = True
+        raise StoreUnavailable("the connection broke", sent=True)
+
+
+async def test_what_a_failed_read_brings_late_is_run(
+    store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
+) -> None:
+    await send(store, 2)
+    held: set[Delivery] = set()
+    started: list[Delivery] = []
+    reader = Reader(
+        SlowRequests(consumer),  # type: ignore[arg-type]
+        Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3)),
+        Settler(consumer, held),
+        Slots(10),
+        held,
+        started.append,
+        lease=LEASE,
+        monotonic=lambda: clock.now_ms() / 1000,
+    )
+    with pytest.raises(StoreUnavailable):
+        await reader.step()
+    await reader.recover()
+    assert started == []
+    # The request reaches the store now, and nobody hears the answer.
+    assert len(await consumer.fetch(2, 0)) == 2
+    clock.advance(reclaim_every(LEASE))
+    await reader.step()
+    assert len(started) == 2
 
 
 async def test_the_reclaimer_takes_over_after_the_lease(

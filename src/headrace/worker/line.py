@@ -117,6 +117,7 @@ class Line:
             self._executor.start,
             self._ready,
             receiving(shop.app.middlewares),
+            lease=shop.app.lease,
         )
 
     # What others ask

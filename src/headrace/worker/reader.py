@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
@@ -10,10 +11,12 @@ from typing import Protocol
 from headrace.core.delivery import Delivery
 from headrace.core.job import peek_key
 from headrace.core.outcome import RELEASED, Outcome
-from headrace.store.contract import Consumer
+from headrace.store.contract import Consumer, reclaim_every
 from headrace.worker.reclaimer import Reclaimer
 from headrace.worker.service import Service
 from headrace.worker.slots import Slots
+
+log = logging.getLogger("headrace.worker")
 
 _WAIT = 5.0
 _UNBLOCK_EVERY = 0.05
@@ -54,8 +57,14 @@ class Reader(Service):
         start: Callable[[Delivery], None],
         ready: Ready | None = None,
         tell: Tell | None = None,
+        *,
+        lease: float,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        self._lease = lease
+        self._monotonic = monotonic
+        self._doubt_until = self._recover_at = float("-inf")
         self._ready = ready
         self._tell = tell
         self._consumer = consumer
@@ -70,6 +79,8 @@ class Reader(Service):
         if self._settler.backlog > 2 * self._slots.total + 1000:
             # Outcomes cannot be written: more jobs would only be run to be run again.
             return 0.1
+        if self._recover_at <= self._monotonic() < self._doubt_until:
+            await self._take_up()
         if self._slots.free > 0 and not self.stopping:
             self.scope = "reclaim"
             await self._bring(self._reclaimer.step(self._slots.free))
@@ -80,8 +91,10 @@ class Reader(Service):
         return 0.0
 
     async def _bring(self, reading: Awaitable[Sequence[Delivery]]) -> None:
-        began_ns = time.time_ns()
+        began_ns, began = time.time_ns(), self._monotonic()
         deliveries = await reading
+        if deliveries and self._monotonic() - began > self._lease / 2:
+            deliveries = await self._still_held(deliveries)
         if self._tell is not None and deliveries:
             self._tell(deliveries, began_ns)
         self._hand_over(deliveries)
@@ -95,8 +108,29 @@ class Reader(Service):
         self.scope = "read"
         if self._ready is not None:
             await self._ready()
+        await self._take_up()
+        self._doubt_until = self._monotonic() + self._lease
+
+    async def _take_up(self) -> None:
+        """Run what a failed read has leased to this worker. For a lease after it this is looked for
+        now and then: the request may reach the store later than its connection broke."""
+        self._recover_at = self._monotonic() + reclaim_every(self._lease)
         known = {*self._held, *self._settler.left} if self._settler.left else self._held
-        self._hand_over(await self._consumer.recover(known))
+        if found := await self._consumer.recover(known):
+            self._hand_over(await self._still_held(found))
+
+    async def _still_held(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Of what came late, what is still this worker's, with its lease begun anew: others may
+        have taken over the rest, and must not find it running here."""
+        while True:
+            asked = self._monotonic()
+            if lost := set(await self._consumer.renew(deliveries)):
+                log.warning(
+                    "%d job(s) came later than their lease; they are left to others", len(lost)
+                )
+                deliveries = [each for each in deliveries if each not in lost]
+            if self._monotonic() - asked < self._lease / 2:
+                return deliveries
 
     async def interrupt(self, running: asyncio.Task[None], within: float) -> None:
         """Stop, ending a read that waits. The read itself is not cancelled, for what the store has
