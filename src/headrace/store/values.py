@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,17 +15,15 @@ class IdempotencyKey:
     makes one and hands it in each time: the store applies the change once, even if an earlier try
     arrives after a later one, and gives each try the answer of the one that was applied."""
 
-    __slots__ = ("_parts", "id", "scope")
+    __slots__ = ("_parts", "answer", "id", "scope")
 
     def __init__(self) -> None:
         self.id = ""
         """What the store knows it by, from the first try on, and where it keeps that."""
         self.scope = ""
+        self.answer: Any = None
+        """For a store that is in this process: what it has answered."""
         self._parts: list[IdempotencyKey] = []
-
-    @property
-    def parts(self) -> Sequence[IdempotencyKey]:
-        return self._parts
 
     def part(self, at: int) -> IdempotencyKey:
         """The key of one of the steps that the store makes of the change."""

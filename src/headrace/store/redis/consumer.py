@@ -279,7 +279,8 @@ class RedisConsumer:
         checked: bool,
         idempotency: IdempotencyKey | None,
     ) -> list[Delivery]:
-        lost: list[Delivery] = []
+        # Of an earlier try, too: what it found gone is not part of what it was answered.
+        lost: list[Delivery] = idempotency.answer or [] if idempotency else []
         batch = Batch(held, tally)
         while True:
             said, *rest = await self._send_settle(queue, batch, checked, idempotency)
@@ -288,10 +289,12 @@ class RedisConsumer:
                 self._sources[queue].epoch = int(rest[0])
                 checked = True
                 continue
-            lost += _named(rest, [item.delivery for item in held]) if rest else []
+            lost = [*lost, *_named(rest, [item.delivery for item in held])] if rest else lost
             if said == b"lost":
                 return lost
             # Nothing was written yet: what is left goes and is counted by itself.
+            if idempotency:
+                idempotency.answer = lost
             gone = set(lost)
             held = [item for item in held if item.delivery not in gone]
             if not held:

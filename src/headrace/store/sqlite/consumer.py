@@ -70,9 +70,8 @@ class SqliteConsumer:
     ) -> dict[Delivery, str]:
         if not deliveries:
             return {}
-        return await self._writer.change(
-            queue, partial(claiming.begin, owner=self.name, deliveries=deliveries)
-        )
+        begin = partial(claiming.begin, owner=self.name, deliveries=deliveries)
+        return await self._writer.change_once(queue, begin, idempotency)
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
         return await self._database.read(
@@ -95,9 +94,8 @@ class SqliteConsumer:
         if not settlements:
             return []
         # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
-        return await self._writer.change(
-            queue, partial(settling.settle, owner=self.name, settlements=settlements, tally=tally)
-        )
+        settle = partial(settling.settle, owner=self.name, settlements=settlements, tally=tally)
+        return await self._writer.change_once(queue, settle, idempotency)
 
     def ready_ms(self, delivery: Delivery) -> int:
         return delivery.ready_ms

@@ -82,9 +82,8 @@ class SqliteStore(SqliteViews, SqliteTopics):
     ) -> dict[int, JobKey]:
         if not parcels:
             return {}
-        return await self._writer.change(
-            queue, partial(placing.append, parcels=parcels, repeat=repeat)
-        )
+        append = partial(placing.append, parcels=parcels, repeat=repeat)
+        return await self._writer.change_once(queue, append, idempotency)
 
     def give_up(self, idempotency: IdempotencyKey) -> None:
         """Nothing is on its way that was not answered: the database is in this process."""

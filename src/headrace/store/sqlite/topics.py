@@ -48,9 +48,8 @@ class SqliteTopics:
     ) -> Published:
         if not events:
             return Published(0)
-        return await self._writer.change(
-            log, partial(publishing.publish, events=events, bound=bound, repeat=repeat)
-        )
+        publish = partial(publishing.publish, events=events, bound=bound, repeat=repeat)
+        return await self._writer.change_once(log, publish, idempotency)
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
         is_new = await self._writer.change(

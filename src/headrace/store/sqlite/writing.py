@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.store.sqlite.database import Database
     from headrace.store.sqlite.signals import News
+    from headrace.store.values import IdempotencyKey
 
 T = TypeVar("T")
 
@@ -42,6 +43,19 @@ class Writer:
         return self.database.write(
             lambda c, news: self.carry_out(c, news, queue, do), unless=unless
         )
+
+    async def change_once(
+        self, queue: str, do: Callable[[Step], T], idempotency: IdempotencyKey | None
+    ) -> T:
+        """As `change`, but asked again it answers what it answered. There is no more to it: what
+        fails was not done, for no request can be under way that this process does not know of."""
+        if idempotency is None:
+            return await self.change(queue, do)
+        if not idempotency.id:
+            idempotency.answer = await self.change(queue, do)
+            idempotency.id = "answered"
+        answer: T = idempotency.answer
+        return answer
 
     def carry_out(
         self,

@@ -40,6 +40,7 @@ from headrace.testing.conformance.ordered import OrderedConformance
 from headrace.testing.conformance.pacing import PacingConformance
 from headrace.testing.conformance.pausing import PausingConformance
 from headrace.testing.conformance.priorities import PrioritiesConformance
+from headrace.testing.conformance.repeating import RepeatingConformance
 from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
 from headrace.testing.conformance.rewinding import RewindingConformance
 from headrace.testing.conformance.rewinding_keys import RewindingKeysConformance
@@ -56,6 +57,7 @@ from headrace.testing.conformance.upkeep import UpkeepConformance
 
 class StoreConformance(
     SendingConformance,
+    RepeatingConformance,
     DeliveringConformance,
     SettlingConformance,
     UpkeepConformance,
