@@ -454,6 +454,18 @@ async def delivered_late(change: Change, proxy: Proxy, server: redis.Redis) -> N
     await change.check()
 
 
+async def fallen_into_a_hole(change: Change, opened: asyncio.Event) -> None:
+    """The request is under way while nothing passes, and for longer than anyone waits for its
+    answer; then it passes, and so does its repeat."""
+    idempotency = IdempotencyKey()
+    assert await _fails(change, idempotency), "the hole was not deep enough"
+    await opened.wait()
+    while await _fails(change, idempotency):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    await change.meanwhile()
+    await change.check()
+
+
 def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
     """All that the server holds of a namespace, but for what expires by itself."""
     names = sorted(server.scan_iter(f"{{{namespace}*", count=1000))
@@ -474,8 +486,6 @@ async def prepared(
     plain, wired = (
         RedisStore(each, namespace=namespace, crash_limit=3) for each in (url, wired_url)
     )
-    await plain.open()
-    await wired.open()
     # Known to the server, so that it is one request.
     await plain.links().ask.call("SCRIPT", "LOAD", Script(kind.script).body)
     change = kind(plain, wired)

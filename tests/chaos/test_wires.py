@@ -1,0 +1,81 @@
+"""Every request that changes something, two hundred times over a wire that fails in each way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, closing
+
+import pytest
+import redis
+
+from headrace.store.redis.link import CALL_TIMEOUT
+from tests.faults.changes import (
+    CHANGES,
+    Change,
+    delivered_late,
+    fallen_into_a_hole,
+    prepared,
+    spoiled,
+)
+from tests.faults.proxy import Fault, Proxy
+
+TIMES = 200
+TOGETHER = 25
+# Leases of four seconds: three of them are longer than a request is waited for.
+HOLE = 3 * 4.0
+
+of_each_change = pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
+
+
+@pytest.fixture
+def server(redis_url: str) -> Iterator[redis.Redis]:
+    with closing(redis.Redis.from_url(redis_url)) as server:
+        yield server
+
+
+@pytest.fixture
+async def proxy(server: redis.Redis) -> AsyncIterator[Proxy]:
+    async with Proxy(server.connection_pool.connection_kwargs["port"]) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
+@of_each_change
+async def test_a_request_is_applied_once_whatever_happens_to_it(
+    kind: type[Change],
+    fault: Fault,
+    proxy: Proxy,
+    server: redis.Redis,
+    redis_url: str,
+    namespace: str,
+) -> None:
+    for number in range(TIMES):
+        async with prepared(kind, redis_url, proxy.url, f"{namespace}-{number}") as change:
+            if fault is Fault.LATE:
+                await delivered_late(change, proxy, server)
+            else:
+                await spoiled(change, proxy, fault)
+
+
+@pytest.mark.parametrize("begin", range(0, TIMES, TOGETHER))
+async def test_requests_that_fall_into_a_black_hole_are_applied_once(
+    begin: int, proxy: Proxy, redis_url: str, namespace: str
+) -> None:
+    assert HOLE > CALL_TIMEOUT
+    opened = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        changes = [
+            await stack.enter_async_context(
+                prepared(kind, redis_url, proxy.url, f"{namespace}-{number}-{kind.__name__}")
+            )
+            for kind in CHANGES
+            for number in range(begin, begin + TOGETHER)
+        ]
+        proxy.black_hole()
+        async with asyncio.TaskGroup() as asking:
+            for change in changes:
+                asking.create_task(fallen_into_a_hole(change, opened))
+            await asyncio.sleep(HOLE)
+            proxy.let_pass()
+            opened.set()
