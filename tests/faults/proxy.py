@@ -121,7 +121,10 @@ class Proxy:
         finally:
             self._ends -= ends
             self._serving.discard(serving)
-            for end in ends - {held.writer for held in self.held}:
+            if wire.held:
+                self.held.append(Held(wire.held, far_reader, far_writer))
+                ends.discard(far_writer)
+            for end in ends:
                 end.close()
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
@@ -165,12 +168,13 @@ class _Wire:
         self._reader, self._writer = reader, writer
         self._far_reader, self._far_writer = far_reader, far_writer
         self._request = b""
+        self.held = b""
 
     async def there(self) -> None:
         while part := await self._reader.read(1 << 20):
             await self._proxy.until_passing()
             if self._proxy.holds(part):
-                self._proxy.held.append(Held(part, self._far_reader, self._far_writer))
+                self.held = part
                 break
             self._request = self._request or part
             self._far_writer.write(part)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 import redis
 
-from headrace import EnqueueUnknown, StoreUnavailable
+from headrace import EnqueueUnknown, Headrace, StoreUnavailable
 from headrace.client.sender import Sender
-from headrace.store.values import IdempotencyKey
+from headrace.outbox.outlet import Outlet
+from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing.conformance.ground import QUEUE, parcel
 from tests.faults.changes import CHANGES, Append, Change, delivered_late, prepared, spoiled
+from tests.faults.crew import eventually
 from tests.faults.proxy import Fault, Proxy, calls
 
 of_each_change = pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
@@ -76,3 +80,65 @@ async def test_a_send_that_was_given_up_comes_before_the_next_or_never(
         await sender.send(QUEUE, [next_one])
         assert len(await proxy.deliver_late()) > 1
         assert await change.run_all() == [next_one.key]
+
+
+async def test_what_a_relay_repeats_is_sent_once(
+    proxy: Proxy, redis_url: str, namespace: str
+) -> None:
+    async with (
+        prepared(Append, redis_url, proxy.url, namespace) as change,
+        Headrace(proxy.url, namespace=namespace) as app,
+    ):
+        outlet, parcels = Outlet(app), [parcel() for _ in range(3)]
+        proxy.spoil(Fault.SWALLOW, calls("append"))
+        with pytest.raises(StoreUnavailable):
+            await outlet.send(QUEUE, parcels[:2])
+        assert await change.run_all() == [each.key for each in parcels[:2]]
+        # A row has come meanwhile: it is for the next send.
+        assert await outlet.send(QUEUE, parcels) == (2, None)
+        assert await outlet.send(QUEUE, parcels[2:]) == (1, None)
+        assert await change.run_all() == [parcels[2].key]
+
+
+class Ledger:
+    """Runs of jobs of one key that a worker made: which, and how many at a time."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.runs: list[int] = []
+        self.most = self._now = 0
+
+        @app.task(result_ttl=0)
+        async def work(number: int) -> None:
+            self.runs.append(number)
+            self._now += 1
+            self.most = max(self.most, self._now)
+            await asyncio.sleep(0.002)
+            self._now -= 1
+
+        self.work = work.options(key="one")
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
+async def test_jobs_of_a_key_run_once_in_order_and_one_at_a_time_over_a_bad_wire(
+    fault: Fault, proxy: Proxy, namespace: str
+) -> None:
+    async with Headrace(proxy.url, namespace=namespace, lease=120) as app:
+        ledger = Ledger(app)
+        async with app.worker():
+            await ledger.work.enqueue(0)
+            await eventually("the server knows the scripts", lambda: ledger.runs)
+            for number in range(1, 41):
+                # An error by which the store refuses a send is raised, be it true or not.
+                sends = number % 2 and fault is not Fault.FALSIFY
+                proxy.spoil(fault, calls("enter" if sends else "settle"))
+                await ledger.work.enqueue(number)
+                await proxy.deliver_late()
+            await eventually("all have run", lambda: len(ledger.runs) > 40)
+            await proxy.deliver_late()
+            await eventually("nothing is left", partial(_is_empty, app))
+    assert ledger.runs == list(range(41))
+    assert ledger.most == 1
+
+
+async def _is_empty(app: Headrace) -> bool:
+    return await app.store.count("default") == Counts()

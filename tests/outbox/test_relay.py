@@ -56,10 +56,10 @@ def refuse(relay: Relay, monkeypatch: pytest.MonkeyPatch, unwanted: str, error: 
     store = relay._outbox.app.store
     append = store.append
 
-    async def picky(queue: str, parcels: Sequence[Parcel], *, repeat: bool = False) -> object:
+    async def picky(queue: str, parcels: Sequence[Parcel], **options: Any) -> object:
         if any(parcel.key.hex() == unwanted.replace("-", "") for parcel in parcels):
             raise error
-        return await append(queue, parcels, repeat=repeat)
+        return await append(queue, parcels, **options)
 
     monkeypatch.setattr(store, "append", picky)
 
@@ -289,9 +289,9 @@ def _times_sent(outbox: Outbox) -> list[bytes]:
     append = store.append
     sent: list[bytes] = []
 
-    async def noting(queue: str, parcels: Sequence[Parcel], *, repeat: bool = False) -> object:
+    async def noting(queue: str, parcels: Sequence[Parcel], **options: Any) -> object:
         sent.extend(parcel.key for parcel in parcels)
-        return await append(queue, parcels, repeat=repeat)
+        return await append(queue, parcels, **options)
 
     store.append = noting
     return sent

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.call import Parcel
+from headrace.core.ids import JobKey
 from headrace.core.sources import is_log, log_source
-from headrace.errors import TopicFull
+from headrace.errors import StoreUnavailable, TopicFull
+from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -18,10 +20,12 @@ Taken = tuple[int, TopicFull | None]
 
 class Outlet:
     """The store of an app. Every send is taken for a repetition: what is there already, by its id,
-    is left as it is."""
+    is left as it is. What was not answered is sent again as it was, so that it is applied once even
+    if its jobs have come and gone meanwhile."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
+        self._unanswered: dict[str, tuple[list[JobKey], IdempotencyKey]] = {}
 
     async def open(self) -> None:
         """Connect, if need be."""
@@ -30,20 +34,34 @@ class Outlet:
     async def send(self, destination: str, parcels: Sequence[Parcel]) -> Taken:
         """How many of them, from the first on, the store has now, and why not all: a queue has room
         for any number, a topic may be full."""
-        if is_log(destination):
-            return await self._publish(destination, parcels)
-        store = (await self._app.session()).store
-        await store.append(destination, parcels, repeat=True)
+        keys = [parcel.key for parcel in parcels]
+        before, idempotency = self._unanswered.pop(destination, ([], IdempotencyKey()))
+        if before and keys[: len(before)] == before:
+            keys, parcels = before, parcels[: len(before)]
+        else:
+            idempotency = IdempotencyKey()
+        try:
+            if is_log(destination):
+                return await self._publish(destination, parcels, idempotency)
+            store = (await self._app.session()).store
+            await store.append(destination, parcels, repeat=True, idempotency=idempotency)
+        except StoreUnavailable:
+            self._unanswered[destination] = keys, idempotency
+            raise
         return len(parcels), None
 
-    async def _publish(self, log: str, events: Sequence[Parcel]) -> Taken:
+    async def _publish(
+        self, log: str, events: Sequence[Parcel], idempotency: IdempotencyKey
+    ) -> Taken:
         session = await self._app.session()
         name, _ = log_source(log)
         topic = self._app.topics.get(name)
         if topic is not None:
             await topic.gather_groups(session)
         bound = None if topic is None else topic.bound
-        published = await session.store.publish(log, events, bound=bound, repeat=True)
+        published = await session.store.publish(
+            log, events, bound=bound, repeat=True, idempotency=idempotency
+        )
         if bound is None or published.taken == len(events):
             return published.taken, None
         return published.taken, TopicFull(name, bound.most)
