@@ -115,8 +115,8 @@ async def test_on_receipt_what_was_acknowledged_is_run_before_the_worker_ends(
     assert len(seen) + left == 50
 
 
-async def test_on_receipt_what_another_worker_may_have_is_not_run(
-    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_on_receipt_an_event_is_run_though_the_answer_to_its_acknowledgement_was_lost(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = orders_of(app)
     seen: list[str] = []
@@ -140,13 +140,12 @@ async def test_on_receipt_what_another_worker_may_have_is_not_run(
             return answer
 
         monkeypatch.setattr(line.consumer, "settle", loses_its_answer)
-        lost = await orders.publish(Order("in doubt"))
-        await orders.publish(Order("sure"))
-        await until(lambda: seen)
-    assert seen == ["sure"]
+        await orders.publish(Order("first"))
+        await orders.publish(Order("second"))
+        await until(lambda: len(seen) == 2)
+    assert seen == ["first", "second"]
     assert worker.outcome is not None
-    assert worker.outcome.failed == 1
-    assert f"event {lost} is not handled here" in caplog.text
+    assert (worker.outcome.failed, worker.outcome.lost_leases) == (0, 0)
 
 
 async def test_on_receipt_what_cannot_be_decoded_goes_dead(app: Headrace) -> None:

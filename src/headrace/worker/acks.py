@@ -66,12 +66,7 @@ class OnSuccess:
         """An event is judged dead; it is so when that is written."""
         self._dying.add(delivery)
 
-    def settled(
-        self,
-        settlements: Sequence[Settlement],
-        lost: Sequence[Delivery],
-        doubtful: Sequence[Delivery],
-    ) -> None:
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[Delivery]) -> None:
         self._slots.give_back(len(settlements))
         if self._dying:
             self._tell_of_deaths(settlements)
@@ -96,13 +91,8 @@ class ByHand(OnSuccess):
     def settling(self, settler: Settler) -> Settle:
         return self._settle
 
-    def settled(
-        self,
-        settlements: Sequence[Settlement],
-        lost: Sequence[Delivery],
-        doubtful: Sequence[Delivery],
-    ) -> None:
-        super().settled(settlements, lost, doubtful)
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[Delivery]) -> None:
+        super().settled(settlements, lost)
         for item in settlements:
             fate = self._fates.pop(item.delivery, None)
             if fate is not None:
@@ -127,9 +117,7 @@ class ByHand(OnSuccess):
 
 class OnReceive(OnSuccess):
     """Each event is acknowledged, and that is written, before its handler runs: it is handled at
-    most once. One of which the store does not say whether it was this worker that acknowledged it,
-    since an answer was lost, is not handled here. That and what fails is logged and counted; its
-    slot is free when the handler has ended."""
+    most once. What fails is logged and counted; its slot is free when the handler has ended."""
 
     def __init__(self, slots: Slots, died: Died | None = None) -> None:
         super().__init__(slots, died)
@@ -144,21 +132,13 @@ class OnReceive(OnSuccess):
     def waiting(self) -> bool:
         return bool(self._unwritten)
 
-    def settled(
-        self,
-        settlements: Sequence[Settlement],
-        lost: Sequence[Delivery],
-        doubtful: Sequence[Delivery],
-    ) -> None:
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[Delivery]) -> None:
         if self._dying:
             self._tell_of_deaths(settlements)
         for item in settlements:
             run = self._unwritten.pop(item.delivery, None)
             if run is None or item.delivery in lost:
                 self._slots.give()
-            elif item.delivery in doubtful:
-                self._slots.give()
-                self._leave_out(item.delivery)
             else:
                 self._handled.add(item.delivery)
                 self._executor.place(run)
@@ -168,15 +148,6 @@ class OnReceive(OnSuccess):
         delivery.task = run.envelope.task
         self._unwritten[delivery] = run
         self._settler.put(delivery, DONE)
-
-    def _leave_out(self, delivery: Delivery) -> None:
-        self.failed += 1
-        log.error(
-            "event %s is not handled here, and most likely lost to %s: an answer of the store was "
-            "lost, and another worker may have taken the event over",
-            *(delivery.key_text, delivery.queue),
-            extra=delivery.fields,
-        )
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if delivery not in self._handled:

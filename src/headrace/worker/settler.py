@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import Outcome
 from headrace.core.tally import Tally
-from headrace.errors import StoreError, StoreUnavailable
+from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.values import IdempotencyKey
 from headrace.worker.service import Service
@@ -23,10 +23,8 @@ Settle = Callable[[Delivery, Outcome], None]
 """Called once for each delivery, when its outcome is known."""
 Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
 """What has to be written before jobs end; must not fail."""
-Settled = Callable[[Sequence[Settlement], Sequence[Delivery], Sequence[Delivery]], None]
-"""Told of outcomes that were written, of the deliveries among them that were lost, and of those in
-doubt: most likely they were written at a first try whose answer was lost, but maybe they are with
-another worker."""
+Settled = Callable[[Sequence[Settlement], Sequence[Delivery]], None]
+"""Told of outcomes that were written, and of the deliveries among them that were lost."""
 Counted = Callable[[str, Tally], None]
 """Told of a queue what the outcomes that were written for it come to."""
 
@@ -105,31 +103,25 @@ class Settler(Service):
                 idempotency=batch.idempotency,
             )
         except StoreError as error:
-            batch.unconfirmed |= isinstance(error, StoreUnavailable) and error.sent
             return error
         self._batches.remove(batch)
         self._held.difference_update([item.delivery for item in batch.settlements])
         if lost:
-            self._report(lost, batch)
+            self._report(lost)
         if tally is not None:
             self._count(batch, tally, lost)
         if self._settled is not None:
-            doubtful, lost = (lost, []) if batch.unconfirmed else ([], lost)
-            self._settled(batch.settlements, lost, doubtful)
+            self._settled(batch.settlements, lost)
         return None
 
     def _count(self, batch: _Batch, tally: Tally, lost: Sequence[Delivery]) -> None:
-        if lost and not batch.unconfirmed:
+        if lost:
             kept = [item for item in batch.settlements if item.delivery not in lost]
             tally = Tally.of(kept, self._consumer.ready_ms)
         if self._counted is not None:
             self._counted(batch.queue, tally)
 
-    def _report(self, lost: list[Delivery], batch: _Batch) -> None:
-        if batch.unconfirmed:
-            # Most likely the first try was carried out and only its answer was lost.
-            log.info("%d outcome(s) were written already", len(lost))
-            return
+    def _report(self, lost: list[Delivery]) -> None:
         self.lost_leases += len(lost)
         for delivery in lost:
             log.warning(
@@ -147,8 +139,7 @@ class _Batch:
         self.settlements: list[Settlement] = []
         self.idempotency = IdempotencyKey()
         self.tried = False
-        self.unconfirmed = False
-        """An earlier try was not answered, and may have been carried out."""
+        """It may have been written: answers can be lost, and errors can be false."""
 
 
 def _by_queue(settlements: Sequence[Settlement]) -> list[_Batch]:
