@@ -41,7 +41,7 @@ VERBS = {
 )
 def test_every_command_has_help(words: list[str]) -> None:
     result = CliRunner().invoke(main, [*words, "-h"])
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert result.output.startswith(f"Usage: headrace {' '.join(words)} ")
 
 

@@ -233,7 +233,8 @@ async def test_a_full_server_lets_running_jobs_finish(
     bench.call("CONFIG", "SET", "maxmemory", "0")
     await bench.goes_on()
     assert 20 not in bench.runs
-    assert warnings(caplog) == []
+    # The worker's own record is all that may have had to wait.
+    assert warnings(caplog) == warnings(caplog, "the worker's record cannot be written")
 
 
 async def _is(job: Job[Any], state: State) -> bool:
