@@ -176,7 +176,7 @@ class TestCost:
 
     async def test_a_job_is_located_by_indexes(self, store: SqliteStore) -> None:
         def plan(connection: sqlite3.Connection) -> list[str]:
-            asked = ("test", "[]", to_key("a"), 0)
+            asked = {"namespace": "test", "names": "[]", "key": to_key("a"), "now_ms": 0}
             found = connection.execute(f"EXPLAIN QUERY PLAN {browsing.LOCATE}", asked)
             return [row[3] for row in found]
 

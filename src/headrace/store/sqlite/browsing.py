@@ -9,7 +9,7 @@ from headrace.core.sources import group_source, is_log
 from headrace.store.contract import DeadJob, DeadPage, Sighting
 from headrace.store.sqlite import reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
-from headrace.store.sqlite.rows import numbers_in, queue_id
+from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.values import KeyPage
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ _PROGRESS = "SELECT value FROM progress WHERE queue = ? AND key = ?"
 _RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
 LOCATE = """
     SELECT name FROM queues
-    WHERE namespace = ?1 AND name IN (SELECT value FROM json_each(?2)) AND (
-        EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = queues.id AND jobs.key = ?3)
+    WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names)) AND (
+        EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = queues.id AND jobs.key = :key)
         OR EXISTS (
             SELECT 1 FROM results
-            WHERE results.queue = queues.id AND results.key = ?3 AND expires_ms > ?4)
+            WHERE results.queue = queues.id AND results.key = :key AND expires_ms > :now_ms)
         OR EXISTS (
             SELECT 1 FROM topic_events
-            WHERE topic_events.log = queues.id AND topic_events.key = ?3)
+            WHERE topic_events.log = queues.id AND topic_events.key = :key)
         OR EXISTS (
             SELECT 1 FROM topic_groups CROSS JOIN topic_events
-                ON topic_events.log = topic_groups.log AND topic_events.key = ?3
+                ON topic_events.log = topic_groups.log AND topic_events.key = :key
             WHERE topic_groups.queue = queues.id AND topic_events.id > position))"""
 _DEAD = """
     SELECT id, key, time_ms, reason, envelope, past, ties FROM jobs
@@ -48,32 +48,32 @@ _AFTER_ALL = 2**63 - 1
 _PAGES = {
     State.WAITING: (
         """SELECT key, -priority, position, id FROM jobs
-        WHERE queue = ?1 AND state = 'waiting'
-            AND priority <= -?2 AND (-priority, position, id) > (?2, ?3, ?4)
-        ORDER BY priority DESC, position, id LIMIT ?5""",
+        WHERE queue = :queue AND state = 'waiting'
+            AND priority <= -:first AND (-priority, position, id) > (:first, :second, :third)
+        ORDER BY priority DESC, position, id LIMIT :limit""",
         [-_AFTER_ALL, 0, 0],
     ),
     State.SCHEDULED: (
         """SELECT key, time_ms, id FROM jobs
-        WHERE queue = ? AND state = 'scheduled' AND (time_ms, id) > (?, ?)
-        ORDER BY time_ms, id LIMIT ?""",
+        WHERE queue = :queue AND state = 'scheduled' AND (time_ms, id) > (:first, :second)
+        ORDER BY time_ms, id LIMIT :limit""",
         [-1, 0],
     ),
     # Not by the time of the lease, which moves.
     State.RUNNING: (
-        "SELECT key, id FROM jobs WHERE queue = ? AND state = 'running' AND id > ?"
-        " ORDER BY id LIMIT ?",
+        "SELECT key, id FROM jobs WHERE queue = :queue AND state = 'running' AND id > :first"
+        " ORDER BY id LIMIT :limit",
         [0],
     ),
     State.BLOCKED: (
-        "SELECT key, id FROM jobs WHERE queue = ? AND state = 'blocked' AND id > ?"
-        " ORDER BY id LIMIT ?",
+        "SELECT key, id FROM jobs WHERE queue = :queue AND state = 'blocked' AND id > :first"
+        " ORDER BY id LIMIT :limit",
         [0],
     ),
     State.DEAD: (
         """SELECT key, time_ms, id FROM jobs
-        WHERE queue = ? AND state = 'dead' AND (time_ms, id) < (?, ?)
-        ORDER BY time_ms DESC, id DESC LIMIT ?""",
+        WHERE queue = :queue AND state = 'dead' AND (time_ms, id) < (:first, :second)
+        ORDER BY time_ms DESC, id DESC LIMIT :limit""",
         [_AFTER_ALL, _AFTER_ALL],
     ),
 }
@@ -148,7 +148,8 @@ def locate(
     now_ms: int,
 ) -> list[str]:
     """Those of the queues of which `look` says something, and logs that hold the event."""
-    found = connection.execute(LOCATE, (namespace, json_of(queues), key, now_ms))
+    asked = {"namespace": namespace, "names": json_of(queues), "key": key, "now_ms": now_ms}
+    found = connection.execute(LOCATE, asked)
     names = {name for (name,) in found}
     return [queue for queue in queues if queue in names]
 
@@ -186,7 +187,7 @@ def browse(
     if state == State.WAITING and number is not None and group_source(queue):
         return untaken.browse(connection, number, _PAGES[state], cursor, limit)
     after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
-    rows = connection.execute(sql, (number, *after, limit)).fetchall()
+    rows = connection.execute(sql, page_values(number, after, limit)).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
     return KeyPage([row[0] for row in rows], following)
 

@@ -28,22 +28,22 @@ _COUNTED = frozenset((*KINDS, "replayed"))
 _TASK, _TASK_AND_KIND = itemgetter(2), itemgetter(2, 0)
 
 _WRITE = """
-    INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (?1, coalesce((
-        SELECT first + count FROM facts WHERE queue = ?1 ORDER BY first DESC LIMIT 1), 1), ?2, ?3,
-        ?4)
+    INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (:queue, coalesce((
+        SELECT first + count FROM facts WHERE queue = :queue ORDER BY first DESC LIMIT 1), 1),
+        :count, :now_ms, :facts)
     RETURNING first"""
 _DROP = """
-    DELETE FROM facts WHERE queue = ?1 AND first < (
-        SELECT max(first) FROM facts WHERE queue = ?1 AND first <= ?2)"""
+    DELETE FROM facts WHERE queue = :queue AND first < (
+        SELECT max(first) FROM facts WHERE queue = :queue AND first <= :kept)"""
 _COUNT = """
     INSERT INTO counters (queue, minute, task, kind, count) VALUES {rows}
     ON CONFLICT DO UPDATE SET count = count + excluded.count"""
 _READ = """
     SELECT first, at_ms, facts FROM facts
-    WHERE queue = ?1 AND first >= coalesce(
-        (SELECT max(first) FROM facts WHERE queue = ?1 AND first <= ?2), 0)
-        AND first + count > ?2
-    ORDER BY first LIMIT ?3"""
+    WHERE queue = :queue AND first >= coalesce(
+        (SELECT max(first) FROM facts WHERE queue = :queue AND first <= :wanted), 0)
+        AND first + count > :wanted
+    ORDER BY first LIMIT :limit"""
 _LAST = "SELECT first + count - 1 FROM facts WHERE queue = ? ORDER BY first DESC LIMIT 1"
 _OLDEST = "SELECT first, at_ms FROM facts WHERE queue = ? ORDER BY first LIMIT 1"
 _STATS = """
@@ -63,11 +63,16 @@ def write(step: Step) -> None:
     _count(step, facts)
     if not facts:
         return
-    values = (step.number, len(facts), step.now_ms, _encode(facts))
+    values = {
+        "queue": step.number,
+        "count": len(facts),
+        "now_ms": step.now_ms,
+        "facts": _encode(facts),
+    }
     [(first,)] = step.connection.execute(_WRITE, values).fetchall()
     last = first + len(facts) - 1
     if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
-        step.connection.execute(_DROP, (step.number, last - EVENTS_KEPT + 1))
+        step.connection.execute(_DROP, {"queue": step.number, "kept": last - EVENTS_KEPT + 1})
     step.tell("facts")
 
 
@@ -97,7 +102,8 @@ def read(
         return [Event(str(last[0] if last else 0), clock.now_ms(), _NOTHING)]
     wanted = numbers_in(after, 1, "events")[0] + 1 if after else 1
     events = _gap(connection, number, wanted) if after else []
-    for first, at_ms, facts in connection.execute(_READ, (number, wanted, limit)):
+    asked = {"queue": number, "wanted": wanted, "limit": limit}
+    for first, at_ms, facts in connection.execute(_READ, asked):
         for place, fact in enumerate(_decode(facts), start=first):
             if place >= wanted:
                 events += _events(place, at_ms, fact)

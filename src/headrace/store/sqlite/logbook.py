@@ -32,7 +32,7 @@ _LENGTHS = """
     SELECT name, last - first + 1 FROM topics JOIN queues ON queues.id = topics.log
     WHERE namespace = ? AND name IN (SELECT value FROM json_each(?))"""
 _MAKE = """
-    INSERT INTO topics (log, first, last, last_ms) VALUES (?1, ?1 * ?2 + 1, ?1 * ?2, 0)
+    INSERT INTO topics (log, first, last, last_ms) VALUES (:log, :log * :span + 1, :log * :span, 0)
     RETURNING *"""
 _SAVE = "UPDATE topics SET first = ?, last = ?, last_ms = ? WHERE log = ?"
 _NAMES = """
@@ -80,7 +80,8 @@ def made(step: Step) -> Log:
     """The log of this name, made now if there was none."""
     log = find(step.connection, namespace=step.namespace, log=step.queue)
     if log is None:
-        [row] = step.connection.execute(_MAKE, (step.made_number(), _SPAN)).fetchall()
+        made = {"log": step.made_number(), "span": _SPAN}
+        [row] = step.connection.execute(_MAKE, made).fetchall()
         log = Log(*row)
     step.number = log.number
     return log

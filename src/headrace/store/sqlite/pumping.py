@@ -35,10 +35,10 @@ _ANYTHING = """
     SELECT 1 FROM queues
         JOIN topic_groups ON topic_groups.queue = queues.id
         JOIN topics ON topics.log = topic_groups.log
-    WHERE namespace = ?1 AND name IN (SELECT value FROM json_each(?2))
-        AND (abs(?3 - seen_ms) >= ?4 OR position < last AND NOT EXISTS (
+    WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names))
+        AND (abs(:now_ms - seen_ms) >= :seen_every_ms OR position < last AND NOT EXISTS (
             SELECT 1 FROM pauses
-            WHERE pauses.namespace = ?1 AND pauses.queue = queues.name AND task = ''))"""
+            WHERE pauses.namespace = :namespace AND pauses.queue = queues.name AND task = ''))"""
 _PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
 _COUNT = """
     SELECT count(*) FROM (SELECT 1 FROM jobs WHERE queue = ? AND state = '{state}' LIMIT ?)"""
@@ -47,14 +47,14 @@ _SAW = "UPDATE topic_groups SET seen_ms = ? WHERE queue = ?"
 _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ?"
 _INTO_LINE = """
     INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope)
-    SELECT id + ?1, ?2, key, 'waiting', id + ?1, added_ms, envelope FROM topic_events
-    WHERE id > ?3 AND id <= ?4 ORDER BY id
+    SELECT id + :shift, :queue, key, 'waiting', id + :shift, added_ms, envelope FROM topic_events
+    WHERE id > :after AND id <= :upto ORDER BY id
     ON CONFLICT DO NOTHING"""
 _DEAD_AMONG = """
     SELECT topic_events.key FROM topic_events
-        CROSS JOIN jobs ON jobs.queue = ?1 AND jobs.key = topic_events.key
-    WHERE topic_events.id > ?2 AND topic_events.id <= ?3 AND jobs.state = 'dead'
-        AND EXISTS (SELECT 1 FROM jobs WHERE queue = ?1 AND state = 'dead')
+        CROSS JOIN jobs ON jobs.queue = :queue AND jobs.key = topic_events.key
+    WHERE topic_events.id > :after AND topic_events.id <= :upto AND jobs.state = 'dead'
+        AND EXISTS (SELECT 1 FROM jobs WHERE queue = :queue AND state = 'dead')
     ORDER BY topic_events.id"""
 _EVENTS = """
     SELECT key, lane, envelope, added_ms FROM topic_events WHERE id > ? AND id <= ?
@@ -75,7 +75,12 @@ def nothing_to_take(
 ) -> bool:
     """Whether `pump` would do nothing for any of these groups."""
     names = msgspec.json.encode(queues).decode()
-    asked = (namespace, names, now_ms, _SEEN_EVERY_MS)
+    asked = {
+        "namespace": namespace,
+        "names": names,
+        "now_ms": now_ms,
+        "seen_every_ms": _SEEN_EVERY_MS,
+    }
     return connection.execute(_ANYTHING, asked).fetchone() is None
 
 
@@ -125,14 +130,15 @@ def _count(step: Step, sql: str, most: int) -> int:
 def _into_line(step: Step, after: int, upto: int) -> None:
     """What the group still holds is left as it is; what is dead there is so no more."""
     first = step.new_numbers(upto - after)
-    rows = (first - after - 1, step.number, after, upto)
+    rows = {"shift": first - after - 1, "queue": step.number, "after": after, "upto": upto}
     if step.connection.execute(_INTO_LINE, rows).rowcount < upto - after:
         placing.replay(step, _dead_among(step, after, upto))
 
 
 def _dead_among(step: Step, after: int, upto: int) -> list[JobKey]:
     """Those of these events that come again after the group has given them up."""
-    found = step.connection.execute(_DEAD_AMONG, (step.number, after, upto))
+    among = {"queue": step.number, "after": after, "upto": upto}
+    found = step.connection.execute(_DEAD_AMONG, among)
     return [key for (key,) in found]
 
 

@@ -71,6 +71,12 @@ def numbers_in(cursor: str, count: int, of: str) -> list[int]:
     return numbers
 
 
+def page_values(queue: int | None, after: Sequence[int], limit: int) -> dict[str, int | None]:
+    """The values of a query for a page: `after` are the numbers of a cursor, as `:first` and on."""
+    at = dict(zip(("first", "second", "third"), after, strict=False))
+    return {"queue": queue, "limit": limit, **at}
+
+
 def new_numbers(connection: sqlite3.Connection, count: int) -> int:
     """The first of `count` numbers that were never given before: for row ids and positions."""
     [(last,)] = connection.execute(

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _PROMOTED_TOGETHER = 1000
 
 _PROMOTE = """
-    UPDATE jobs SET state = 'waiting', position = ?1 + due.place, time_ms = ?3
+    UPDATE jobs SET state = 'waiting', position = :before + due.place, time_ms = :now_ms
     FROM (SELECT id, row_number() OVER (ORDER BY time_ms, id) AS place FROM jobs
-          WHERE queue = ?2 AND state = 'scheduled' AND time_ms <= ?3
-          ORDER BY time_ms, id LIMIT ?4) AS due
+          WHERE queue = :queue AND state = 'scheduled' AND time_ms <= :now_ms
+          ORDER BY time_ms, id LIMIT :limit) AS due
     WHERE jobs.id = due.id"""
 _TELLING = " RETURNING jobs.position, jobs.key, substr(jobs.envelope, 1, 1100)"
 _MORE_TO_DO = f"""
@@ -81,9 +81,15 @@ def _promote_due(step: Step) -> int:
         return len(due)
     first = step.new_numbers(_PROMOTED_TOGETHER)
     step.tell("ready")
+    moved = {
+        "before": first - 1,
+        "queue": step.number,
+        "now_ms": step.now_ms,
+        "limit": _PROMOTED_TOGETHER,
+    }
     if step.facts is None:
-        return step.connection.execute(_PROMOTE, (first - 1, *chosen)).rowcount
-    ready = step.connection.execute(_PROMOTE + _TELLING, (first - 1, *chosen)).fetchall()
+        return step.connection.execute(_PROMOTE, moved).rowcount
+    ready = step.connection.execute(_PROMOTE + _TELLING, moved).fetchall()
     step.facts += [("ready", key, task_of(head)) for _, key, head in sorted(ready)]
     return len(ready)
 

@@ -61,9 +61,9 @@ _LIST = """
 _IN_LINE = "SELECT count(*) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"
 _UNTAKEN = """
     SELECT lane, count(*) FROM topic_groups JOIN topic_events
-        ON topic_events.id > position AND topic_events.id <= position + ?2
+        ON topic_events.id > position AND topic_events.id <= position + :looked_at
             AND +topic_events.log = topic_groups.log
-    WHERE queue = ?1 AND lane IN (SELECT key FROM stopped_keys WHERE queue = ?1)
+    WHERE queue = :queue AND lane IN (SELECT key FROM stopped_keys WHERE queue = :queue)
     GROUP BY lane"""
 
 
@@ -147,7 +147,8 @@ def stopped_keys(
     """Keys by name. Of those that wait in the log, only so many are looked at."""
     number = queue_id(connection, namespace, queue)
     found = connection.execute(_LIST, (number, limit)).fetchall()
-    untaken = dict(connection.execute(_UNTAKEN, (number, _LOOKED_AT)).fetchall()) if found else {}
+    looked = {"queue": number, "looked_at": _LOOKED_AT}
+    untaken = dict(connection.execute(_UNTAKEN, looked).fetchall()) if found else {}
     return [
         StoppedKey(
             key,

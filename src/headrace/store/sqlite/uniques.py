@@ -20,9 +20,9 @@ _TAKEN = """
     WHERE uniques.until_ms IS NULL OR uniques.until_ms > named.now_ms"""
 _TAKE = "INSERT OR REPLACE INTO uniques (queue, name, key) VALUES {rows}"
 _TAKE_IF_FREE = """
-    INSERT INTO uniques (queue, name, key) VALUES (?1, ?2, ?3)
+    INSERT INTO uniques (queue, name, key) VALUES (?, ?, ?)
     ON CONFLICT DO UPDATE SET key = excluded.key, until_ms = NULL
-    WHERE uniques.key = excluded.key OR uniques.until_ms <= ?4"""
+    WHERE uniques.key = excluded.key OR uniques.until_ms <= ?"""
 _FREE = """
     WITH named (queue, name, key) AS (VALUES {rows})
     DELETE FROM uniques WHERE name IN (

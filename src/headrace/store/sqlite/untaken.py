@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.job import State
 from headrace.store.contract import Sighting
 from headrace.store.sqlite.entries import json_of
-from headrace.store.sqlite.rows import numbers_in
+from headrace.store.sqlite.rows import numbers_in, page_values
 from headrace.store.values import KeyPage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def browse(
     *after, at = (
         numbers_in(cursor, len(start) + 1, "waiting events") if cursor else [*start, position]
     )
-    rows = connection.execute(sql, (queue, *after, limit)).fetchall()
+    rows = connection.execute(sql, page_values(queue, after, limit)).fetchall()
     keys = [row[0] for row in rows]
     following = rows[-1][1:] if rows else after
     if len(rows) < limit:

@@ -1,0 +1,26 @@
+"""SQL that every supported Python runs without a warning."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "headrace"
+NUMBERED = re.compile(r"(?<!\[)\?[0-9]")
+
+
+def texts(file: Path) -> list[str]:
+    tree = ast.parse(file.read_text())
+    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [text for text in found if isinstance(text, str)]
+
+
+def test_values_in_sql_have_names_or_places_and_no_numbers() -> None:
+    """Python 3.12.0 to 3.12.3 take `?1` for a name, and warn of a sequence that goes with it."""
+    numbered = {
+        str(file.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*.py")
+        if any(map(NUMBERED.search, texts(file)))
+    }
+    assert numbered == set()
