@@ -11,17 +11,21 @@ import sys
 import django
 from django.conf import settings
 from django.db import transaction
-from django_tasks import task
 
 from headrace import Headrace
 from headrace.integrations.django import enqueue_on_commit
+
+if django.VERSION < (6, 0):
+    from django_tasks import task
+else:
+    from django.tasks import task  # type: ignore[no-redef]
 
 jobs = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-django")
 # What the settings below name: this file is the module of the project, too.
 sys.modules["django_shop"] = sys.modules[__name__]
 settings.configure(
     USE_TZ=True,
-    INSTALLED_APPS=["django_tasks"],
+    INSTALLED_APPS=[],  # before Django 6: ["django_tasks"]
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     TASKS={
         "default": {

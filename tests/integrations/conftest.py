@@ -15,19 +15,22 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
-from django_tasks.signals import task_enqueued, task_finished, task_started
+from django.db import connections
 
 from headrace import Headrace, Retry
+from headrace.integrations.django.framework import base, signals
 
 # Of the whole process: tests of these modules may run at any time, in any order.
 FOLDER = Path(tempfile.mkdtemp(prefix="headrace-django-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+# Django's own, or that of `django-tasks`: whichever the backend takes.
+FRAMEWORK = base.__name__.removesuffix(".base")
 TASKS = '''
 """What the Django project in these tests sends."""
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
-from django_tasks import task
+from {framework} import task
 
 from headrace import Defer, Reject, RetryLater
 
@@ -103,11 +106,11 @@ def configure() -> None:
         return
     (FOLDER / "orchard").mkdir()
     (FOLDER / "orchard" / "__init__.py").touch()
-    (FOLDER / "orchard" / "tasks.py").write_text(TASKS)
+    (FOLDER / "orchard" / "tasks.py").write_text(TASKS.replace("{framework}", FRAMEWORK))
     sys.path.insert(0, str(FOLDER))
     settings.configure(
         USE_TZ=True,
-        INSTALLED_APPS=["django_tasks", "orchard"],
+        INSTALLED_APPS=["orchard"] if FRAMEWORK == "django.tasks" else ["django_tasks", "orchard"],
         DATABASES={
             "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "orchard.db"}
         },
@@ -126,6 +129,13 @@ def configure() -> None:
 
 
 configure()
+
+
+@pytest.fixture(autouse=True)
+def _closed_connections() -> Iterator[None]:
+    """As Django's own tests do at their end, in the thread that they run in."""
+    yield
+    connections.close_all()
 
 
 @pytest.fixture
@@ -164,7 +174,11 @@ def hearing() -> Iterator[dict[str, list[tuple[str, str]]]]:
     def hear(signal: Any, task_result: Any, **_: Any) -> None:
         told.setdefault(task_result.id, []).append((names[signal], task_result.status))
 
-    names = {task_enqueued: "enqueued", task_started: "started", task_finished: "finished"}
+    names = {
+        signals.task_enqueued: "enqueued",
+        signals.task_started: "started",
+        signals.task_finished: "finished",
+    }
     for signal in names:
         signal.connect(hear)
     try:

@@ -10,22 +10,26 @@ import pytest
 from django.core import checks
 from django.db import transaction
 from django.test.utils import override_settings
-from django_tasks import TaskResultStatus, default_task_backend, task, task_backends
-from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
 
 import headrace.integrations.django as integration
 from headrace import ConfigError, Headrace
 from headrace.integrations.django import HeadraceBackend, enqueue_on_commit
+from headrace.integrations.django.framework import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    base,
+    task_backends,
+)
 from tests.integrations.conftest import FOLDER, hearing, work
 
 
 def test_a_task_runs_and_its_result_is_found(app: Headrace, orchard: Any) -> None:
     sent = orchard.add.enqueue(2, b=3)
-    assert sent.status == TaskResultStatus.READY
+    assert sent.status == base.TaskResultStatus.READY
     assert sent.enqueued_at is not None
     work(app, sent.id)
     sent.refresh()
-    assert sent.status == TaskResultStatus.SUCCESSFUL
+    assert sent.status == base.TaskResultStatus.SUCCESSFUL
     assert sent.return_value == 5
     assert (sent.args, sent.kwargs, sent.attempts) == ([2], {"b": 3}, 1)
     assert sent.started_at <= sent.finished_at
@@ -39,7 +43,7 @@ def test_queue_priority_and_time_are_kept(app: Headrace, orchard: Any) -> None:
     assert (job.queue, job.priority, job.task) == ("mail", 7, "orchard.tasks.greet")
     assert job.due is not None
     assert abs(job.due - later) < timedelta(seconds=1)
-    assert orchard.greet.get_result(sent.id).status == TaskResultStatus.READY
+    assert orchard.greet.get_result(sent.id).status == base.TaskResultStatus.READY
     now = orchard.greet.enqueue("Bob")
     work(app, now.id)
     assert orchard.greet.get_result(now.id).return_value == "hello Bob"
@@ -61,7 +65,7 @@ def test_a_failure_is_told_with_its_class_and_traceback(app: Headrace, orchard: 
     sent = orchard.fail.enqueue("no apples")
     work(app, sent.id)
     sent.refresh()
-    assert sent.status == TaskResultStatus.FAILED
+    assert sent.status == base.TaskResultStatus.FAILED
     (error,) = sent.errors
     assert error.exception_class is ValueError
     assert "no apples" in error.traceback
@@ -99,7 +103,7 @@ def test_async_tasks_leave_no_connection_behind(app: Headrace, orchard: Any) -> 
 
 async def test_async_views_send_too(orchard: Any) -> None:
     sent = await orchard.add.aenqueue(4, 4)
-    assert (await orchard.add.aget_result(sent.id)).status == TaskResultStatus.READY
+    assert (await orchard.add.aget_result(sent.id)).status == base.TaskResultStatus.READY
 
 
 def test_what_a_transaction_sends_leaves_when_it_is_committed(orchard: Any) -> None:
@@ -115,7 +119,7 @@ def test_what_a_transaction_sends_leaves_when_it_is_committed(orchard: Any) -> N
             kept = orchard.add.enqueue(1, 1)
             with pytest.raises(TaskResultDoesNotExist):
                 orchard.add.get_result(kept.id)
-        assert orchard.add.get_result(kept.id).status == TaskResultStatus.READY
+        assert orchard.add.get_result(kept.id).status == base.TaskResultStatus.READY
 
 
 def test_jobs_of_headrace_itself_leave_with_the_transaction(app: Headrace) -> None:
@@ -131,13 +135,13 @@ def test_jobs_of_headrace_itself_leave_with_the_transaction(app: Headrace) -> No
     work(app, "kept")
     assert app.job("kept").result_sync(timeout=5) == 3
     with pytest.raises(TaskResultDoesNotExist):
-        default_task_backend.get_result("undone")
+        task_backends["default"].get_result("undone")
 
 
 def test_what_is_not_supported_is_refused_by_name(orchard: Any) -> None:
-    with pytest.raises(InvalidTaskError, match="priorities are from 0 to 100"):
+    with pytest.raises(InvalidTask, match="priorities are from 0 to 100"):
         orchard.add.using(priority=-1)
-    with pytest.raises(InvalidTaskError, match="'other' is not valid"):
+    with pytest.raises(InvalidTask, match="'other' is not valid"):
         orchard.add.using(queue_name="other")
     with pytest.raises(TaskResultDoesNotExist):
         orchard.add.get_result("nobody")
@@ -157,4 +161,3 @@ def test_all_threads_share_one_app() -> None:
 
     asyncio.run(look())
     assert found == [integration.app]
-    assert callable(task)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test.utils import override_settings
-from django_tasks import TaskResultStatus, task_backends
 
 from headrace import Headrace, JobFailed, Retry
+from headrace.integrations.django.framework import base, task_backends
 from headrace.worker import heartbeat
 from tests.integrations.conftest import FOLDER, hearing, work
+
+ROOT = Path(__file__).parents[2]
 
 
 def backend(**options: Any) -> dict[str, Any]:
@@ -47,6 +52,30 @@ def test_aliases_of_one_store_share_an_app_and_its_workers() -> None:
         default, other, apart = (task_backends[alias] for alias in ("default", *others))
         assert default.app is other.app
         assert apart.app is not default.app
+
+
+def test_other_settings_know_the_tasks_that_were_imported_before(orchard: Any) -> None:
+    url = f"sqlite:///{FOLDER}/other.db"
+    with override_settings(TASKS={"default": backend(url=url)}):
+        app = task_backends["default"].app
+        assert orchard.add.module_path in app.tasks
+        assert {task.declared.queue for task in app.tasks.values()} == {"default", "mail"}
+
+
+def test_tasks_that_were_imported_under_other_settings_are_known() -> None:
+    imported_late = """
+import tests.integrations.conftest as project
+from django.test.utils import override_settings
+import headrace.integrations.django as integration
+
+other = {"BACKEND": "headrace.integrations.django.HeadraceBackend", "QUEUES": ["default", "mail"]}
+with override_settings(TASKS={"default": other | {"OPTIONS": {"url": "memory://"}}}):
+    first = integration.app
+assert integration.app is not first
+assert integration.app.worker().queues == ["default", "mail", "quiet"]
+assert set(integration.app.tasks) == set(first.tasks)
+"""
+    subprocess.run([sys.executable, "-c", imported_late], check=True, cwd=ROOT)
 
 
 def test_a_value_that_is_not_json_is_a_failure_that_signals_tell(
@@ -119,6 +148,6 @@ async def test_async_views_open_no_connection_of_their_own(
 
     monkeypatch.setattr(app, "session", noted)
     sent = await orchard.add.aenqueue(4, 4)
-    assert (await orchard.add.aget_result(sent.id)).status == TaskResultStatus.READY
+    assert (await orchard.add.aget_result(sent.id)).status == base.TaskResultStatus.READY
     assert loops
     assert asyncio.get_running_loop() not in loops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -58,6 +59,7 @@ class HeadraceBackend(BaseTaskBackend):
         self.app = _app_of(alias, self.options)
         for name in self.queues:
             self.app.queue(name)
+        self._adopt()
 
     def validate_task(self, task: base.Task[..., Any]) -> None:
         super().validate_task(task)
@@ -100,9 +102,18 @@ class HeadraceBackend(BaseTaskBackend):
 
     # From Django to Headrace
 
+    def _adopt(self) -> None:
+        """Know the tasks of this alias that came with other settings, such as those of a test:
+        their modules are imported once."""
+        for (alias, _), task in tuple(_DECLARED.items()):
+            if alias == self.alias:
+                with contextlib.suppress(InvalidTask):
+                    self.validate_task(task)
+
     def _registered(self, task: base.Task[..., Any]) -> JobTask[..., Any]:
         """The job task of this path; made when the function is first seen."""
         path = task.module_path
+        _DECLARED.setdefault((self.alias, path), task)
         if path not in self.app.tasks:
             options = {"queue": task.queue_name, **self.options.get("task", {})}
             self.app.task(name=path, **options)(Function(type(self), self.app, task).as_task())
@@ -173,6 +184,8 @@ class HeadraceBackend(BaseTaskBackend):
 
 
 _APPS: dict[tuple[str, str, str], Headrace] = {}
+# By alias and path, as they were first seen: before any change of their queue.
+_DECLARED: dict[tuple[str, str], base.Task[..., Any]] = {}
 
 
 def _app_of(alias: str, options: Mapping[str, Any]) -> Headrace:
