@@ -81,20 +81,37 @@ def test_a_process_that_died_is_replaced_after_a_pause_that_doubles() -> None:
     assert pauses == [1, 2, 4, 8]
 
 
-def test_after_five_quick_deaths_only_a_probe_is_started_and_if_it_lives_all_are() -> None:
+def test_after_five_quick_deaths_one_is_kept_going_and_if_it_lives_all_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     scene = Scene(2)
     scene.step()
     for _ in range(4):
         scene.step(scene.end(-signal.SIGKILL, after=1.0) or 0.0)
     scene.started[0].code = -signal.SIGKILL
-    assert scene.end(-signal.SIGKILL, after=1.0) == 300
-    assert scene.supervisor.active == 0
-    count = len(scene.started)
-    scene.step(300)
-    assert len(scene.started) == count + 1
+    for pause in (16, 32, 60, 60):
+        assert scene.end(-signal.SIGKILL, after=1.0) == pause
+        assert scene.supervisor.active == 0
+        count = len(scene.started)
+        scene.step(pause)
+        assert (len(scene.started), scene.supervisor.active) == (count + 1, 1)
+    assert caplog.text.count("no other is started, and one is kept going") == 1
     assert scene.step(30) == 30
     assert scene.step(30) is None
     assert (len(scene.started), scene.supervisor.active) == (count + 2, 2)
+
+
+def test_while_one_lives_others_are_tried_again_in_five_minutes() -> None:
+    scene = Scene(2)
+    scene.step()
+    for _ in range(4):
+        scene.step(scene.end(-signal.SIGKILL, after=1.0) or 0.0)
+    assert scene.end(-signal.SIGKILL, after=1.0) == 300
+    assert scene.supervisor.active == 1
+    scene.started[0].code = -signal.SIGKILL
+    assert scene.step(10) == 16
+    scene.step(16)
+    assert scene.supervisor.active == 1
 
 
 def test_the_pause_is_short_again_after_a_minute_of_life() -> None:

@@ -173,16 +173,37 @@ async def test_a_drain_that_fails_is_counted(
     assert "a consumer could not be drained" in caplog.text
 
 
-async def test_one_that_crashes_over_and_over_is_replaced_ever_later(store: SqliteStore) -> None:
+async def test_one_that_crashes_over_and_over_is_replaced_ever_later(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
     scene = Scene(store, 1, 1)
     await scene.step()
-    for pause in (1, 2, 4, 8, OPEN_FOR):
+    for pause in (1, 2, 4, 8, 16, 32, 60, 60):
         scene.lines.made[-1].tally = WorkerOutcome(crashes=CRASHES)
         assert await scene.step(after=1.0) == 0
         assert await scene.step(after=pause - 0.1) == 0
         assert await scene.step(after=0.1) == 1
-    assert len(scene.lines.removed) == 5
-    assert scene.told["orders/billing"].replaced == 5
+    assert len(scene.lines.removed) == 8
+    assert scene.told["orders/billing"].replaced == 8
+    assert caplog.text.count("no other is started, and one is kept going") == 1
+
+
+async def test_while_one_works_others_that_break_are_tried_again_in_five_minutes(
+    store: SqliteStore,
+) -> None:
+    scene = Scene(store, 2, 2)
+    assert await scene.step() == 2
+    for pause in (1, 2, 4, 8):
+        scene.lines.made[-1].tally = WorkerOutcome(crashes=CRASHES)
+        assert await scene.step(after=1.0) == 1
+        assert await scene.step(after=pause) == 2
+    scene.lines.made[-1].tally = WorkerOutcome(crashes=CRASHES)
+    assert await scene.step(after=1.0) == 1
+    assert await scene.step(after=OPEN_FOR - 1) == 1
+    # Now there is none, and the next need not wait.
+    scene.lines.line(0).tally = WorkerOutcome(crashes=CRASHES)
+    assert await scene.step() == 0
+    assert await scene.step(after=1.0) == 1
 
 
 async def test_one_that_died_is_replaced_and_the_dead_are_not_counted(store: SqliteStore) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from headrace.core.breaker import Breaker
+from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
 from headrace.core.scaling import Scaler, Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.errors import StoreError
@@ -85,8 +85,7 @@ class Consumers(Generic[L]):
         broken = [line for line in self._working() if line.failure or line.tally.crashes >= CRASHES]
         self._leaving.update(broken)
         for line in broken:
-            pause = self.breaker.died(now, now - self._since[line])
-            self._due_at = max(self._due_at, now + pause)
+            pause = self._postpone(now, now - self._since[line])
             log.error(
                 "a consumer of %s is broken after %d crashes; a new one starts in %g s",
                 *(self.workload.name, line.tally.crashes, pause),
@@ -104,8 +103,21 @@ class Consumers(Generic[L]):
 
     def failed(self, now: float) -> float:
         """Something about them did not work: for how many seconds none is started."""
-        pause = self.breaker.died(now, 0.0)
-        self._due_at = max(self._due_at, now + pause)
+        return self._postpone(now, 0.0)
+
+    def _postpone(self, now: float, lived: float) -> float:
+        was = self.breaker.state
+        pause = self.breaker.died(now, lived, self.active)
+        due_at = now + pause
+        # One has to work, however long others were to wait.
+        alone = self.breaker.state == "open" and not self.active
+        self._due_at = due_at if alone else max(self._due_at, due_at)
+        if was == "closed" and self.breaker.state == "open":
+            log.error(
+                "%d consumers of %s broke soon after their start; until a new one lives for %g s, "
+                "no other is started, and one is kept going",
+                *(QUICK_DEATHS, self.workload.name, SURVIVAL),
+            )
         return pause
 
     async def fill(self, now: float) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.core.breaker import QUICK_DEATHS, Breaker
+from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
 from headrace.core.scaling import Scaler, Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.load import Survey
@@ -107,8 +107,8 @@ class Supervisor:
         return max(map(severity, self._codes), default=0)
 
     def run(self) -> int:
-        """Supervise until SIGTERM or SIGINT, and until all processes have ended; the exit code,
-        with which this process should end. From then on both signals are ignored."""
+        """Supervise until SIGTERM, SIGINT or SIGHUP, and until all processes have ended; the exit
+        code, with which this process should end. From then on these signals are ignored."""
         with Signals() as signals:
             if self._gauge is not None:
                 self._gauge.start(signals.wake)
@@ -117,12 +117,16 @@ class Supervisor:
                 if self.finished:
                     break
                 for number in signals.wait(rest):
-                    if number != signal.SIGCHLD:
-                        self.stop()
+                    self._heed(number)
             if self._gauge is not None:
                 self._gauge.stop()
         log.info("supervisor ended with exit code %d: %s", self.exit_code, self._summary())
         return self.exit_code
+
+    def _heed(self, number: int) -> None:
+        # A terminal that is closed may say so twice, which is no wish to hurry.
+        if number != signal.SIGCHLD and not (number == signal.SIGHUP and self.stopping):
+            self.stop()
 
     def step(self) -> float | None:
         """Look after every process once. The seconds until one is to be started; None if only the
@@ -226,14 +230,20 @@ class Supervisor:
 
     def _postpone(self, seat: _Seat, lived: float) -> float:
         was = self.breaker.state
-        pause = self.breaker.died(self._monotonic(), lived)
-        seat.due_at = self._monotonic() + pause
-        if was == "closed" and self.breaker.state == "open":
-            log.error(
-                "%d worker processes died soon after their start; none is started for %g s, "
-                "then one, to see whether it lives",
-                *(QUICK_DEATHS, pause),
-            )
+        now = self._monotonic()
+        pause = self.breaker.died(now, lived, self.active)
+        seat.due_at = now + pause
+        if self.breaker.state == "open":
+            if not self.active:
+                # One has to work: whichever seat it has, and however long others wait.
+                for empty in self._seats:
+                    empty.due_at = now + pause
+            if was == "closed":
+                log.error(
+                    "%d worker processes died soon after their start; until a new one lives for "
+                    "%g s, no other is started, and one is kept going",
+                    *(QUICK_DEATHS, SURVIVAL),
+                )
         return pause
 
     def _longest_life(self) -> float:
