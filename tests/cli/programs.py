@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 # Far beyond what anything here takes on a slow machine.
@@ -35,18 +35,27 @@ def is_alive(pid: int) -> bool:
 class Program:
     """A running `headrace …` whose log can be waited for."""
 
-    def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
+        terminal: int | None = None,
+    ) -> None:
+        """`through` is a program that starts it; with a `terminal` it has no log."""
         self._log = folder / f"log-{time.monotonic_ns()}.txt"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", *arguments],
+                [*through, sys.executable, "-m", "headrace", *arguments],
                 cwd=folder,
                 env={**inherited, **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                stdin=subprocess.DEVNULL if terminal is None else terminal,
+                stdout=log if terminal is None else terminal,
+                stderr=log if terminal is None else terminal,
+                # A program that opens a terminal's session must not lead one.
+                start_new_session=terminal is None,
             )
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def bench(quick: bool, url: str | None, file: Path | None) -> None:
     """
     from headrace.benchmark.server import private_redis
 
-    with nullcontext(url) if url else private_redis() as server:
+    with _ended_as_by_ctrl_c(), nullcontext(url) if url else private_redis() as server:
         figures = _measured(server, QUICK if quick else Sizes())
     table(
         ["what", "headrace", "raw", "ratio", "wanted", ""],
@@ -41,6 +42,18 @@ def bench(quick: bool, url: str | None, file: Path | None) -> None:
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(msgspec.json.format(msgspec.json.encode(_document(figures)), indent=2))
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM and a closed terminal leave no server and no worker behind either."""
+    others = (signal.SIGTERM, signal.SIGHUP)
+    former = {number: signal.signal(number, signal.default_int_handler) for number in others}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _measured(url: str, sizes: Sizes) -> list[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -78,7 +79,9 @@ class Crew:
         def repeat() -> None:
             with output:
                 for line in output:
-                    click.echo(f"{name:<{width}} | {line.rstrip()}")
+                    # Read on though the terminal is closed: the process must not be held up.
+                    with contextlib.suppress(OSError):
+                        click.echo(f"{name:<{width}} | {line.rstrip()}")
 
         voice = threading.Thread(target=repeat, name=f"headrace-{name}", daemon=True)
         voice.start()

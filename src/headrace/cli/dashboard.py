@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from contextlib import ExitStack
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.metrics import Place, metrics_options, place_of
 from headrace.errors import ConfigError
 from headrace.worker.parent import follow_supervisor
+from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -77,7 +79,11 @@ def dashboard(
         if metrics is not None:
             _serve_metrics(stack, app, metrics)
         click.echo(f"headrace dashboard: {_url(host, listening)} (Ctrl-C ends it)")
+        for number in ending_signals():
+            # While it serves, the server sets those that it knows of anew.
+            signal.signal(number, server.handle_exit)
         asyncio.run(server.serve_at(listening))
+    let_go_of_closed_terminal()
 
 
 def _passwords(given: tuple[str, ...]) -> Passwords | None:

@@ -14,7 +14,7 @@ from headrace.cli.loading import load_app, one_app
 from headrace.cli.reloading import Sources
 from headrace.core import limits
 from headrace.errors import ConfigError
-from headrace.worker.signals import Signals
+from headrace.worker.signals import Signals, let_go_of_closed_terminal
 
 _HOST = "127.0.0.1"
 _LOOK_EVERY = 0.5
@@ -63,7 +63,7 @@ def dev(
     in the browser, and both anew whenever a Python file here changes.
 
     Needs no server: jobs are kept in ./headrace.db, unless the app or $HEADRACE_URL says otherwise.
-    One Ctrl-C stops all.
+    One Ctrl-C stops all, and so does closing the terminal.
     """
     name = one_app(app, app_option)
     if name is None:
@@ -76,6 +76,7 @@ def dev(
         try:
             _look_after(crew, signals, Sources(*folders) if reload else None)
         finally:
+            let_go_of_closed_terminal()
             crew.stop()
     click.echo("headrace dev: all stopped")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from headrace.core.plural import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
 from headrace.outbox.databases import database_of
 from headrace.outbox.links import Connection
+from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -53,7 +53,10 @@ def outbox() -> None:
 @click.argument("app")
 @in_database
 def relay(app: str, database: str, table: str) -> None:
-    """Send what the outbox of APP holds, until SIGTERM or Ctrl-C. Run as many as you like."""
+    """Send what the outbox of APP holds, until SIGTERM, SIGHUP or Ctrl-C.
+
+    Run as many as you like.
+    """
     sender = Outbox(load_app(app), table=table).relay(database)
     logging.basicConfig(format=_LOG_LINE, level=logging.INFO)
     asyncio.run(_until_told(sender))
@@ -91,9 +94,10 @@ def ddl(dialect: str, table: str) -> None:
 
 async def _until_told(sender: Relay) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         loop.add_signal_handler(number, sender.stop)
     await sender.run()
+    let_go_of_closed_terminal()
 
 
 def _nobodys(table: str) -> Outbox:

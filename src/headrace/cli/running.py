@@ -18,13 +18,13 @@ from headrace.cli.output import complain
 from headrace.errors import HeadraceError
 from headrace.worker import collector
 from headrace.worker.ending import WorkerOutcome
+from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
 from headrace.worker.worker import Worker
 
 log = logging.getLogger("headrace.worker")
 
 CRASHED = 2
 TOO_LATE = 3
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Beyond the drain, a worker cancels, writes and leaves within a few seconds.
 _GRACE = 15.0
 _LAST_WORDS = 5.0
@@ -32,7 +32,7 @@ _LAST_WORDS = 5.0
 
 def leave_quietly_if_told() -> None:
     """Until a worker runs there is nothing to hand back: a signal just ends the process."""
-    for number in _SIGNALS:
+    for number in ending_signals():
         signal.signal(number, lambda *_: os._exit(0))
 
 
@@ -49,11 +49,14 @@ def _exit_code(worker: Worker) -> int:
     watchdog = Watchdog(worker.drain)
     watchdog.start()
 
-    def told(*_: object) -> None:
-        watchdog.tell()
-        loop.call_soon_threadsafe(worker.stop)
+    def told(number: int, _: object) -> None:
+        let_go_of_closed_terminal()
+        # A terminal that is closed may say so twice, which is no wish to hurry.
+        if number != signal.SIGHUP or not watchdog.told:
+            watchdog.tell()
+            loop.call_soon_threadsafe(worker.stop)
 
-    for number in _SIGNALS:
+    for number in ending_signals():
         signal.signal(number, told)
     try:
         return _to_the_end(loop, main).exit_code
@@ -109,6 +112,11 @@ class Watchdog:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def told(self) -> bool:
+        """Whether the process was told to end."""
+        return self._told.is_set()
 
     def tell(self) -> None:
         """The process was told to end; the second time, at once."""

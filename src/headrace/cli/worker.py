@@ -151,8 +151,8 @@ def worker(
 ) -> None:
     """Run the jobs of APP, for example shop:app.
 
-    SIGTERM or Ctrl-C: takes no more jobs, lets the running ones end, hands back the rest. A second
-    one cancels the running ones.
+    SIGTERM, Ctrl-C or a closed terminal: takes no more jobs, lets the running ones end, hands back
+    the rest. A second SIGTERM or Ctrl-C cancels the running ones.
 
     Exit codes: 0 clean, 1 outcomes could not be written, 2 wrong use or a crash inside the worker,
     3 jobs were cut short.

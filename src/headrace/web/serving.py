@@ -21,7 +21,7 @@ _GRACE = 5
 
 
 class Server(uvicorn.Server):
-    """Serves until SIGINT or SIGTERM."""
+    """Serves until SIGINT or SIGTERM, or until `handle_exit` is called."""
 
     def __init__(self, app: Headrace, *, auth: Auth | None = None, insecure: bool = False) -> None:
         self._app = app

@@ -1,19 +1,43 @@
-"""Signals as something that a process can wait for."""
+"""The signals that end a process of ours, and signals as something that can be waited for."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import select
 import signal
 import socket
+import termios
 from types import TracebackType
 
 # No signal has this number.
 _WOKEN = 0
 
 
+def ending_signals() -> list[signal.Signals]:
+    """SIGTERM, SIGINT, and SIGHUP, which comes when the terminal is closed or the connection to it
+    is lost; not if it is ignored, as under nohup."""
+    ending = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        ending.append(signal.SIGHUP)
+    return ending
+
+
+def let_go_of_closed_terminal() -> None:
+    """Have what is written to a terminal that was closed go nowhere, instead of failing: whoever
+    prints something may still end well."""
+    for number in (1, 2):
+        try:
+            termios.tcgetattr(number)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                with open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), number)
+
+
 class Signals:
-    """SIGTERM, SIGINT and SIGCHLD as something that can be waited for, within `with`."""
+    """`ending_signals` and SIGCHLD as something that can be waited for, within `with`."""
 
     def __enter__(self) -> Signals:
         self._ours, theirs = socket.socketpair()
@@ -22,7 +46,7 @@ class Signals:
             end.setblocking(False)
         self._former_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         # The interpreter writes each signal's number to the socket; the handler need do nothing.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        for number in (*ending_signals(), signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         return self
 
@@ -45,7 +69,7 @@ class Signals:
         traceback: TracebackType | None,
     ) -> None:
         # One more signal, now that all has ended, must not change how it ended.
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ending_signals():
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.set_wakeup_fd(self._former_fd)
