@@ -174,7 +174,7 @@ def test_a_closed_terminal_ends_a_relay(terminal: Open, shop: Path) -> None:
 
         def sent() -> bool:
             [(rows,)] = connection.execute("SELECT count(*) FROM headrace_outbox").fetchall()
-            return rows == 0
+            return bool(rows == 0)
 
         screen = terminal("outbox", "relay", "shop:app", "--database", "sqlite:///users.db")
         eventually("the row is sent", sent)

@@ -13,12 +13,16 @@ from typing import Any
 from headrace import Context, Headrace, Reject, Retry
 from tests.faults import killing
 from tests.faults.endings import ENDINGS
+from tests.faults.oddities import ODD
 
 app = Headrace()
 killing.prepare(app.url)
 
+# Read once: there are handlers here that clear the environment.
+_FACTS = os.environ.get("SHOP_FACTS", "")
 _AT_ONCE = Retry(3, backoff=[0.05], jitter=False)
 _TWICE = Retry(2, backoff=[0.01])
+_ONCE = Retry(1)
 
 
 def note(what: str, ctx: Context) -> None:
@@ -28,7 +32,7 @@ def note(what: str, ctx: Context) -> None:
 def write_down(facts: Sequence[str]) -> None:
     """A line for each, whoever else writes at the same moment. A kill may cut one in two: only a
     line that ends in a dot is whole."""
-    file = os.open(os.environ["SHOP_FACTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    file = os.open(_FACTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, "".join(f"\n{fact} .\n" for fact in facts).encode())
     finally:
@@ -141,6 +145,27 @@ def end_in_thread(ctx: Context, ending: str) -> Any:
 def end_in_process(ctx: Context, ending: str) -> Any:
     note("begin", ctx)
     return ENDINGS[ending].act()
+
+
+@app.task(retry=_ONCE)
+async def odd_in_loop(ctx: Context, name: str) -> Any:
+    note("begin", ctx)
+    await asyncio.sleep(0)
+    value = ODD[name]()
+    await asyncio.sleep(0)
+    return value
+
+
+@app.task(retry=_ONCE)
+def odd_in_thread(ctx: Context, name: str) -> Any:
+    note("begin", ctx)
+    return ODD[name]()
+
+
+@app.task(run_in="process", retry=_ONCE)
+def odd_in_process(ctx: Context, name: str) -> Any:
+    note("begin", ctx)
+    return ODD[name]()
 
 
 @app.task(run_in="process")

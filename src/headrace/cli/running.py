@@ -71,7 +71,8 @@ def _to_the_end(
     loop: asyncio.AbstractEventLoop, main: asyncio.Task[WorkerOutcome]
 ) -> WorkerOutcome:
     """Run the loop until the worker has ended. SystemExit or KeyboardInterrupt in a task that a job
-    has made ends the loop's run; the loop itself is sound and is run again."""
+    has made ends the loop's run, and so does a job that stops the loop; the loop itself is sound
+    and is run again."""
     while True:
         try:
             return loop.run_until_complete(main)
@@ -81,6 +82,10 @@ def _to_the_end(
             log.error(
                 "a task beside the jobs raised %s; the worker goes on", repr(error), exc_info=error
             )
+        except RuntimeError:
+            if main.done() or loop.is_closed():
+                raise
+            log.error("a job, or what it left behind, stopped the event loop; the worker goes on")
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:

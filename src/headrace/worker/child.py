@@ -125,8 +125,17 @@ def answer(request: Request, voice: Voice = SILENCE) -> Reply:
     except RetryLater as control:
         return Reply(control="retry", delay=control.delay, error_text=describe(control)[1])
     except BaseException as error:
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> Reply:
+    """What a task raised, as words; also if it is of a kind that fails whoever looks at it."""
+    try:
         _, text, trace = describe(error)
         return Reply(error_names=names_of(error), error_text=text, traceback=trace)
+    except BaseException as trouble:
+        named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
+        return _failure(RuntimeError(f"the task raised {named}"))
 
 
 def _value(request: Request, voice: Voice) -> Reply:

@@ -89,11 +89,10 @@ class Outcomes:
         """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
         try:
             outcome = self._judged(run, error)
-        except Exception as trouble:
-            log.exception(
-                "the error of job %s cannot be judged", run.delivery.key_text, extra=run.fields
-            )
+        except BaseException as trouble:
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
+            # Without what was raised: whoever looks at it, to show it, may fail as this did.
+            log.error("job %s raised %s", run.delivery.key_text, named, extra=run.fields)
             outcome = self._judged(run, RuntimeError(f"the task raised {named}"))
         if self._dying is not None and isinstance(outcome, Dead):
             self._dying(run.delivery)
