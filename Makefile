@@ -1,7 +1,8 @@
 # `make demo` and `make test` need nothing but Python 3.11 or newer and make: each sets up what it uses.
+# `make test PYTHON=python3.13` does so with that Python, in a virtual environment of its own.
 SHELL := /bin/bash
-VENV := .venv
-PYTHON := $(VENV)/bin/python
+PYTHON ?=
+VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 
 .PHONY: demo test check bench chaos format screenshots servers clean
 
@@ -9,7 +10,7 @@ demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
 
 test: $(VENV)/.tools servers
-	$(PYTHON) -m pytest -n 3 --dist worksteal
+	$(VENV)/bin/python -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/.tools
 	$(VENV)/bin/ruff format --check .
@@ -21,18 +22,18 @@ bench: $(VENV)/.tools servers
 
 # Longer fault tests than `make test` has time for; minutes, not hours.
 chaos: $(VENV)/.tools servers
-	HEADRACE_CHAOS=1 $(PYTHON) -m pytest tests/chaos
+	HEADRACE_CHAOS=1 $(VENV)/bin/python -m pytest tests/chaos
 
 # The pictures of the dashboard and of the terminal view in docs/screenshots.
 screenshots: $(VENV)/.tools servers
-	$(PYTHON) tools/screenshots
+	$(VENV)/bin/python tools/screenshots
 
 format: $(VENV)/.tools
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
 $(VENV)/bin/python:
-	tools/setup venv $(VENV)
+	PYTHON=$(PYTHON) tools/setup venv $(VENV)
 
 $(VENV)/.package: pyproject.toml | $(VENV)/bin/python
 	tools/setup package $(VENV)
@@ -46,4 +47,4 @@ servers:
 	tools/setup servers
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
