@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,11 @@ from headrace import Headrace, StoreUnavailable
 from tests.faults.crew import LONG, Crew
 from tests.faults.flooding import Flood, flood
 from tests.faults.grinding import Grinding, grind
+from tests.faults.lasting import (
+    outlive_a_full_disk,
+    outlive_a_sleeping_server,
+    work_on_in_flat_memory,
+)
 from tests.faults.poisoning import survive_poison
 from tests.faults.scenarios import (
     MOMENTS,
@@ -40,6 +48,47 @@ async def test_killed_workers_lose_no_job(
 ) -> None:
     async with Crew(tmp_path, lasting_url, namespace, crash_limit=50) as crew:
         await survive_massacre(crew, plan)
+
+
+async def test_two_hundred_kills_lose_nothing_that_a_file_has_accepted(
+    namespace: str, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    async with Crew(tmp_path, url, namespace, crash_limit=50) as crew:
+        await survive_massacre(crew, Massacre(jobs=1000, workers=4, every=0.3, kills=200))
+
+
+async def test_a_server_that_sleeps_for_five_leases_makes_no_job_run_twice(
+    durable_redis: RedisServer, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, durable_redis.url, namespace) as crew:
+        await outlive_a_sleeping_server(crew, durable_redis, leases=5)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system, which needs root; with more room than SQLite's log takes by itself."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size=32m,uid={os.getuid()}", "tmpfs", str(disk)]
+    subprocess.run([*root, *mount], check=True)
+    yield disk
+    subprocess.run([*root, "umount", "--lazy", str(disk)], check=True)
+
+
+async def test_a_full_disk_loses_nothing_that_was_accepted(
+    small_disk: Path, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, f"sqlite:///{small_disk}/jobs.db", namespace) as crew:
+        await outlive_a_full_disk(crew, small_disk, rounds=5)
+
+
+async def test_two_minutes_of_mixed_work_take_no_more_memory(
+    lasting_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, lasting_url, namespace, lease=30.0) as crew:
+        await work_on_in_flat_memory(crew, seconds=120, growth_mib=6)
 
 
 async def test_killed_workers_break_no_promise_of_any_feature(

@@ -35,6 +35,8 @@ class Massacre:
     workers: int = 3
     every: float = 0.3
     concurrency: int = 4
+    kills: int = 0
+    """How many, with more jobs sent until then; 0 for as many as there is time for."""
     killed: set[int] = field(default_factory=set)
 
 
@@ -50,6 +52,10 @@ async def survive_massacre(crew: Crew, plan: Massacre) -> None:
         crew.start(*options)
     killing = asyncio.create_task(_kill_again_and_again(crew, plan, rng, options))
     try:
+        while len(plan.killed) < plan.kills and not killing.done():
+            more = await crew.app.enqueue_many(work.call(rng.uniform(0, 0.02)) for _ in range(100))
+            ids += [job.id for job in more]
+            await asyncio.sleep(1)
         await crew.ended(ids, within=4 * LONG)
     finally:
         killing.cancel()
@@ -61,7 +67,7 @@ async def survive_massacre(crew: Crew, plan: Massacre) -> None:
 async def _kill_again_and_again(
     crew: Crew, plan: Massacre, rng: random.Random, options: tuple[str, ...]
 ) -> None:
-    while True:
+    while not plan.kills or len(plan.killed) < plan.kills:
         await asyncio.sleep(plan.every)
         victim = rng.choice(crew.alive)
         victim.kill()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from headrace import Headrace
-from tests.faults.crew import LONG, Crew
+from headrace import Headrace, StoreFull
+from headrace.store.sqlite.store import SqliteStore
+from tests.faults.crew import LONG, Crew, eventually
 
 
 @pytest.fixture
@@ -46,6 +48,40 @@ async def test_a_locked_file_is_waited_for(file_crew: Crew, tmp_path: Path) -> N
     for worker in workers:
         assert await worker.stopped() == 0
         assert "lost_leases=0" in worker.log
+
+
+async def test_a_full_disk_loses_nothing_that_was_accepted(tmp_path: Path, namespace: str) -> None:
+    """SQLite is told that there is no room, and says of itself what it says of a full disk."""
+    app = Headrace(f"sqlite:///{tmp_path}/jobs.db", namespace=namespace, lease=1.0)
+    runs: Counter[int] = Counter()
+    gate = asyncio.Event()
+
+    @app.task
+    async def keep(number: int, text: str) -> str:
+        runs[number] += 1
+        await gate.wait()
+        return text
+
+    async with app, app.worker(concurrency=5):
+        accepted = [await keep.enqueue(number, "x" * 3000) for number in range(20)]
+        await eventually("some run", lambda: len(runs) == 5)
+        await pragma(app, "max_page_count = 1")  # Means: no more than there are.
+        with pytest.raises(StoreFull, match="no room left"):
+            await keep.enqueue(20, "x" * 100_000)
+        gate.set()
+        # For longer than a lease: nobody can renew one, and no job runs twice for it.
+        await asyncio.sleep(1.5)
+        await pragma(app, "max_page_count = 1000000")
+        assert [await job.result(LONG) for job in accepted] == ["x" * 3000] * 20
+        assert await (await keep.enqueue(21, "after")).result(LONG) == "after"
+    assert runs == dict.fromkeys([*range(20), 21], 1)
+
+
+async def pragma(app: Headrace, text: str) -> None:
+    """Change the connection that the app and its worker share."""
+    store = (await app.session()).store
+    assert isinstance(store, SqliteStore)
+    await store._database.read(lambda connection: connection.execute(f"PRAGMA {text}").fetchall())
 
 
 async def test_a_file_locked_longer_than_anyone_waits_is_named_once(

@@ -13,22 +13,26 @@ LATER = (
     "redis", "hiredis", "click", "sqlite3", "multiprocessing", "pytest", "pydantic", "uvloop",
     "google.protobuf", "opentelemetry", "starlette", "jinja2", "uvicorn",
 )  # fmt: skip
-BUDGET = 0.150
+# What an asyncio program with messages loads anyway: the measure of this machine, at this moment.
+USUAL = "asyncio, dataclasses, email.message, inspect, logging, msgspec, zoneinfo"
+# It is about 1.6.
+MOST = 2.5
 RUNS = 5
 
 PROGRAM = """
 import json, sys, time
 begin = time.process_time()
-import headrace
+import {what}
 spent = time.process_time() - begin
 print(json.dumps([spent, sorted(sys.modules)]))
 """
 
 
-def imported() -> tuple[float, list[str]]:
+def imported(what: str = "headrace") -> tuple[float, list[str]]:
     """Seconds of CPU that the import took in a fresh interpreter, and what it loaded."""
+    program = PROGRAM.format(what=what)
     done = subprocess.run(
-        [sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
     )
     spent, modules = json.loads(done.stdout)
     return spent, modules
@@ -45,8 +49,9 @@ def test_importing_headrace_loads_no_store_and_no_worker(loaded: frozenset[str])
 
 
 def test_importing_headrace_takes_little_time() -> None:
-    best = min(imported()[0] for _ in range(RUNS))
-    assert best < BUDGET, f"import headrace took {best:.3f} s of CPU at best"
+    pairs = [(imported()[0], imported(USUAL)[0]) for _ in range(RUNS)]
+    ours, usual = map(min, zip(*pairs, strict=True))
+    assert ours < MOST * usual, f"import headrace took {ours:.3f} s of CPU, others {usual:.3f} s"
 
 
 @pytest.fixture(scope="module")
