@@ -115,8 +115,9 @@ async def _mixed_work(crew: Crew) -> None:
     calls = [tasks["work"].call(0.001) for _ in range(100)]
     calls += [tasks["second_time_lucky"].call() for _ in range(30)]
     calls += [tasks["refuse"].call() for _ in range(20)]
-    calls += [tasks["end_in_loop"].call("error") for _ in range(20)]
-    calls += [tasks["end_in_thread"].call("no words") for _ in range(20)]
+    # Those that raise a new error each time: one that is raised again keeps all its tracebacks.
+    calls += [tasks["end_in_loop"].call("sys.exit") for _ in range(20)]
+    calls += [tasks["end_in_thread"].call("sys.exit") for _ in range(20)]
     calls += [tasks["echo_in_process"].call(n) for n in range(10)]
     jobs = await crew.app.enqueue_many(calls)
     await asyncio.gather(*(job.result(LONG) for job in jobs), return_exceptions=True)
@@ -128,4 +129,4 @@ async def _mixed_work(crew: Crew) -> None:
 
 def _used_mib(worker: WorkerProcess) -> float:
     status = Path(f"/proc/{worker.pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024

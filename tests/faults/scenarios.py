@@ -88,12 +88,14 @@ def _only_the_killed_lost_jobs(crew: Crew, plan: Massacre) -> None:
     print(  # noqa: T201
         f"{len(plan.killed)} workers killed; {cut} runs cut short, {len(again)} jobs ran again"
     )
-    for begun in again.values():
+    # A machine that is too busy lets a short lease run out: whoever had the job knows, and says so.
+    late = {job for job in again if f"lease lost: job {job}" in crew.logs}
+    for job, begun in again.items():
         # Whoever had it before was killed: not one run was repeated for another reason.
-        assert {fact.pid for fact in begun[:-1]} <= plan.killed, begun
+        assert job in late or {fact.pid for fact in begun[:-1]} <= plan.killed, begun
     # A run that had ended may be repeated if its outcome was not written when the kill came; what
     # a worker holds of either kind is bounded by its slots and one batch of outcomes.
-    assert repeats <= cut + len(plan.killed) * plan.concurrency
+    assert repeats <= cut + len(plan.killed) * plan.concurrency + len(late)
 
 
 # A worker that sleeps through its lease
