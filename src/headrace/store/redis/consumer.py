@@ -21,7 +21,7 @@ from headrace.store.redis.keys import signed
 from headrace.store.redis.link import Argument
 from headrace.store.redis.reading import Reading
 from headrace.store.redis.settling import Batch, parts
-from headrace.store.redis.source import delivery_of, ready_ms
+from headrace.store.redis.source import Source, delivery_of, ready_ms
 from headrace.store.values import Arrival, Ending, IdempotencyKey, Letter
 
 if TYPE_CHECKING:
@@ -157,32 +157,47 @@ class RedisConsumer:
         source = self._sources[queue]
         if source.known_at == float("-inf"):
             await self._reading.prepare()
-        # Read before, so that no take-over goes unnoticed between the two.
-        stamp = source.epoch
+        found: list[Delivery] = []
+        more, going_on = True, False
         try:
-            entries, counts, levels, paused = await scripts.reclaim(
-                self._upkeep,
-                self._store.keys(queue),
-                events=self._store.events_most,
-                consumer=self._signed,
-                limit=limit,
-                last_chance=last_chance,
-                lease=self._lease_ms,
-                interval=self._look_ms,
-                crash_limit=self._store.crash_limit,
-                dead_ms=_DEAD_KEPT_MS,
-            )
+            while more and len(found) < limit:
+                free = last_chance and all(each.count < self._store.crash_limit for each in found)
+                taken, more = await self._reclaim(source, limit - len(found), free, going_on)
+                found += taken
+                going_on = True
         except NoGroup:
             await self._make_anew()
-            return []
+        return found
+
+    async def _reclaim(
+        self, source: Source, limit: int, last_chance: bool, going_on: bool
+    ) -> tuple[list[Delivery], bool]:
+        """One step of a look: what it took over, and whether there is more to look at. It is
+        short, however much is pending, so that the server has time for others in between."""
+        # Read before, so that no take-over goes unnoticed between the two.
+        stamp = source.epoch
+        entries, counts, levels, paused, more = await scripts.reclaim(
+            self._upkeep,
+            self._store.keys(source.queue),
+            events=self._store.events_most,
+            consumer=self._signed,
+            limit=limit,
+            last_chance=last_chance,
+            lease=self._lease_ms,
+            interval=self._look_ms,
+            crash_limit=self._store.crash_limit,
+            dead_ms=_DEAD_KEPT_MS,
+            going_on=going_on,
+        )
         if list(levels) == list(source.levels):
             source.learn(levels, paused, source.waiting)
         else:
             source.doubt()
-        return [
-            delivery_of(queue, receipt, fields, stamp, count)
+        taken = [
+            delivery_of(source.queue, receipt, fields, stamp, count)
             for (receipt, fields), count in zip(entries, counts, strict=True)
         ]
+        return taken, bool(more)
 
     async def promote(self, queue: str) -> Promotion:
         moved, wait = await scripts.promote(

@@ -280,16 +280,17 @@ async def reclaim(
     interval: int,
     crash_limit: int,
     dead_ms: int,
-) -> tuple[list[Any], list[int], list[bytes], int]:
-    entries, counts, levels, paused = await _reclaim(
+    going_on: bool,
+) -> tuple[list[Any], list[int], list[bytes], int, int]:
+    entries, counts, levels, paused, more = await _reclaim(
         link,
         keys,
         [
             events, keys.queue, consumer, limit, int(last_chance), lease, interval, crash_limit,
-            dead_ms,
+            dead_ms, int(going_on),
         ],
     )  # fmt: skip
-    return entries, counts, levels, paused
+    return entries, counts, levels, paused, more
 
 
 async def promote(

@@ -17,6 +17,7 @@ from headrace.testing.conformance.asking import AskingConformance
 from headrace.testing.conformance.bounds import BoundsConformance
 from headrace.testing.conformance.browsing import BrowsingConformance
 from headrace.testing.conformance.cancelling import CancellingConformance
+from headrace.testing.conformance.crowded import CrowdedConformance
 from headrace.testing.conformance.debouncing import DebouncingConformance
 from headrace.testing.conformance.delivering import DeliveringConformance
 from headrace.testing.conformance.failing_flows import FailingFlowsConformance
@@ -100,6 +101,7 @@ class StoreConformance(
     BoundsConformance,
     TrimmingConformance,
     TopicMixingConformance,
+    CrowdedConformance,
 ):
     """All of them."""
 

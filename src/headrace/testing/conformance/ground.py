@@ -187,6 +187,16 @@ class Ground:
             await self.pass_time(reclaim_every(LEASE) * 1.1)
         raise AssertionError(f"{len(taken)} jobs were taken over instead of {count}")
 
+    async def looks_until(self, worker: Consumer, count: int, queue: str = QUEUE) -> int:
+        """How often a worker looks until it has taken over so many."""
+        taken, looks = 0, 0
+        while taken < count and looks < 60:
+            taken += len(known(await worker.reclaim(queue, 100, last_chance=True)))
+            looks += 1
+            await self.pass_time(reclaim_every(LEASE) * 1.1)
+        assert taken == count
+        return looks
+
     async def look_regularly(
         self,
         consumer: Consumer,

@@ -1,13 +1,17 @@
 #!lua flags=allow-oom
 -- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and looks at the fleet's pending entries happen once per interval.
 -- KEYS: *
--- ARGV: events queue consumer limit last_chance lease interval crash_limit dead_ms
--- Returns {entries, counts, levels, paused}: claimed {receipt, fields}, in the same order how often each was delivered, and what a reader must know.
+-- ARGV: events queue consumer limit last_chance lease interval crash_limit dead_ms going_on
+-- Returns {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, what a reader must know, and 1 if the look is not over: whoever began it is to go on.
 
 local consumer = ARGV[3]
 local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'
 local lease, interval, crash_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local PAGE = 1000
+-- Of live entries so many are passed over in one call: a millisecond or two of the server's time.
+local MOST_PASSED = 10000
+-- The server passes over the live entries of one holder in one go, unless there are more than this.
+local MOST_AT_ONCE = 50000
 -- A consumer that has nothing and was not heard of for so long is gone.
 local LONG_GONE = 6000
 
@@ -17,6 +21,7 @@ local function lease_of(holder)
 end
 
 local chosen, found, foreign, left_behind = {}, 0, false, false
+local passed, more = 0, false
 local paused = redis.call('SISMEMBER', key.paused, '')
 
 -- One more crash and the job is dead: of such jobs a worker gets one at a time, so that the one
@@ -31,16 +36,21 @@ local function wanted(delivered)
   return free
 end
 
+-- The jobs that an entry may be, of those that someone has cancelled.
+local function cancelling(entry)
+  local job_key = key_of(field(entry[2], 'j'))
+  if job_key == '' then
+    return redis.call('HKEYS', key.cancelling)
+  end
+  return redis.call('HEXISTS', key.cancelling, job_key) == 1 and {job_key} or {}
+end
+
 -- Someone cancelled the job, and its worker is gone.
 local function ends_here(stream, level, id)
-  if not any_special() then
-    return false
-  end
-  local entry = redis.call('XRANGE', stream, id, id)[1]
+  local entry = any_special() and redis.call('XRANGE', stream, id, id)[1]
   local place = level == '0' and id or level .. '/' .. id
-  for _, job_key in ipairs(redis.call('HKEYS', key.cancelling)) do
-    local is_it = level == '@' and entry and key_of(field(entry[2], 'j')) == job_key
-    if is_it or (entry and place_of(job_key) == place) then
+  for _, job_key in ipairs(entry and cancelling(entry) or {}) do
+    if level == '@' or place_of(job_key) == place then
       redis.call('XACK', stream, GROUP, id)
       take_away(stream, id)
       cancelled(job_of(job_key, entry[2]), true)
@@ -54,7 +64,7 @@ end
 local function choose(level, stream, pending)
   if ends_here(stream, level, pending[1]) then
     return true
-  elseif paused == 1 then
+  elseif paused == 1 or not wanted(pending[4]) then
     return false
   end
   chosen[level] = chosen[level] or {ids = {}, counts = {}}
@@ -64,41 +74,83 @@ local function choose(level, stream, pending)
   return true
 end
 
+-- Those on their last chance must not hide the others: what is behind them is looked at too.
 local function take_back(level, stream)
-  for _, pending in ipairs(redis.call('XPENDING', stream, GROUP, '-', '+', limit, RETURNED)) do
-    if found < limit and wanted(pending[4]) then
-      choose(level, stream, pending)
+  local from, page = '-', nil
+  repeat
+    local count = page and PAGE or limit
+    page = redis.call('XPENDING', stream, GROUP, from, '+', count, RETURNED)
+    for _, pending in ipairs(page) do
+      if found < limit then
+        choose(level, stream, pending)
+      end
+      from = '(' .. pending[1]
     end
-  end
+  until #page < count or count == PAGE or found >= limit or paused == 1
 end
 
-local function remove_gone(stream)
-  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
-    local name, pending, idle = info[2], info[4], info[6]
-    if pending == 0 and name ~= RETURNED and idle > 3 * lease_of(name) + LONG_GONE then
-      redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, name)
-    end
+-- Some entries of one holder from `from` on, of which those of a lease that is over are all.
+local function page_of(stream, holder, pending, from)
+  if pending > MOST_AT_ONCE then
+    return redis.call('XPENDING', stream, GROUP, from, '+', PAGE, holder)
   end
+  passed = passed + pending
+  return redis.call('XPENDING', stream, GROUP, 'IDLE', lease_of(holder), from, '+', PAGE, holder)
 end
 
-local function search(level, stream)
-  local cursor = redis.call('HGET', key.look, level) or '-'
-  local page = redis.call('XPENDING', stream, GROUP, cursor, '+', PAGE)
-  for _, pending in ipairs(page) do
+-- What one holder let go of, from entry `from` on: where to go on, nil if all was looked at. Its own
+-- entries alone are read, so it does not matter how many of others are ahead of them.
+local function search_holder(level, stream, holder, pending, from)
+  local page = page_of(stream, holder, pending, from)
+  for _, entry in ipairs(page) do
     if found >= limit then
       left_behind = true
-      break
+      return from
     end
-    if pending[2] ~= RETURNED and pending[3] >= lease_of(pending[2]) and wanted(pending[4]) then
-      foreign = choose(level, stream, pending) or foreign
+    if entry[3] >= lease_of(holder) then
+      foreign = choose(level, stream, entry) or foreign
     end
-    cursor = '(' .. pending[1]
+    from = '(' .. entry[1]
   end
-  if #page < PAGE and found < limit then
-    cursor = '-'
+  return #page == PAGE and from or nil
+end
+
+-- Holders of a stream in the order of their names, from `name` on, until the call has done enough:
+-- where to go on, as 'entry name', nil if all was looked at.
+local function search(level, stream, from, name)
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
+    local holder, pending, idle = info[2], info[4], info[6]
+    if pending == 0 and holder ~= RETURNED and idle > 3 * lease_of(holder) + LONG_GONE then
+      redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, holder)
+    elseif pending > 0 and holder ~= RETURNED and holder >= name then
+      if passed >= MOST_PASSED then
+        return '- ' .. holder
+      end
+      from = search_holder(level, stream, holder, pending, holder == name and from or '-')
+      if from then
+        return from .. ' ' .. holder
+      end
+    end
   end
-  redis.call('HSET', key.look, level, cursor)
-  remove_gone(stream)
+end
+
+-- Look through all streams, from where the last call left off.
+local function look(in_use)
+  local level_at, from, name = string.match(redis.call('HGET', key.look, 'next') or '', '^(%S+) (%S+) (.*)$')
+  local reached = false
+  for _, level in ipairs(in_use) do
+    reached = reached or not level_at or level == level_at
+    if reached then
+      local at = level == level_at
+      local rest = search(level, stream_of(level), at and from or '-', at and name or '')
+      if rest then
+        redis.call('HSET', key.look, 'next', level .. ' ' .. rest)
+        return true
+      end
+    end
+  end
+  redis.call('HDEL', key.look, 'next')
+  return false
 end
 
 local function forget_old_dead()
@@ -115,16 +167,14 @@ end
 
 local state = redis.call('HMGET', key.look, 'at', 'hold')
 local last, hold = tonumber(state[1]), tonumber(state[2]) or 0
-if not last or now() < last or now() - last >= interval then
+if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
   -- Nobody looked for a while, or time went backwards: the server or the fleet slept, so every
   -- lease may seem over. Holders get one lease of time to renew.
   if not last or now() < last or now() - last > 3 * interval then
     hold = now() + lease
   end
   if now() >= hold then
-    for _, level in ipairs(in_use) do
-      search(level, stream_of(level))
-    end
+    more = look(in_use)
     forget_old_dead()
   end
   -- What was left behind is for the next to look, at once.
@@ -148,4 +198,4 @@ end
 finish(0, '', {}, '')
 -- Not with what was claimed: whoever missed the answer finds that among what is leased to it.
 applied({})
-return {entries, counts, redis.call('ZREVRANGE', key.levels, 0, -1), paused}
+return {entries, counts, redis.call('ZREVRANGE', key.levels, 0, -1), paused, more and not left_behind and 1 or 0}

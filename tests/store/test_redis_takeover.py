@@ -1,0 +1,65 @@
+"""What a look for abandoned jobs finds on Redis, whatever else is pending."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import redis
+
+from headrace.store.contract import Store
+from headrace.store.redis.store import RedisStore
+from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, known
+
+_FILL = """
+for i = 1, ARGV[2] do
+  redis.call('XADD', KEYS[1], '*', 'j', '')
+end
+redis.call('XREADGROUP', 'GROUP', 'workers', ARGV[1], 'COUNT', ARGV[2], 'STREAMS', KEYS[1], '>')
+return redis.status_reply('OK')
+"""
+
+
+class TestTakeover(Ground):
+    @pytest.fixture
+    def server(self, redis_url: str, namespace: str) -> Iterator[redis.Redis]:
+        self.ready = f"{{{namespace}:{QUEUE}}}:ready"
+        with redis.Redis.from_url(redis_url) as server:
+            yield server
+            server.delete(self.ready)
+
+    @pytest.fixture
+    async def store(
+        self, server: redis.Redis, redis_url: str, namespace: str
+    ) -> AsyncIterator[Store]:
+        store = RedisStore(redis_url, namespace=namespace, crash_limit=3)
+        await store.open()
+        yield store
+        await store.close()
+
+    async def test_one_look_takes_several_steps_if_much_is_pending(
+        self, store: Store, server: redis.Redis
+    ) -> None:
+        worker = self.worker(store, "other")
+        assert await worker.fetch(1, 0) == []
+        for name in "abc":
+            server.eval(_FILL, 1, self.ready, f"{name}~600000", "25000")
+        await self.send(store, 3)
+        await self.take(self.worker(store, "dies"), 3)
+        assert await self.looks_until(worker, 3) <= 9
+
+    async def test_released_jobs_are_found_behind_those_on_their_last_chance(
+        self, store: Store, server: redis.Redis
+    ) -> None:
+        sent = await self.send(store, 7)
+        worker, other = self.worker(store), self.worker(store)
+        for at, held in enumerate(await self.take(worker, 7)):
+            assert isinstance(held.receipt, bytes)
+            count = 2 if at < 5 else 0
+            server.xclaim(
+                self.ready, "workers", "returned", 0, [held.receipt], retrycount=count, justid=True
+            )
+        found = known(await other.reclaim(QUEUE, 2, last_chance=False))
+        assert sorted(keys_of(found)) == sorted(sent[5:])
+        (last,) = known(await other.reclaim(QUEUE, 2, last_chance=True))
+        assert (last.key, last.count) == (sent[0], 3)
