@@ -435,6 +435,39 @@ async def test_a_topic_is_read_from_a_time_on(orders: Topic[OrderPaid]) -> None:
         await orders.read(limit=0)
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_no_event_of_the_same_millisecond_is_passed_over(app: Headrace, shards: int) -> None:
+    topic = app.topic("orders", OrderPaid, shards=shards)
+    topic.subscribe("old", begin="start")(handle)
+    await topic.publish(paid(1), key="a")
+    logged = [each for log in topic.logs for each in await app.store.read(log)]
+    late = datetime.fromtimestamp(0, UTC) + timedelta(
+        milliseconds=logged[0].at_ms, microseconds=999
+    )
+    assert [event.data.amount for event in await topic.read(after=late)] == [1]
+    await topic.subscribe("new", begin=late)(handle).join(app.store)
+    await topic.rewind("old", to=late)
+    assert await lag(app, topic) == {"new": 1, "old": 1}
+
+
+async def test_shards_are_read_only_when_no_more_events_of_that_time_can_come(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = app.topic("orders", OrderPaid, shards=2)
+    await topic.publish(paid(1), key="a")
+    (newest,) = [each.at_ms for log in topic.logs for each in await app.store.read(log)]
+    times = iter([newest, newest + 1])
+    asked: list[int] = []
+
+    async def time_ms() -> int:
+        asked.append(next(times))
+        return asked[-1]
+
+    monkeypatch.setattr(app.store, "time_ms", time_ms)
+    assert len(await topic.read()) == 1
+    assert asked == [newest, newest + 1]
+
+
 async def test_an_event_that_cannot_be_read_hides_no_other(app: Headrace) -> None:
     other = Headrace(app.url, namespace=app.namespace)
     other._store = app.store

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from headrace.core.options import epoch_ms, epoch_ms_before
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,15 +22,20 @@ async def between_ms(store: Store, since: Moment | None, until: Moment | None) -
     """From when to before when, by the store's clock; from the beginning and for ever if nothing
     is said."""
     since_ms = 0 if since is None else await _moment_ms(store, "since", since)
-    until_ms = EVER_MS if until is None else await _moment_ms(store, "until", until)
+    until_ms = EVER_MS if until is None else await _moment_ms(store, "until", until, epoch_ms)
     return since_ms, until_ms
 
 
-async def _moment_ms(store: Store, what: str, moment: Moment) -> int:
+async def _moment_ms(
+    store: Store,
+    what: str,
+    moment: Moment,
+    rounded: Callable[[str, object], int] = epoch_ms_before,
+) -> int:
     if isinstance(moment, timedelta):
         return await store.time_ms() - int(moment.total_seconds() * 1000)
     if getattr(moment, "tzinfo", None) is None:
         raise ConfigError(
             f"{what} must be a datetime with a time zone, or a timedelta, not {moment!r}"
         )
-    return int(moment.timestamp() * 1000)
+    return rounded(what, moment)

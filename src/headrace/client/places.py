@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from headrace.core import ids
-from headrace.core.options import epoch_ms
+from headrace.core.options import epoch_ms_before
 from headrace.core.topic import Place
 from headrace.errors import EventNotFound
+from headrace.store.contract import Store
 from headrace.store.topics import LoggedEvent, Position, Topics
 
-T = TypeVar("T")
+_SOON_MS = 20
+_LOOKS = 3
 
 
 def position_of(place: Place) -> Position:
     """The place in a single log."""
     if isinstance(place, datetime):
-        return Position("time", at_ms=epoch_ms("a place in a topic", place))
+        return Position("time", at_ms=epoch_ms_before("a place in a topic", place))
     if place == "new":
         return Position("new")
     if place == "start":
@@ -57,7 +58,7 @@ async def _find(store: Topics, logs: Sequence[str], position: Position) -> tuple
 
 
 async def read_logs(
-    store: Topics, logs: Sequence[str], after: Place | None, limit: int
+    store: Store, logs: Sequence[str], after: Place | None, limit: int
 ) -> list[LoggedEvent]:
     """Events after a place, from all logs in the order of time; those at it if it is a time."""
     if after is None:
@@ -67,12 +68,7 @@ async def read_logs(
         cursors = await asyncio.gather(*map(store.position, logs, places))
     known = ids.to_key(after) if isinstance(after, str) else None
     # One more, for the event that it begins after is among those that come behind its place.
-    pages = await asyncio.gather(
-        *(
-            store.read(log, cursor, limit + (known is not None))
-            for log, cursor in zip(logs, cursors, strict=True)
-        )
-    )
+    pages = await _pages(store, dict(zip(logs, cursors, strict=True)), limit + (known is not None))
     found = [
         (logged.at_ms, shard, at, logged)
         for shard, page in enumerate(pages)
@@ -80,3 +76,17 @@ async def read_logs(
         if logged.key != known
     ]
     return [logged for *_, logged in sorted(found, key=lambda each: each[:3])][:limit]
+
+
+async def _pages(store: Store, cursors: Mapping[str, str], limit: int) -> list[list[LoggedEvent]]:
+    """What comes next in each log. Of several logs, none may yet get an event of a millisecond that
+    is among it: whoever goes on after that would miss the event, which is not after it."""
+    for _ in range(_LOOKS):
+        now_ms = await store.time_ms() if len(cursors) > 1 else None
+        pages = await asyncio.gather(*(store.read(log, at, limit) for log, at in cursors.items()))
+        newest_ms = max((page[-1].at_ms for page in pages if page), default=0)
+        # A clock that stands still, or was set back, is not waited for.
+        if now_ms is None or not 0 <= newest_ms - now_ms < _SOON_MS:
+            break
+        await asyncio.sleep((newest_ms - now_ms + 1) / 1000)
+    return pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -24,6 +24,9 @@ from headrace.core.ties import MAX_PRIORITY
 from headrace.errors import ConfigError
 
 Duration = float | timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Sending(TypedDict, total=False):
@@ -169,9 +172,18 @@ def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
 
 def epoch_ms(what: str, moment: object) -> int:
     """An aware datetime as whole milliseconds since 1970, rounded up, so nothing happens early."""
+    return -((_EPOCH - _aware(what, moment)) // _MILLISECOND)
+
+
+def epoch_ms_before(what: str, moment: object) -> int:
+    """As `epoch_ms`, rounded down: what happened in the same millisecond is not before it."""
+    return (_aware(what, moment) - _EPOCH) // _MILLISECOND
+
+
+def _aware(what: str, moment: object) -> datetime:
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise ConfigError(f"{what} must be a datetime with a time zone, not {moment!r}")
-    return -int(-moment.timestamp() * 1000 // 1)
+    return moment
 
 
 def _checked_headers(headers: object) -> dict[str, str]:
