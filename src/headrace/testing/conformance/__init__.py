@@ -35,6 +35,7 @@ from headrace.testing.conformance.key_failures import KeyFailuresConformance
 from headrace.testing.conformance.lanes import LanesConformance
 from headrace.testing.conformance.limits import LimitsConformance
 from headrace.testing.conformance.logs import LogsConformance
+from headrace.testing.conformance.mixed_widths import MixedWidthsConformance
 from headrace.testing.conformance.mixing import MixingConformance
 from headrace.testing.conformance.notes import NotesConformance
 from headrace.testing.conformance.ordered import OrderedConformance
@@ -64,6 +65,7 @@ class StoreConformance(
     UpkeepConformance,
     PrioritiesConformance,
     LanesConformance,
+    MixedWidthsConformance,
     LimitsConformance,
     PacingConformance,
     UniqueConformance,

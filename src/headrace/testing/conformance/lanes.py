@@ -65,16 +65,36 @@ class LanesConformance(Ground):
         assert keys_of([first, second, third]) == keys(sent[:3])
         await self.nothing_left(worker)
 
-    async def test_each_job_says_how_wide_its_lane_is(self, store: Store) -> None:
-        one, two, three = (parcel(ties=Ties(lane="mixed", width=width)) for width in (1, 2, 1))
-        await store.append(QUEUE, [one, two, three])
+    async def test_a_job_enters_if_it_and_all_in_the_lane_allow_one_more(
+        self, store: Store
+    ) -> None:
+        widths = (2, 3, 3, 1, 3)
+        sent = [parcel(ties=Ties(lane="mixed", width=width)) for width in widths]
+        await store.append(QUEUE, sent)
         worker = self.worker(store)
-        taken = await self.take(worker, 2)
-        assert keys_of(taken) == [one.key, two.key]
-        await self.settle(worker, taken[:1], DONE)
+        two, three = await self.take(worker, 2)
+        assert keys_of([two, three]) == keys(sent[:2])
         await self.nothing_left(worker)
-        await self.settle(worker, taken[1:], DONE)
-        assert keys_of(await self.take(worker)) == [three.key]
+        # Without the narrower one there is room for three, and one of them waits for nobody else.
+        await self.settle(worker, [two], DONE)
+        other = await self.take(worker)
+        await self.nothing_left(worker)
+        await self.settle(worker, [three, *other], DONE)
+        (narrow,) = await self.take(worker)
+        assert narrow.key == sent[3].key
+        await self.nothing_left(worker)
+        await self.settle(worker, [narrow], DONE)
+        assert keys_of(await self.take(worker)) == [sent[4].key]
+
+    async def test_a_wider_job_waits_for_a_narrow_one_that_runs(self, store: Store) -> None:
+        narrow, wide = (parcel(ties=Ties(lane="mixed", width=width)) for width in (1, 5))
+        worker = self.worker(store)
+        await store.append(QUEUE, [narrow])
+        taken = await self.take(worker)
+        await store.append(QUEUE, [wide])
+        await self.nothing_left(worker)
+        await self.settle(worker, taken, DONE)
+        assert keys_of(await self.take(worker)) == [wide.key]
 
     async def test_who_leaves_the_line_lets_those_pass_that_it_kept_back(
         self, store: Store
@@ -84,9 +104,12 @@ class LanesConformance(Ground):
         await store.append(QUEUE, sent)
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=4)
         assert await store.cancel(QUEUE, [sent[1].key]) == [State.CANCELLED]
-        taken = await self.take(self.worker(store), 3)
-        assert keys_of(taken) == keys([sent[0], sent[2], sent[3]])
-        assert (await self.sight(store, sent[4].key)).reason == "lane"
+        worker = self.worker(store)
+        taken = await self.take(worker, 2)
+        assert keys_of(taken) == keys([sent[0], sent[2]])
+        assert (await self.sight(store, sent[3].key)).reason == "lane"
+        await self.settle(worker, taken, DONE)
+        assert keys_of(await self.take(worker, 2)) == keys(sent[3:])
 
     @pytest.mark.parametrize("outcome", [DONE, kept(), DEAD], ids=["DONE", "kept", "DEAD"])
     async def test_who_ends_lets_the_next_one_in(self, store: Store, outcome: Outcome) -> None:

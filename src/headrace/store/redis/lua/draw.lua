@@ -29,7 +29,7 @@ local function take_in(job)
   end
   -- With the event that stopped its key, the key goes on: after what came before it.
   if is_dead and freed_by(job) == 'blocked' then
-    leave_lane(tie_of(job).k)
+    leave_lane(tie_of(job).k, tie_of(job).w)
   end
   if has_failed(tie_of(job).k) then
     if not is_dead then

@@ -41,7 +41,7 @@ local function forget_waiting()
       redis.call('XDEL', key.ready, entry[1])
       places[job.key] = false
       if tie_of(job).k then
-        leave_lane(tie_of(job).k)
+        leave_lane(tie_of(job).k, tie_of(job).w)
       end
     end
   end

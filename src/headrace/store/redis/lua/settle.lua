@@ -174,7 +174,7 @@ local function again(job, delay)
   else
     schedule(job, due, 's')
     if tie.k then
-      leave_lane(tie.k)
+      leave_lane(tie.k, tie.w)
     end
   end
 end

@@ -41,7 +41,7 @@ local function release(job_key, tie, in_lane)
     give_back(tie.r, job_key)
   end
   if tie.k and in_lane then
-    leave_lane(tie.k)
+    leave_lane(tie.k, tie.w)
   end
 end
 

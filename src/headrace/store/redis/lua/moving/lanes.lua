@@ -9,30 +9,58 @@ local function after_lane(job, opened)
 end
 
 -- A lane has the jobs in it, the width that all of its jobs agree on (0 if they do not), and the
--- number of the last that came to wait.
+-- number of the last that came to wait. Where they do not agree, `widths` has how many of those in it
+-- have which.
 local function lane_of(name)
   local state = lanes[name]
   if type(state) ~= 'table' then
     if state == nil then
       state = redis.call('HGET', key.lanes, name)
     end
-    local inside, width, last = string.match(state or '', '^(%d+) (%d+) (%d+)$')
-    state = {inside = tonumber(inside) or 0, width = tonumber(width), last = tonumber(last) or 0}
+    local inside, width, last, mixed = string.match(state or '', '^(%d+) (%d+) (%d+)(.*)$')
+    state = {inside = tonumber(inside) or 0, width = tonumber(width), last = tonumber(last) or 0, widths = {}}
+    for each, count in string.gmatch(mixed or '', ' (%d+):(%d+)') do
+      state.widths[tonumber(each)] = tonumber(count)
+    end
     lanes[name] = state
   end
   return state
 end
 
+-- One more job of this width is in the lane; with -1, one fewer.
+local function step_in(lane, width, change)
+  lane.inside = lane.inside + change
+  if lane.width == 0 then
+    local count = (lane.widths[width] or 0) + change
+    lane.widths[width] = count > 0 and count or nil
+  end
+end
+
+-- The width of a job that comes: where it differs from that of others, the narrowest decides.
+local function agree(lane, width)
+  if (lane.width or width) ~= width and lane.width > 0 then
+    lane.widths = {[lane.width] = lane.inside}
+    lane.width = 0
+  elseif lane.width == nil then
+    lane.width = width
+  end
+end
+
+-- Whether a job may enter: there are fewer in the lane than it allows, and than any of them does.
+local function has_room(lane, width)
+  for each in pairs(lane.width == 0 and lane.widths or {}) do
+    width = math.min(width, each)
+  end
+  return lane.inside < width
+end
+
 local function enter_lane(job)
   local tie = tie_of(job)
   local lane, width, waiting = lane_of(tie.k), tie.w or 1, key.lane .. tie.k
-  lane.width = lane.width or width
-  if lane.width ~= width then
-    lane.width = 0
-  end
+  agree(lane, width)
   -- Where all agree, somebody waits only if the lane is full.
-  if lane.inside < width and (lane.width > 0 or redis.call('EXISTS', waiting) == 0) then
-    lane.inside = lane.inside + 1
+  if has_room(lane, width) and (lane.width > 0 or redis.call('EXISTS', waiting) == 0) then
+    step_in(lane, width, 1)
     return true
   end
   lane.last = lane.last + 1
@@ -44,19 +72,19 @@ end
 local function enter_from_line(lane, head)
   local job = unpark(head)
   if job then
-    lane.inside = lane.inside + 1
+    step_in(lane, tie_of(job).w or 1, 1)
     if after_lane(job) then
       tell('ready', job)
     end
   end
 end
 
--- Jobs that do not agree on the width: the first in line decides whether it may enter.
+-- Jobs that do not agree on the width: the first in line enters if there is room for it.
 local function enter_while_wide(lane, waiting)
   while true do
     local head = redis.call('ZRANGE', waiting, 0, 0)[1]
     local body = head and body_of(head)
-    if not head or (body and lane.inside >= (tie_of(unparked(head, body)).w or 1)) then
+    if not head or (body and not has_room(lane, tie_of(unparked(head, body)).w or 1)) then
       return
     end
     redis.call('ZREM', waiting, head)
@@ -64,9 +92,10 @@ local function enter_while_wide(lane, waiting)
   end
 end
 
-local function leave_lane(name)
+-- A job of this width has left the lane; if none is given, of width 1.
+local function leave_lane(name, width)
   local lane, waiting = lane_of(name), key.lane .. name
-  lane.inside = lane.inside - 1
+  step_in(lane, width or 1, -1)
   if lane.last == 0 then
     -- Nobody has had to wait since it was last empty.
     return
@@ -82,11 +111,19 @@ local function leave_lane(name)
   end
 end
 
+local function state_of_lane(lane)
+  local state = lane.inside .. ' ' .. (lane.width or 0) .. ' ' .. lane.last
+  for width, count in pairs(lane.widths) do
+    state = state .. ' ' .. width .. ':' .. count
+  end
+  return state
+end
+
 local function write_lanes()
   local states = {}
   for name, lane in pairs(lanes) do
     if type(lane) == 'table' then
-      states[name] = lane.inside > 0 and lane.inside .. ' ' .. (lane.width or 0) .. ' ' .. lane.last
+      states[name] = lane.inside > 0 and state_of_lane(lane)
     end
   end
   write_all(states, key.lanes)
