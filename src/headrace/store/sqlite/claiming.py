@@ -204,6 +204,9 @@ def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> 
     deliveries = [Delivery(queue, row[0], row[1], b"", row[2]) for row in rows]
     for delivery, row in zip(deliveries, rows, strict=True):
         delivery.ready_ms = row[5]
+    if generation := getattr(connection, "generation", 0):
+        for delivery in deliveries:
+            delivery.stamp = generation
     laden = [row[0] for row in rows if row[4] & LADEN]
     return _loaded(connection, deliveries, laden) if laden else deliveries
 

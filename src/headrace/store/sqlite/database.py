@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite import schema
+from headrace.store.sqlite.file import DatabaseFile
 from headrace.store.sqlite.signals import Post, Signals
 from headrace.store.sqlite.thread import DatabaseThread, Request
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.store.contract import Hear
+    from headrace.store.sqlite.schema import Connection
     from headrace.store.sqlite.signals import Kind, Listening, News
     from headrace.store.sqlite.thread import Inbox, Read, Write
 
@@ -38,7 +40,13 @@ class Database:
         self._inbox: Inbox | None = None
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
-        self._memory: sqlite3.Connection | None = None
+        self._memory: Connection | None = None
+        self._file: DatabaseFile | None = None
+
+    @property
+    def generation(self) -> int:
+        """How often the file was found to be another one, and that was opened in its place."""
+        return self._file.generation if self._file else 0
 
     async def open(self) -> None:
         """Make sure that the database is there and usable; raises `StoreError` if it is not."""
@@ -143,11 +151,11 @@ class Database:
         except Exception as error:
             self._refuse_all(inbox, error)
             return
-        DatabaseThread(connection, inbox, self.signals, self._path).run()
-        if connection is not self._memory:
-            connection.close()
+        self._file = DatabaseFile(self._path, connection, self.generation)
+        DatabaseThread(self._file, inbox, self.signals).run()
+        self._file.close()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Connection:
         if self._path != schema.MEMORY:
             return schema.connect(self._path)
         if self._memory is None:

@@ -28,13 +28,16 @@ _MISMATCHES = (
 _PRIMARY_CODE = 0xFF
 
 
-def translated(error: Exception, where: str) -> Exception:
-    """SQLite's errors as Headrace's, with `where` as the name of the file; others as they are."""
+def translated(error: Exception, where: str, *, unknown: bool = False) -> Exception:
+    """SQLite's errors as Headrace's, with `where` as the name of the file; others as they are.
+    `unknown` says that what was asked for may have been done."""
     if not isinstance(error, sqlite3.Error):
         return error
     # The driver's own complaints, such as a closed connection, carry no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
     text = _TEXT.get(code, "{where}: {error}").format(where=where, error=error)
+    if unknown:
+        return StoreUnavailable(text, sent=True)
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(text)
     if code in _MISMATCHES:

@@ -42,9 +42,12 @@ class Holds(msgspec.Struct):
 
 def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[Delivery]) -> Holds:
     """What of these, all of one queue, `owner` still holds."""
+    generation = getattr(connection, "generation", 0)
     by_count = defaultdict(list)
     for delivery in deliveries:
-        by_count[delivery.count].append(delivery.receipt)
+        # A row of this file is not the one that was given out of an earlier one.
+        if delivery.stamp == generation:
+            by_count[delivery.count].append(delivery.receipt)
     holds = Holds({}, [], 0, [])
     for count, receipts in by_count.items():
         held = (json_of(receipts), count, owner)

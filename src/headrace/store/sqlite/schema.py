@@ -28,9 +28,18 @@ _PRAGMAS = (
     "PRAGMA cache_size = -32768",
     "PRAGMA temp_store = MEMORY",
 )
+# In memory, and nobody else's; what is written to it is undone with the rest of a transaction.
+_COMMITTED = "CREATE TEMP TABLE committed (number INTEGER NOT NULL)"
 
 
-def connect(path: str) -> sqlite3.Connection:
+class Connection(sqlite3.Connection):
+    """A connection that knows how often the file at its path was found to be another one before it
+    was made: deliveries of earlier files must not be taken for those of this one."""
+
+    generation = 0
+
+
+def connect(path: str) -> Connection:
     """A connection to the Headrace file at `path`, which is made if it does not exist; `MEMORY` is
     a new database in memory. Raises `StoreError` that says what to do about it if it won't do."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -47,6 +56,7 @@ def connect(path: str) -> sqlite3.Connection:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
+            factory=Connection,
         )
     except sqlite3.Error as error:
         raise translated(error, path) from error
@@ -79,6 +89,8 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         _use_wal(connection, path)
     for pragma in _PRAGMAS:
         connection.execute(pragma)
+    connection.execute(_COMMITTED)
+    connection.execute("INSERT INTO temp.committed VALUES (0)")
     _upgrade(connection, path)
 
 

@@ -4,6 +4,7 @@ one transaction, and so one wait for the disk."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import sqlite3
 import time
@@ -11,12 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.store.sqlite.failures import translated
+from headrace.store.sqlite.file import LOOK_SECONDS
 from headrace.store.sqlite.signals import News, Post
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
+    from headrace.store.sqlite.file import DatabaseFile
     from headrace.store.sqlite.signals import Signals
+
+log = logging.getLogger("headrace.store")
 
 Read = Callable[[sqlite3.Connection], Any]
 Write = Callable[[sqlite3.Connection, list[News]], Any]
@@ -25,6 +30,9 @@ Write = Callable[[sqlite3.Connection, list[News]], Any]
 _POLL_SECONDS = 0.015
 # Bounds the time that one transaction keeps other processes from writing.
 _MOST_TOGETHER = 500
+# Written with each transaction, so that it tells whether that took effect.
+_NUMBER = "UPDATE temp.committed SET number = ?"
+_LAST_NUMBER = "SELECT number FROM temp.committed"
 
 
 class Request:
@@ -65,15 +73,17 @@ Inbox = queue.SimpleQueue[Request | None]
 class DatabaseThread:
     """Serves requests from `inbox` on `connection` until told to stop."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, inbox: Inbox, signals: Signals, where: str
-    ) -> None:
-        self._connection = connection
+    def __init__(self, file: DatabaseFile, inbox: Inbox, signals: Signals) -> None:
+        assert file.connection is not None
+        self._file = file
+        self._connection: sqlite3.Connection = file.connection
         self._inbox = inbox
         self._signals = signals
-        self._where = where
+        self._where = file.path
+        [(self._number,)] = self._connection.execute(_LAST_NUMBER).fetchall()
         self._seen = self._data_version()
         self._look_at = 0.0
+        self._file_at = 0.0
 
     def run(self) -> None:
         while self._step():
@@ -83,6 +93,7 @@ class DatabaseThread:
         """Wait for something to do and do it; False after the word to stop."""
         batch, going = self._gather()
         post = Post()
+        self._tend_file(post)
         if batch:
             self._serve(batch, post)
         self._notice_others(post)
@@ -108,12 +119,31 @@ class DatabaseThread:
             return None
         return max(0.0, self._look_at - time.monotonic())
 
+    def _tend_file(self, post: Post) -> None:
+        now = time.monotonic()
+        if now < self._file_at:
+            return
+        self._file_at = now + LOOK_SECONDS
+        if self._file.tend():
+            if self._file.connection is not None:
+                self._connection = self._file.connection
+            # Those who wait learn by asking that the file is gone, or that another is there.
+            self._signals.publish_unknown(post)
+
     def _serve(self, batch: list[Request], post: Post) -> None:
+        if self._file.connection is None:
+            self._refuse(batch, post)
+            return
         news = self._write([request for request in batch if request.write])
         self._read([request for request in batch if not request.write])
         for request in batch:
             request.answer(post)
         self._signals.publish(news, post)
+
+    def _refuse(self, batch: list[Request], post: Post) -> None:
+        for request in batch:
+            request.error = self._file.trouble
+            request.answer(post)
 
     def _write(self, requests: list[Request]) -> list[News]:
         # Whoever only wants to write if there is something to do, looks first: a worker that finds
@@ -130,15 +160,32 @@ class DatabaseThread:
     def _transact(self, requests: list[Request]) -> list[News]:
         """Do all of them in one transaction; one that fails is undone without the others."""
         news: list[News] = []
+        self._number += 1
         try:
             self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(_NUMBER, (self._number,))
             for request in requests:
                 news += self._attempt_write(request, alone=len(requests) == 1)
             self._connection.execute("COMMIT")
         except Exception as error:
-            self._undo(requests, error)
+            committed = self._was_committed()
+            if committed:
+                # Whatever went wrong came after it: said to have failed, it would be done again.
+                log.warning("%s: a commit was done, though it failed: %s", self._where, error)
+                return news
+            self._undo(requests, error, unknown=committed is None)
             return []
         return news
+
+    def _was_committed(self) -> bool | None:
+        """Whether the transaction that has just failed took effect; None if that is not known."""
+        if self._connection.in_transaction:
+            return False
+        try:
+            [(number,)] = self._connection.execute(_LAST_NUMBER).fetchall()
+        except sqlite3.Error:
+            return None
+        return bool(number == self._number)
 
     def _attempt_write(self, request: Request, *, alone: bool) -> list[News]:
         news: list[News] = []
@@ -159,12 +206,12 @@ class DatabaseThread:
         self._connection.execute("RELEASE request")
         return news
 
-    def _undo(self, requests: list[Request], error: Exception) -> None:
+    def _undo(self, requests: list[Request], error: Exception, *, unknown: bool = False) -> None:
         with contextlib.suppress(sqlite3.Error):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         for request in requests:
-            request.error = request.error or translated(error, self._where)
+            request.error = request.error or translated(error, self._where, unknown=unknown)
 
     def _read(self, requests: list[Request]) -> None:
         """Do all of them on one state of the database, without keeping anyone from writing."""
@@ -191,6 +238,8 @@ class DatabaseThread:
         if not self._signals or now < self._look_at:
             return
         self._look_at = now + _POLL_SECONDS
+        if self._file.connection is None:
+            return
         version = self._data_version()
         if version != self._seen:
             self._seen = version

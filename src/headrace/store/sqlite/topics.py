@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.store.sqlite import groups, logbook, publishing, stopping
-from headrace.store.topics import Published
+from headrace.store.topics import Position, Published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         Group,
         GroupState,
         LoggedEvent,
-        Position,
         StoppedKey,
         Trimmed,
     )  # fmt: skip
@@ -35,7 +34,7 @@ class SqliteTopics:
         self._clock = clock
         self._database = database
         self._writer = writer
-        self._joined: set[str] = set()
+        self._joined: dict[str, int] = {}
 
     async def publish(
         self,
@@ -52,16 +51,21 @@ class SqliteTopics:
         return await self._writer.change_once(log, publish, idempotency)
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
+        generation = self._database.generation
+        known = self._joined.get(queue)
+        if known not in (None, generation):
+            # Lost with its file: what is in the new one came since.
+            known, begin = None, Position("start")
         is_new = await self._writer.change(
             queue,
-            partial(groups.join, group=group, begin=begin, again=queue in self._joined),
+            partial(groups.join, group=group, begin=begin, again=known is not None),
             unless=partial(groups.unchanged, namespace=self._namespace, queue=queue, group=group),
         )
-        self._joined.add(queue)
+        self._joined[queue] = generation
         return is_new
 
     async def disband(self, queue: str) -> bool:
-        self._joined.discard(queue)
+        self._joined.pop(queue, None)
         return await self._writer.change(queue, groups.disband)
 
     async def rewind(self, queue: str, to: Position) -> None:

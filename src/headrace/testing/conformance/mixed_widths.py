@@ -9,13 +9,14 @@ import pytest
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again
+from headrace.core.outcome import DONE, RELEASED, Again, Outcome
 from headrace.core.ties import Ties
 from headrace.store.contract import Consumer, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
 _STEPS = 60
+_OUTCOMES: list[Outcome] = [DONE, DONE, Again(0, PAST), Again(2, PAST), DEAD, RELEASED]
 
 
 class _Mixture:
@@ -45,7 +46,7 @@ class _Mixture:
         self.chance.shuffle(self.running)
         count = self.chance.randint(0, len(self.running))
         ending, self.running = self.running[:count], self.running[count:]
-        outcome = self.chance.choice([DONE, DONE, Again(0, PAST), Again(2, PAST), DEAD, RELEASED])
+        outcome = self.chance.choice(_OUTCOMES)
         assert await self.ground.settle(self.worker, ending, outcome) == []
 
     async def people(self) -> None:

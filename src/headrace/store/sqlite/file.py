@@ -1,0 +1,209 @@
+"""The file under a connection: whether it is still the one that its path names, and how long its
+write-ahead log is."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import sqlite3
+import time
+from typing import NamedTuple
+
+from headrace.errors import StoreError, StoreUnavailable
+from headrace.store.sqlite import schema
+from headrace.store.sqlite.schema import Connection
+
+log = logging.getLogger("headrace.store")
+
+LOOK_SECONDS = 0.2
+# Who replaces a file may remove the old one a moment before the new one is there.
+_PATIENCE_SECONDS = 1.0
+# Autocheckpoints keep a log at half of this, as long as it has moments without readers.
+LOG_BYTES = 32 * 2**20
+_LOUD_BYTES = 128 * 2**20
+_CUT_EVERY_SECONDS = 1.0
+# Others cannot write while those who read are waited for.
+_CUT_WAIT_MS = 100
+
+
+class _Identity(NamedTuple):
+    device: int
+    inode: int
+
+
+def _identity(path: str) -> _Identity | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return _Identity(found.st_dev, found.st_ino)
+
+
+class DatabaseFile:
+    """The connection to one database. A file that is deleted or replaced, or whose write-ahead log
+    is, does not stay in use: what the path names then is opened in its place, as soon as it is
+    there and stays as it is for a moment. `connection` is None until then. Used by one thread."""
+
+    def __init__(self, path: str, connection: Connection, generation: int = 0) -> None:
+        self.path = path
+        self.connection: Connection | None = connection
+        self.generation = connection.generation = generation
+        """Another number for each file that was opened in place of another."""
+        self.trouble: StoreError = StoreUnavailable(f"{path} is not open")
+        self._names = (path, f"{path}-wal", f"{path}-shm")
+        self._known = self._identities()
+        self._lost_at = 0.0
+        self._seen: tuple[int, ...] | None = None
+        self._is_same = False
+        self._cut_at = 0.0
+        self._loud_bytes = _LOUD_BYTES
+
+    def tend(self) -> bool:
+        """To be called now and then between transactions; whether the connection has changed."""
+        if self.path == schema.MEMORY:
+            return False
+        if self.connection is None:
+            return self._find_again()
+        if (what := self._what_is_lost()) is not None:
+            self._let_go(self.connection, what)
+            return True
+        self._bound_log(self.connection)
+        return False
+
+    def close(self) -> None:
+        if self.connection is None or self.path == schema.MEMORY:
+            return
+        if self._what_is_lost() == "file":
+            _keep_for_ever(self.connection)
+        else:
+            self.connection.close()
+
+    def _identities(self) -> list[_Identity | None]:
+        return [_identity(name) for name in self._names]
+
+    def _what_is_lost(self) -> str | None:
+        now = self._identities()
+        if now == self._known:
+            return None
+        if now[0] != self._known[0]:
+            return "file"
+        # SQLite makes them when it needs them; only what was there can be lost.
+        missed = [old for old, new in zip(self._known, now, strict=True) if old and old != new]
+        self._known = [old or new for old, new in zip(self._known, now, strict=True)]
+        return "log" if missed else None
+
+    def _let_go(self, connection: Connection, what: str) -> None:
+        self.connection, self._lost_at, self._seen = None, time.monotonic(), None
+        self._is_same = False
+        if what == "file":
+            how = "replaced" if os.path.exists(self.path) else "deleted"
+            text = f"{self.path} was {how} while it was in use: what only the old file had is lost"
+            _keep_for_ever(connection)
+            self._remove_old_logs()
+        else:
+            text = f"the -wal or -shm file of {self.path} was deleted or replaced while in use"
+            self._is_same = _save(connection, has_other_log=self._has_other_log())
+            text += "" if self._is_same else ": what only that log had is lost"
+            connection.close()
+        self.trouble = StoreUnavailable(f"{text}; waiting for the file that the path names now")
+        log.warning(
+            "%s; what the path names now is opened in its place%s",
+            text,
+            ""
+            if self._is_same
+            else ". Outcomes of jobs that are running now will not be written, "
+            "and those of them that the file has will run again",
+        )
+
+    def _has_other_log(self) -> bool:
+        return _identity(self._names[1]) not in (None, self._known[1])
+
+    def _remove_old_logs(self) -> None:
+        """A log must not be taken for that of another file: that would damage the new one."""
+        for name, known in zip(self._names[1:], self._known[1:], strict=True):
+            if known is not None and _identity(name) == known:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+
+    def _find_again(self) -> bool:
+        since = time.monotonic() - self._lost_at
+        before, self._seen = self._seen, self._state()
+        if self._seen is None and since < _PATIENCE_SECONDS:
+            return False
+        # A file that is still being copied must not be opened yet.
+        if self._seen is not None and self._seen != before and since < 5 * _PATIENCE_SECONDS:
+            return False
+        try:
+            connection = schema.connect(self.path)
+        except StoreError as error:
+            if str(error) != str(self.trouble):
+                log.warning("%s cannot be opened again: %s", self.path, error)
+            self.trouble = error
+            return False
+        self.generation += not self._is_same
+        connection.generation = self.generation
+        self.connection, self._known = connection, self._identities()
+        log.warning("%s is open again%s", self.path, "" if self._seen else ", as a new, empty file")
+        return True
+
+    def _state(self) -> tuple[int, ...] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _bound_log(self, connection: Connection) -> None:
+        """Cut the log back if it is long: with readers at any time, SQLite by itself never does."""
+        now = time.monotonic()
+        if now < self._cut_at:
+            return
+        self._cut_at = now + _CUT_EVERY_SECONDS
+        try:
+            size = os.stat(self._names[1]).st_size
+        except OSError:
+            return
+        if size <= LOG_BYTES or _cut(connection):
+            self._loud_bytes = _LOUD_BYTES
+        elif size > self._loud_bytes:
+            self._loud_bytes = 2 * size
+            log.warning(
+                "the write-ahead log of %s has grown to %d MiB: someone has been reading the file "
+                "in one transaction for long, and it cannot be cut until that ends",
+                *(self.path, size >> 20),
+            )
+
+
+def _cut(connection: Connection) -> bool:
+    """Whether all of the log could be written into the file, and the log be emptied."""
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_CUT_WAIT_MS}")
+        [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {round(schema.BUSY_SECONDS * 1000)}")
+    return not busy
+
+
+def _save(connection: Connection, *, has_other_log: bool) -> bool:
+    """Whether what a deleted log still has could be written into the file; not if others have begun
+    another one."""
+    if has_other_log:
+        return False
+    try:
+        [(busy, length, done)] = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+    except sqlite3.Error:
+        return False
+    return not busy and bool(length == done)
+
+
+def _keep_for_ever(connection: Connection) -> None:
+    # SQLite removes the -wal and -shm files by their names when the last connection to a file is
+    # closed, and those names belong to the new file now. So this one is never closed, not even at
+    # the end of the process.
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("PRAGMA shrink_memory")
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
