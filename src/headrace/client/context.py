@@ -111,7 +111,7 @@ class Context:
     def once(self, name: str, kind: Any = Any) -> Once[Any]:
         """A block that is done once per job across its attempts, with a value of type `kind`: see
         `Once`."""
-        return Once(self._voice, name, kind)
+        return Once(self._voice, name, kind, self.job._app.max_payload)
 
     @property
     def deadline(self) -> datetime | None:

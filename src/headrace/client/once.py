@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core import codec
-from headrace.core.limits import MAX_NAME
+from headrace.core.limits import MAX_NAME, MAX_PAYLOAD
 from headrace.errors import ConfigError
 
 T = TypeVar("T")
@@ -39,8 +39,11 @@ class Once(Generic[T]):
     """Set it within the block. Afterwards it is what a later attempt finds too: the value as it
     travels, by the type that was given to `once`."""
 
-    def __init__(self, memory: Memory, name: str, kind: Any) -> None:
+    def __init__(
+        self, memory: Memory, name: str, kind: Any, max_payload: int = MAX_PAYLOAD
+    ) -> None:
         self._memory = memory
+        self._max_payload = max_payload
         self._name = _checked(name)
         try:
             self._decode = codec.decoder(kind)
@@ -80,20 +83,25 @@ class Once(Generic[T]):
         return self
 
     def _encoded(self) -> tuple[bytes, str]:
-        """The value as bytes. What was done must be noted in any case: done twice is worse than a
-        value that is missing, so one that cannot travel is left out."""
+        """The value as bytes, and what is wrong with it. What was done must be noted in any case:
+        done twice is worse than a value that is missing, so one that cannot travel is left out."""
         try:
             data = codec.encode(self.value)
             self._decoded(data)
         except (ConfigError, *codec.ENCODE_ERRORS) as error:
-            return _NOTHING, str(error)
+            return _NOTHING, f"cannot travel: {error}"
+        if len(data) > self._max_payload:
+            return _NOTHING, (
+                f"takes {len(data):,} bytes, the limit is {self._max_payload:,}: keep a reference "
+                "to the data instead, or raise max_payload"
+            )
         return data, ""
 
     def _end(self, data: bytes, trouble: str) -> None:
         if trouble:
             raise ConfigError(
-                f"once({self._name!r}): its value cannot travel: {trouble}; the block is noted as "
-                "done, without the value"
+                f"once({self._name!r}): its value {trouble}; the block is noted as done, without "
+                "the value"
             )
         self.value = self._decoded(data)
 

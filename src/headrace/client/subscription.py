@@ -61,6 +61,10 @@ class Subscription(Task[P, R_co]):
         self._decode, self._most = topic.schema.decode, topic.max_payload
 
     @property
+    def max_payload(self) -> int:
+        return self.topic.max_payload
+
+    @property
     def group(self) -> Group:
         """What the store is told when the group joins."""
         return Group(self.wants.ordered, self.wants.failing)

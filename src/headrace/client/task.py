@@ -108,6 +108,11 @@ class Task(Generic[P, R_co]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
         return self._made(self.signature.encode(args, kwargs), args, kwargs)
 
+    @property
+    def max_payload(self) -> int:
+        """How many bytes the arguments of a job may take."""
+        return self.app.max_payload
+
     def _made(
         self,
         payload: bytes,

@@ -213,7 +213,8 @@ def _intake(tasks: Mapping[str, Task[..., Any]], terms: Terms, *, unpack_all: bo
     return Intake(
         tasks,
         crash_limit=terms.crash_limit,
-        max_payload=terms.max_payload,
+        # A topic may have a limit of its own, below or above the app's.
+        max_payload=max((task.max_payload for task in tasks.values()), default=terms.max_payload),
         now_ms=terms.now_ms,
         unpack_all=unpack_all,
     )

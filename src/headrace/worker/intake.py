@@ -46,6 +46,7 @@ class Intake:
         self._tasks = tasks
         self._unpack_all = unpack_all
         self._crash_limit = crash_limit
+        self._max_payload = max_payload
         self._max_envelope = max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
         self._now_ms = now_ms
         self._wishes: dict[str, _Wishes] = {}
@@ -59,9 +60,10 @@ class Intake:
 
     def decode(self, run: Run) -> None:
         delivery = run.delivery
+        # Before it is decoded: a few bytes on the wire can take a thousand times the memory.
         if len(delivery.envelope) > self._max_envelope:
             delivery.key = peek_key(delivery.envelope)
-            raise Unfit(Reason.OVERSIZE, f"the job has {len(delivery.envelope):,} bytes")
+            raise self._oversize(f"it has {len(delivery.envelope):,} bytes in all")
         try:
             run.envelope = decode_envelope(delivery.envelope)
         except (NewerFormat, Malformed) as error:
@@ -69,6 +71,8 @@ class Intake:
             newer = isinstance(error, NewerFormat)
             raise Unfit(Reason.NEWER_FORMAT if newer else Reason.MALFORMED, str(error)) from None
         delivery.key = run.envelope.key
+        if len(run.envelope.payload) > self._max_payload:
+            raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
         if delivery.past:
             run.past = decode_past(delivery.past)
         if self._wishes:
@@ -100,6 +104,13 @@ class Intake:
             raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
         if delivery.ties:
             run.limited = bool(decode_ties(delivery.ties).limits)
+
+    def _oversize(self, what: str) -> Unfit:
+        return Unfit(
+            Reason.OVERSIZE,
+            f"{what}, the limit of this worker is {self._max_payload:,}: raise max_payload, or "
+            "send less",
+        )
 
     def _obey(self, run: Run) -> None:
         wishes = self._wishes.get(run.delivery.queue)

@@ -9,6 +9,7 @@ Topics are in `topics` (the verbs), `logbook` (a log), `publishing`, `groups`, `
 log into a group's queue), `untaken` (what is still in the log) and `stopping` (keys that failed).
 `step` and `writing` hold one change together with all that follows from it; `facts`, `reporting`
 and `noting` keep what is told; `sweeping` forgets. `database` and `thread` run it, many callers to
-one commit; `file` sees to it that the file is the one that the path names; `signals` tells those who wait; `tables`, `schema` and `failures` know what a file must
-look like and what SQLite's errors mean.
+one commit; `file` sees to it that the file is the one that the path names; `signals` tells those
+who wait; `tables`, `schema` and `failures` know what a file must look like and what SQLite's errors
+mean.
 """
