@@ -133,8 +133,7 @@ class Headrace:
         first waits up to `max_wait` for others."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
-            declared = TaskOptions.of_function(function, options)
-            return self._registered(Task(self, function, declared))
+            return self._registered(self._made(function, options))
 
         if function is not None:
             return make(function)
@@ -205,7 +204,7 @@ class Headrace:
         times = Times(
             cron=expression, timezone=timezone, missed=missed, start=start, end=end, limit=limit
         )
-        return Scheduling(self.schedules, self._made, options, (args, kwargs or {}), times)
+        return self._scheduling(options, (args, kwargs or {}), times)
 
     def every(
         self,
@@ -222,7 +221,7 @@ class Headrace:
         """Have a function or a task run every so many seconds, as `cron` does: at whole intervals
         from `start`, or from midnight UTC of 1970, whatever a run takes."""
         times = Times(every=interval, missed=missed, start=start, end=end, limit=limit)
-        return Scheduling(self.schedules, self._made, options, (args, kwargs or {}), times)
+        return self._scheduling(options, (args, kwargs or {}), times)
 
     def lifespan(self, function: _LifespanT) -> _LifespanT:
         """An async generator that a worker runs around its work: what it yields is `ctx.state`."""
@@ -396,17 +395,26 @@ class Headrace:
         known = dict.fromkeys([*self.queues, *await store.queues()])
         return next(iter(await store.locate(list(known), key)), None)
 
-    def _made(self, function: Callable[..., Any], options: Declaring) -> Task[..., Any]:
-        made: Task[..., Any] = self.task(**options)(function)
-        return made
+    def _scheduling(
+        self,
+        options: Declaring,
+        arguments: tuple[Sequence[Any], Mapping[str, Any]],
+        times: Times,
+    ) -> Scheduling:
+        return Scheduling(self.schedules, self._made, self._registered, options, arguments, times)
 
-    def _registered(self, task: Task[..., Any]) -> Task[..., Any]:
+    def _made(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+        """A task that could be registered; `ConfigError` if not."""
+        task = Task[..., Any](self, function, TaskOptions.of_function(function, options))
         other = self.tasks.get(task.name)
         if other is not None:
             raise ConfigError(
                 f"two tasks are named {task.name!r}: {other.__module__}.{other.__qualname__} and "
                 f"{task.__module__}.{task.__qualname__}; give one of them @app.task(name=…)"
             )
+        return task
+
+    def _registered(self, task: Task[..., Any]) -> Task[..., Any]:
         self.tasks[task.name] = task
         return task
 

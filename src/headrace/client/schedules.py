@@ -32,11 +32,12 @@ class Schedules:
         self.declared: dict[str, Definition] = {}
         """Those of `@app.cron` and `@app.every`, by name."""
 
-    def declare(self, name: str, call: Call[Any], **times: Unpack[Times]) -> None:
-        """Have this app's workers see to a schedule."""
+    def definition(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Definition:
+        """A schedule as it would be declared, which cannot fail any more; `ConfigError` if it would
+        be refused."""
         if check_schedule_name(name) in self.declared:
             raise ConfigError(f"two schedules are named {name!r}: give one of them name=…")
-        self.declared[name] = define(name, call, times, declared=True)
+        return define(name, call, times, declared=True)
 
     async def upsert(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Schedule:
         """Make a schedule, or change it: `cron` (in a `timezone`) or `every` so many seconds, and

@@ -16,22 +16,26 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MakeTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
+"""Makes a task that could be registered, and is not yet."""
+Register = Callable[[Task[..., Any]], object]
 
 
 class Scheduling:
     """Applied to a function, it makes the task and declares its schedule; applied to a task, only
-    that. Gives the task."""
+    that. Gives the task. If anything is wrong with one of them, neither is there."""
 
     def __init__(
         self,
         schedules: Schedules,
         make: MakeTask,
+        register: Register,
         options: Declaring,
         arguments: tuple[Sequence[Any], Mapping[str, Any]],
         times: Times,
     ) -> None:
         self._schedules = schedules
         self._make = make
+        self._register = register
         self._name = options.pop("name", None)
         self._options = options
         self._arguments = arguments
@@ -47,7 +51,10 @@ class Scheduling:
         task = self._task(function)
         args, kwargs = self._arguments
         name = task.name if self._name is None else self._name
-        self._schedules.declare(name, task.call(*args, **kwargs), **self._times)
+        definition = self._schedules.definition(name, task.call(*args, **kwargs), **self._times)
+        if task is not function:
+            self._register(task)
+        self._schedules.declared[name] = definition
         return task
 
     def _task(self, function: Any) -> Task[..., Any]:

@@ -1,0 +1,123 @@
+"""What is refused when it is declared leaves nothing behind: mended, it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, HeadraceError, Middleware
+
+
+async def work(number: int = 1) -> None: ...
+
+
+async def handle(event: str) -> None: ...
+
+
+async def state() -> AsyncIterator[None]:
+    yield
+
+
+def declared(app: Headrace) -> list[object]:
+    """All that an app knows of what was declared."""
+    topics = app.topics.values()
+    groups = [each for topic in topics for each in topic.subscriptions.values()]
+    return [
+        sorted(app.tasks), sorted(app.schedules.declared), sorted(app.queues), sorted(app.topics),
+        sorted(app.queue_settings), list(app.middlewares), list(app.error_hooks), list(app.audits),
+        app.lifespan_function,
+        [(sorted(topic.subscriptions), sorted(topic.broadcasts)) for topic in topics],
+        [each.dead_handler for each in groups],
+    ]  # fmt: skip
+
+
+Declare = Callable[[Any], Any]
+_CASES: dict[str, tuple[Declare, Declare]] = {
+    "task": (lambda app: app.task(timeout=-1)(work), lambda app: app.task(work)),
+    "cron": (lambda app: app.cron("61 * * * *")(work), lambda app: app.cron("1 * * * *")(work)),
+    "zone": (
+        lambda app: app.cron("1 * * * *", timezone="Mars/Base")(work),
+        lambda app: app.cron("1 * * * *")(work),
+    ),
+    "every": (lambda app: app.every(0)(work), lambda app: app.every(60)(work)),
+    "arguments": (
+        lambda app: app.every(60, args=["one", 2])(work),
+        lambda app: app.every(60, args=[1])(work),
+    ),
+    "schedule's name": (
+        lambda app: app.every(60, name="")(work),
+        lambda app: app.every(60, name="beat")(work),
+    ),
+    "task of a schedule": (
+        lambda app: app.every(60, timeout=-1)(work),
+        lambda app: app.every(60)(work),
+    ),
+    "queue": (
+        lambda app: app.queue("mail", rate="many"),
+        lambda app: app.queue("mail", rate="5/s"),
+    ),
+    "topic": (
+        lambda app: app.topic("notes", str, shards=0),
+        lambda app: app.topic("notes", str, shards=2),
+    ),
+    "subscribe": (
+        lambda app: app.topics["orders"].subscribe("audit", timeout=-1)(handle),
+        lambda app: app.topics["orders"].subscribe("audit")(handle),
+    ),
+    "batch": (
+        lambda app: app.topics["orders"].subscribe("audit", batch=0)(handle),
+        lambda app: app.topics["orders"].subscribe("audit")(handle),
+    ),
+    "broadcast": (
+        lambda app: app.topics["orders"].broadcast(retry=3)(handle),
+        lambda app: app.topics["orders"].broadcast(handle),
+    ),
+    "on_dead": (
+        lambda app: app.topics["orders"].on_dead("billing")(lambda a, b, c: None),
+        lambda app: app.topics["orders"].on_dead("billing")(handle),
+    ),
+    "lifespan": (lambda app: app.lifespan(work), lambda app: app.lifespan(state)),
+    "middleware": (
+        lambda app: app.middleware(Middleware(), object()),
+        lambda app: app.middleware(Middleware()),
+    ),
+    "on_error": (lambda app: app.on_error(7), lambda app: app.on_error(print)),
+    "audit": (
+        lambda app: app.audit(print, on_error="shrug"),
+        lambda app: app.audit(print, on_error="keep"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _CASES)
+def test_what_is_refused_leaves_nothing_behind(kind: str) -> None:
+    app = Headrace("memory://")
+    app.topic("orders", str).subscribe("billing")(handle)
+    before = declared(app)
+    wrong, right = _CASES[kind]
+    with pytest.raises(HeadraceError):
+        wrong(app)
+    assert declared(app) == before
+    right(app)
+    assert declared(app) != before
+
+
+def test_a_schedule_of_a_name_that_is_taken_makes_no_task() -> None:
+    app = Headrace("memory://")
+    app.every(60, name="beat")(work)
+
+    async def other() -> None: ...
+
+    with pytest.raises(HeadraceError, match="two schedules are named 'beat'"):
+        app.every(60, name="beat")(other)
+    assert list(app.tasks) == ["work"]
+
+
+def test_a_task_of_a_name_that_is_taken_makes_no_schedule() -> None:
+    app = Headrace("memory://")
+    app.task(work)
+    with pytest.raises(HeadraceError, match="two tasks are named 'work'"):
+        app.every(60)(work)
+    assert app.schedules.declared == {}
