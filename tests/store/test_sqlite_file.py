@@ -64,6 +64,11 @@ def replace(path: Path) -> None:
     other.replace(path)
 
 
+def lead(path: Path, to: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(to)
+
+
 @pytest.mark.parametrize("how", [delete, delete_file_alone, replace])
 async def test_a_worker_goes_on_with_the_file_that_its_path_names(
     path: Path, how: Callable[[Path], None], caplog: pytest.LogCaptureFixture
@@ -177,6 +182,26 @@ asyncio.run(main())
             assert await asyncio.to_thread(other.wait, 60) == 0
             assert [os.stat(f"{path}{suffix}").st_ino for suffix in SUFFIXES] == logs
             assert (await shop.app.store.count("default")).waiting == 1
+
+
+async def test_a_link_that_leads_to_another_file_is_followed_and_the_first_file_kept(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = path.with_name("first.db"), path.with_name("second.db")
+    lead(path, first)
+    shop, elsewhere = Shop(path), Shop(second)
+    async with elsewhere.app:
+        await elsewhere.note.enqueue(2)
+    async with shop.app, shop.app.worker():
+        await shop.note.enqueue(1)
+        await until(lambda: shop.ran == [1])
+        lead(path, second)
+        await until(lambda: shop.ran == [1, 2])
+        assert f"{path} was replaced" in caplog.text
+    with closing(sqlite3.connect(first)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        [(queues,)] = connection.execute("SELECT count(*) FROM queues").fetchall()
+        assert queues
 
 
 async def test_groups_and_schedules_go_on_in_the_new_file(

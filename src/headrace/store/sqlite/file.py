@@ -26,6 +26,10 @@ _LOUD_BYTES = 128 * 2**20
 _CUT_EVERY_SECONDS = 1.0
 # Others cannot write while those who read are waited for.
 _CUT_WAIT_MS = 100
+_ENDED = (
+    ". Jobs that are running now are ended, as if their leases were lost; those that the file has "
+    "run again"
+)
 
 
 class _Identity(NamedTuple):
@@ -52,8 +56,9 @@ class DatabaseFile:
         self.generation = connection.generation = generation
         """Another number for each file that was opened in place of another."""
         self.trouble: StoreError = StoreUnavailable(f"{path} is not open")
-        self._names = (path, f"{path}-wal", f"{path}-shm")
-        self._known = self._identities()
+        self._home = path
+        self._known: list[_Identity | None] = []
+        self._learn()
         self._lost_at = 0.0
         self._seen: tuple[int, ...] | None = None
         self._is_same = False
@@ -80,8 +85,18 @@ class DatabaseFile:
         else:
             self.connection.close()
 
+    def _learn(self) -> None:
+        """What belongs to the connection that was just made. Where a path is a link, SQLite has its
+        logs beside the file itself."""
+        self._home = os.path.realpath(self.path)
+        self._known = self._identities()
+
     def _identities(self) -> list[_Identity | None]:
-        return [_identity(name) for name in self._names]
+        return [_identity(name) for name in (self.path, *self._logs)]
+
+    @property
+    def _logs(self) -> tuple[str, str]:
+        return f"{self._home}-wal", f"{self._home}-shm"
 
     def _what_is_lost(self) -> str | None:
         now = self._identities()
@@ -111,18 +126,18 @@ class DatabaseFile:
         log.warning(
             "%s; what the path names now is opened in its place%s",
             text,
-            ""
-            if self._is_same
-            else ". Outcomes of jobs that are running now will not be written, "
-            "and those of them that the file has will run again",
+            "" if self._is_same else _ENDED,
         )
 
     def _has_other_log(self) -> bool:
-        return _identity(self._names[1]) not in (None, self._known[1])
+        return _identity(self._logs[0]) not in (None, self._known[1])
 
     def _remove_old_logs(self) -> None:
         """A log must not be taken for that of another file: that would damage the new one."""
-        for name, known in zip(self._names[1:], self._known[1:], strict=True):
+        if _identity(self._home) == self._known[0]:
+            # A link leads elsewhere now; the file is where it was, and keeps its logs.
+            return
+        for name, known in zip(self._logs, self._known[1:], strict=True):
             if known is not None and _identity(name) == known:
                 with contextlib.suppress(OSError):
                     os.unlink(name)
@@ -144,7 +159,8 @@ class DatabaseFile:
             return False
         self.generation += not self._is_same
         connection.generation = self.generation
-        self.connection, self._known = connection, self._identities()
+        self.connection = connection
+        self._learn()
         log.warning("%s is open again%s", self.path, "" if self._seen else ", as a new, empty file")
         return True
 
@@ -162,7 +178,7 @@ class DatabaseFile:
             return
         self._cut_at = now + _CUT_EVERY_SECONDS
         try:
-            size = os.stat(self._names[1]).st_size
+            size = os.stat(self._logs[0]).st_size
         except OSError:
             return
         if size <= LOG_BYTES or _cut(connection):

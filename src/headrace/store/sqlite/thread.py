@@ -124,9 +124,14 @@ class DatabaseThread:
         if now < self._file_at:
             return
         self._file_at = now + LOOK_SECONDS
-        if self._file.tend():
-            if self._file.connection is not None:
-                self._connection = self._file.connection
+        try:
+            changed = self._file.tend()
+        except Exception:
+            # Whatever it is: without this thread, nobody would get an answer any more.
+            log.exception("%s cannot be looked after", self._where)
+            return
+        if changed:
+            self._connection = self._file.connection or self._connection
             # Those who wait learn by asking that the file is gone, or that another is there.
             self._signals.publish_unknown(post)
 
