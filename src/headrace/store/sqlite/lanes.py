@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from headrace.store.sqlite.step import Step
 
-# Those who have a place in a lane: how many there are, and their ties, which are mostly the same.
-_INSIDE = """(
-            SELECT count(*) FROM jobs
-            WHERE jobs.queue = named.queue AND jobs.lane = named.lane AND jobs.lane != ''),
-        (
-            SELECT group_concat(DISTINCT hex(jobs.ties)) FROM jobs
-            WHERE jobs.queue = named.queue AND jobs.lane = named.lane AND jobs.lane != '')"""
+# Those who have a place in a lane: how many there are, and the first and the last of their ties in
+# the order of the index, which are mostly the same.
+_OF_LANE = "jobs WHERE jobs.queue = named.queue AND jobs.lane = named.lane AND jobs.lane != ''"
+_INSIDE = f"""(SELECT count(*) FROM {_OF_LANE}),
+        (SELECT ties FROM {_OF_LANE} ORDER BY ties LIMIT 1),
+        (SELECT ties FROM {_OF_LANE} ORDER BY ties DESC LIMIT 1)"""
+_TIES = "SELECT DISTINCT ties FROM jobs WHERE queue = ? AND lane = ? AND lane != ''"
 _ROOMS = f"""
     WITH named (queue, lane, gate) AS (VALUES {{rows}})
     SELECT named.lane, {_INSIDE}, EXISTS (
@@ -49,9 +49,9 @@ class _Room:
 
     __slots__ = ("holders", "line", "most")
 
-    def __init__(self, holders: int, ties: str | None, line: int = 0) -> None:
+    def __init__(self, holders: int, most: int, line: int = 0) -> None:
         self.holders = holders
-        self.most = min(map(_width, ties.split(",")), default=_ANY) if ties else _ANY
+        self.most = most
         self.line = bool(line)
 
     def lets_in(self, width: int) -> bool:
@@ -63,9 +63,19 @@ class _Room:
         self.most = min(self.most, width)
 
 
+def _narrowest(step: Step, lane: str, first: bytes | None, last: bytes | None) -> int:
+    """How many those in a lane allow, of whose ties these are the first and the last."""
+    if first is None:
+        return _ANY
+    if first == last:
+        return _width(first)
+    found = step.connection.execute(_TIES, (step.number, lane)).fetchall()
+    return min(_width(ties) for (ties,) in found)
+
+
 @lru_cache(maxsize=1024)
-def _width(ties: str) -> int:
-    return decode_ties(bytes.fromhex(ties)).width
+def _width(ties: bytes) -> int:
+    return decode_ties(ties).width
 
 
 def enter(step: Step, arrived: Sequence[Entry]) -> None:
@@ -75,7 +85,10 @@ def enter(step: Step, arrived: Sequence[Entry]) -> None:
         return
     named = {entry.ties.lane for entry in wanting}
     rows = [(step.number, lane, lane_gate(lane)) for lane in named]
-    rooms = {lane: _Room(*room) for lane, *room in select_rows(step.connection, _ROOMS, rows)}
+    rooms = {
+        lane: _Room(holders, _narrowest(step, lane, first, last), line)
+        for lane, holders, first, last, line in select_rows(step.connection, _ROOMS, rows)
+    }
     for entry in wanting:
         room = rooms[entry.ties.lane]
         if room.line or not room.lets_in(entry.ties.width):
@@ -102,8 +115,12 @@ def next_in_line(step: Step, lanes: Iterable[str]) -> list[Entry]:
     which they came."""
     rows = [(step.number, lane, lane_gate(lane)) for lane in lanes]
     found = select_rows(step.connection, _NEXT, rows)
-    first = [(_Room(holders, ties), Entry(*row)) for holders, ties, *row in found]
-    entering = [entry for room, entry in first if room.lets_in(entry.ties.width)]
+    entering: list[Entry] = []
+    for holders, first, last, *row in found:
+        entry = Entry(*row)
+        room = _Room(holders, _narrowest(step, entry.ties.lane, first, last))
+        if room.lets_in(entry.ties.width):
+            entering.append(entry)
     entering.sort(key=_POSITION)
     for entry in entering:
         entry.lane = entry.ties.lane

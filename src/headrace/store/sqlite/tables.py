@@ -130,5 +130,10 @@ _FOURTH = (
     "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position, time_ms)"
     " WHERE state = 'waiting'",
 )
-UPGRADES = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# With the ties of those in a lane the index tells by itself whether they agree on how many may be.
+_FIFTH = (
+    "DROP INDEX jobs_in_lane",
+    "CREATE INDEX jobs_in_lane ON jobs (queue, lane, ties) WHERE lane != ''",
+)
+UPGRADES = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 """What brings a file of version n to version n + 1."""
