@@ -68,10 +68,17 @@ def takes_several(name: str) -> bool:
 
 
 def shared_parts(name: str) -> list[str]:
-    """The functions of the prelude that a script calls, whose keys are then its own."""
+    """The functions of the prelude that a script calls, itself or through another of them: their
+    keys are then its own."""
     functions = re.split(r"^(?=local function )", code(PRELUDE), flags=re.MULTILINE)[1:]
     named = {re.match(r"local function (\w+)", text)[1]: text for text in functions}  # type: ignore[index]
-    return [text for part, text in named.items() if re.search(rf"\b{part}\(", code(name))]
+    parts, calling = [], code(name)
+    # A function calls only those before it.
+    for part, text in reversed(named.items()):
+        if re.search(rf"\b{part}\(", calling):
+            parts.append(text)
+            calling += text
+    return parts
 
 
 def stub_parameters(name: str) -> list[str]:

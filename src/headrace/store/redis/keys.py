@@ -83,6 +83,8 @@ class QueueKeys:
     | log             | stream | the events of the topic; the consumer group is the group         |
     | log_jobs        | hash   | `jobs` of the log                                                |
     | groups          | hash   | group → `ordered on_failure seen`; the same for all of the topic |
+    | counted         | hash   | group → the life of the server in which it was last counted how  |
+    |                 |        | much the group was given; the same for all of the topic          |
     | stopped         | hash   | key → `state since event` if an event of the key went dead       |
     | disbanded       | string | the group was removed: nobody should make it anew; expires       |
     | trimmer         | string | someone trims the log now; expires by itself                     |
@@ -92,6 +94,7 @@ class QueueKeys:
         "cancelling",
         "children",
         "control_channel",
+        "counted",
         "courier",
         "dead",
         "disbanded",
@@ -145,6 +148,7 @@ class QueueKeys:
         self.log = f"{slot}:ready"
         self.log_jobs = f"{slot}:jobs"
         self.groups = f"{slot}:groups"
+        self.counted = f"{slot}:counted"
         self.trimmer = f"{slot}:ticket:trim"
         self.stopped = f"{base}:stopped"
         self.disbanded = f"{base}:disbanded"

@@ -6,6 +6,7 @@
 
 local destroyed = redis.pcall('XGROUP', 'DESTROY', key.log, GROUP)
 local there = redis.call('HDEL', key.groups, GROUP)
+redis.call('HDEL', key.counted, GROUP)
 for _, lane in ipairs(redis.call('HKEYS', key.lanes)) do
   redis.call('DEL', key.lane .. lane)
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- See to it that a group of a topic exists; atomic, so that of two who make it one says where it begins.
--- KEYS: log log_jobs groups disbanded sessions
+-- KEYS: log log_jobs groups counted disbanded sessions
 -- ARGV: group member again kind value
 -- Returns 1 if it is new, 0 if not, -1 if the event where it should begin is not in the log.
 
@@ -21,6 +21,7 @@ if not group_info(key.log, group) then
     return -1
   end
   set_place('CREATE', key.log, group, id, 'MKSTREAM')
+  redis.call('HSET', key.counted, group, server_life())
   is_new = 1
 end
 local wanted = string.match(redis.call('HGET', key.groups, group) or '', '^(.*) %d+$')

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Tell how groups of a topic are doing; atomic, so that the figures of each fit together.
--- KEYS: ready log log_jobs stopped scheduled lane, of each queue
+-- KEYS: ready log log_jobs stopped scheduled lane counted, of each queue
 -- ARGV: groups
 -- Returns for each {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
 
@@ -43,6 +43,6 @@ each_queue(ARGV[1], function(group)
     consider(redis.call('XRANGE', key.log, '(' .. info.last, '+', 'COUNT', 1)[1])
   end
   consider_queue()
-  figures[#figures + 1] = {behind(key.log, info), oldest or 0, redis.call('HLEN', key.stopped)}
+  figures[#figures + 1] = {behind(key.log, group, info), oldest or 0, redis.call('HLEN', key.stopped)}
 end)
 return figures

@@ -182,24 +182,43 @@ local function is_held(log, positions, group, event)
   return id and string.find(id, '-', 1, true) and #redis.call('XPENDING', log, group, id, id, 1) > 0
 end
 
--- How many entries come after another, page by page, and no more than `most`.
-local function count_after(stream, id, most)
+-- How many entries there are from one end to the other, page by page; no more than `most`, or a few.
+local function count_range(stream, first, last, most)
   local count = 0
   while count < most do
-    local page = redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1000)
+    local page = redis.call('XRANGE', stream, first, last, 'COUNT', 1000)
     count = count + #page
     if #page < 1000 then
       break
     end
-    id = page[#page][1]
+    first = '(' .. page[#page][1]
   end
   return count
 end
 
--- How many entries of a log a group has not been given, by its `group_info`; at least so many if the
--- server does not know.
-local function behind(stream, info)
-  return info and (info.lag or count_after(stream, info.last, 10000)) or 0
+-- Which life of the server this is: another after a restart, and on a replica that took over. Empty
+-- if the server does not say.
+local function server_life()
+  local info = redis.pcall('INFO', 'replication')
+  return type(info) == 'string' and string.match(info, 'master_replid:(%w+)') or ''
+end
+
+-- Whether the server's own count of what a group was given is right. Reads reach its disk and its
+-- replicas without that count, so it holds for the life of the server in which it was last set.
+local function is_counted(group)
+  local life = server_life()
+  return life ~= '' and redis.call('HGET', key.counted, group) == life
+end
+
+-- How many entries of a log a group has not been given, by its `group_info`; at least so many if
+-- neither the server knows nor a count of 10,000 tells.
+local function behind(stream, group, info)
+  if not info or info.lag == 0 then
+    return 0
+  elseif info.lag and is_counted(group) then
+    return info.lag
+  end
+  return count_range(stream, '(' .. info.last, '+', 10000)
 end
 
 -- The id behind which a place in a log begins, nil if it is an event that the log does not hold;
@@ -225,9 +244,9 @@ local function place_in(log, positions, kind, value)
   return info.err and '0-0' or info[8]
 end
 
--- Have a group begin behind this entry, and the server know how far behind it is: which takes
--- counting, so not from far back in a long log.
-local function set_place(command, log, group, id, ...)
+-- How many entries were ever added to a log up to this one; nil if that takes counting too many on
+-- both sides of it.
+local function number_of(log, id)
   local info = redis.pcall('XINFO', 'STREAM', log)
   local added, length, far = 0, 0, 20000
   for i = 1, info.err and 0 or #info, 2 do
@@ -237,14 +256,31 @@ local function set_place(command, log, group, id, ...)
       length = info[i + 1]
     end
   end
-  local left = id == '0-0' and length or count_after(log, id, far)
-  if id ~= '0-0' and left >= far then
-    return redis.call('XGROUP', command, log, group, id, ...)
+  local left = id == '0-0' and length or count_range(log, '(' .. id, '+', far)
+  if id == '0-0' or left < far then
+    return added - left
   end
-  local arguments = {...}
-  arguments[#arguments + 1] = 'ENTRIESREAD'
-  arguments[#arguments + 1] = added - left
+  local before = count_range(log, '-', id, far)
+  return before < far and added - length + before or nil
+end
+
+-- Have a group begin behind this entry, and the server know how far behind it is.
+local function set_place(command, log, group, id, ...)
+  local number, arguments = number_of(log, id), {...}
+  if number then
+    arguments[#arguments + 1] = 'ENTRIESREAD'
+    arguments[#arguments + 1] = number
+  end
   return redis.call('XGROUP', command, log, group, id, unpack(arguments))
+end
+
+-- Once in each life of the server, have it know again how far behind a group is.
+local function set_count(log, group)
+  local info, life = group_info(log, group), server_life()
+  if info and life ~= '' and redis.call('HGET', key.counted, group) ~= life then
+    set_place('SETID', log, group, info.last)
+    redis.call('HSET', key.counted, group, life)
+  end
 end
 
 -- The first entry of the log that a group still needs: all before it, every group that was seen

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- See to it that the consumer groups exist; atomic with the epoch, because a group made anew hands out again what others hold.
--- KEYS: ready level levels epoch paused log groups disbanded
+-- KEYS: ready level levels epoch paused log groups counted disbanded
 -- ARGV: group member
 -- Returns {epoch, levels, paused, waiting}: what a reader must know; `waiting` is how many jobs of `ready` wait.
 
@@ -22,6 +22,7 @@ local function be_seen()
   local record, seen = string.match(redis.call('HGET', key.groups, group) or '', '^(.*) (%d+)$')
   if record ~= member or now - tonumber(seen) > SEEN_EVERY then
     redis.call('HSET', key.groups, group, member .. ' ' .. string.format('%d', now))
+    set_count(key.log, group)
   end
 end
 

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Tell how queues are; atomic, so that a job that moves is counted once.
--- KEYS: ready level levels jobs scheduled dead paused log, of each queue
+-- KEYS: ready level levels jobs scheduled dead paused log counted, of each queue
 -- ARGV: groups returned
 -- Returns for each queue {waiting, running, scheduled, dead, blocked, oldest, paused…}: `oldest` is when the job came in line that has waited longest for a worker, 0 if none waits; `paused` has the tasks that are, '' for all.
 
@@ -44,7 +44,7 @@ end
 -- Of the log what the group was given and has not settled, and what is still to come.
 local function add_log()
   local info = group_info(key.log, group)
-  local to_come = behind(key.log, info)
+  local to_come = behind(key.log, group, info)
   there = there + to_come + add_pending(key.log)
   if to_come > 0 then
     consider_next(key.log, info)
