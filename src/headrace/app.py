@@ -315,9 +315,11 @@ class Headrace:
         threads: int | None = None,
         processes: int | None = None,
         drain: float = limits.DRAIN,
+        wait_for_store: float | None = None,
     ) -> Worker:
         """A worker of this app's tasks, on the queues they use unless others are given: alike, by
-        weight (`{"mail": 3, "default": 1}`), or `strict`, each only what those before it leave."""
+        weight (`{"mail": 3, "default": 1}`), or `strict`, each only what those before it leave. A
+        store that is away when it starts is waited for: for ever, or for so many seconds."""
         from headrace.worker.worker import Worker
 
         return Worker(
@@ -328,6 +330,7 @@ class Headrace:
             threads=threads,
             processes=processes,
             drain=drain,
+            wait_for_store=wait_for_store,
         )
 
     @property

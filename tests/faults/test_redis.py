@@ -361,7 +361,7 @@ async def test_a_worker_that_finds_no_server_says_where_it_looked(namespace: str
     async def nothing() -> None: ...
 
     with pytest.raises(StoreUnavailable, match=str(port)):
-        await app.worker().run()
+        await app.worker(wait_for_store=0).run()
     with pytest.raises(StoreUnavailable):
         await nothing.enqueue()
 

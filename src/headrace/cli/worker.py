@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -30,6 +31,7 @@ from headrace.errors import ConfigError
 from headrace.worker.gauge import Gauge
 from headrace.worker.load import workloads_of
 from headrace.worker.parent import follow_supervisor, start_process
+from headrace.worker.store_wait import StoreWait
 from headrace.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Settings:
     threads: int | None
     processes: int | None
     drain: float
+    wait_for_store: float | None
     log_level: str | None
     log_format: str | None
 
@@ -73,6 +76,7 @@ class Settings:
             threads=self.threads,
             processes=self.processes,
             drain=self.drain,
+            wait_for_store=self.wait_for_store,
         )
 
     def command(self) -> list[str]:
@@ -82,7 +86,8 @@ class Settings:
         if self.queues is not None:
             command += ["-Q", ",".join(_written(self.queues))]
         command += ["--strict"] if self.strict else []
-        for option, value in (("--threads", self.threads), ("--processes", self.processes)):
+        counts = (("--threads", self.threads), ("--processes", self.processes))
+        for option, value in (*counts, ("--wait-for-store", self.wait_for_store)):
             command += [] if value is None else [option, str(value)]
         for option, text in (("--log-level", self.log_level), ("--log-format", self.log_format)):
             command += [] if text is None else [option, text]
@@ -132,6 +137,12 @@ class Settings:
     metavar="SECONDS",
     help="Time that running jobs are given to end after SIGTERM.",
 )
+@click.option(
+    "--wait-for-store",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Time to wait for a store that is away at the start.  [default: for ever]",
+)
 @metrics_options
 @log_options
 def worker(
@@ -144,6 +155,7 @@ def worker(
     processes: int | None,
     workers: tuple[int, int],
     drain: float,
+    wait_for_store: float | None,
     metrics_port: int | None,
     metrics_host: str | None,
     log_level: str | None,
@@ -166,7 +178,16 @@ def worker(
             "say which app: headrace worker shop:app", click.get_current_context()
         )
     settings = Settings(
-        name, _queues(queues), strict, concurrency, threads, processes, drain, log_level, log_format
+        name,
+        _queues(queues),
+        strict,
+        concurrency,
+        threads,
+        processes,
+        drain,
+        wait_for_store,
+        log_level,
+        log_format,
     )
     metrics = place_of(metrics_port, metrics_host)
     if workers == (1, 1):
@@ -193,7 +214,7 @@ def _supervise(settings: Settings, metrics: Place | None, least: int, most: int)
     # What is wrong is told once, here, and not by every process.
     workloads = workloads_of(settings.worker(app))
     scaling = Scaling.of(least, most, os.environ)
-    asyncio.run(_reach(app))
+    asyncio.run(_reach(app, settings.wait_for_store))
     gauge = None if scaling.fixed else Gauge(app, workloads, scaling.poll)
     with shared_totals(metrics) as variables:
         start = partial(start_process, settings.command(), variables)
@@ -204,9 +225,11 @@ def _supervise(settings: Settings, metrics: Place | None, least: int, most: int)
     leave(code)
 
 
-async def _reach(app: Headrace) -> None:
-    async with app:
-        pass
+async def _reach(app: Headrace, within: float | None) -> None:
+    """Wait for the store; a signal meanwhile ends the process."""
+    async with AsyncExitStack() as stack:
+        wait = StoreWait(within, asyncio.Event())
+        await wait.through(partial(stack.enter_async_context, app))
 
 
 def _queues(given: tuple[str, ...]) -> list[str] | dict[str, int] | None:

@@ -146,6 +146,9 @@ class HandRun:
     async def _stop_function(self) -> None:
         self._function.cancel()
         await asyncio.wait((self._function,))
+        if not self._function.cancelled():
+            # What it raised on its way out is nobody's outcome any more.
+            self._function.exception()
 
 
 def why_too_late(run: Run) -> HeadraceError | None:

@@ -134,9 +134,9 @@ class Ticket:
                 await self._renewed(queue)
             return task.result()
         finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
+            # Also if it has just failed, as the renewal has: somebody must see it.
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _renewed(self, queue: str) -> bool:
         return await self._note(queue, self._worker, self._worker)

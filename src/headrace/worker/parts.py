@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
-from headrace.errors import StoreUnavailable
+from headrace.errors import StoreFull, StoreUnavailable
 from headrace.store.contract import Consumer
 from headrace.telemetry.totals import Presence
 from headrace.worker.autoscaler import autoscaler_of
@@ -180,10 +179,14 @@ class Parts:
 
     async def _start(self) -> None:
         await self._shop.clock.compare()
-        # A server that has just come back may still be loading its data; the heartbeat goes on.
-        with contextlib.suppress(StoreUnavailable):
+        # A server that has just come back may still be loading its data, and one that is full needs
+        # workers to empty it; the heartbeat goes on.
+        try:
             await self._registry.beat()
             await report_leftovers(self._worker.app.store, self._worker.app.topics)
+        except (StoreUnavailable, StoreFull) as error:
+            if not error.retryable:
+                raise
         for rounds in self._rounds:
             await rounds.listen()
         for line in self.lines:

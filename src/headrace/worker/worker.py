@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from headrace.telemetry.totals import Phase, Totals
 from headrace.worker.ending import WorkerOutcome
 from headrace.worker.parts import Parts
 from headrace.worker.selection import choose
+from headrace.worker.store_wait import StoppedWaiting, StoreWait
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -40,6 +42,7 @@ class Worker:
         threads: int | None,
         processes: int | None,
         drain: float,
+        wait_for_store: float | None = None,
     ) -> None:
         cpus = os.cpu_count() or 1
         self.app = app
@@ -58,6 +61,11 @@ class Worker:
         self.threads = limits.check_count("threads", cpus * 4 if threads is None else threads)
         self.processes = limits.check_count("processes", cpus if processes is None else processes)
         self.drain = limits.check_seconds("drain", drain)
+        self.wait_for_store = (
+            None
+            if wait_for_store is None
+            else limits.check_seconds("wait_for_store", wait_for_store)
+        )
         self.totals: Totals | None = None
         """Where it counts what it does, for metrics; to be set before it runs."""
         self.parts: Parts | None = None
@@ -77,15 +85,19 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> WorkerOutcome:
-        """Work until stopped. A worker works once."""
+        """Work until stopped. A worker works once. It waits for a store that is away when it
+        starts, for `wait_for_store` seconds."""
         if self._ready.is_set():
             raise ConfigError("this worker has run already: make another with app.worker()")
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.app)
-            await self.app.session()
-            state = await stack.enter_async_context(self._lifespan())
-            parts = self.parts = Parts(self, state)
-            await parts.start()
+            wait = StoreWait(self.wait_for_store, self._stopping)
+            try:
+                await wait.through(partial(stack.enter_async_context, self.app))
+                state = await stack.enter_async_context(self._lifespan())
+                parts = self.parts = await wait.through(partial(self._started, state))
+            except StoppedWaiting:
+                self.outcome = WorkerOutcome()
+                return self.outcome
             log.info("worker %s runs %s", self.name, self._shown_queues())
             self._ready.set()
             try:
@@ -93,6 +105,11 @@ class Worker:
             finally:
                 outcome = await self._ended(parts)
             return outcome
+
+    async def _started(self, state: Any) -> Parts:
+        parts = Parts(self, state)
+        await parts.start()
+        return parts
 
     async def _ended(self, parts: Parts) -> WorkerOutcome:
         """Stop to the end, whoever cancels this: what was taken is settled or handed back, and the
@@ -137,8 +154,15 @@ class Worker:
     async def __aenter__(self) -> Worker:
         self._running = asyncio.create_task(self.run(), name="headrace-worker")
         ready = asyncio.create_task(self._ready.wait())
-        await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
+        try:
+            await asyncio.wait({self._running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Nobody would stop it: it may wait for its store for ever.
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+            raise
+        finally:
+            ready.cancel()
         if self._running.done():
             self._running.result()
         return self

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from headrace.core.address import without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
-from headrace.store.redis.faults import Moved
+from headrace.store.redis.faults import Moved, Refused
 from headrace.store.redis.link import CALL_TIMEOUT, Link
 
 SCHEMES = ("redis+cluster", "rediss+cluster")
@@ -164,7 +164,9 @@ def _summed(problems: Sequence[StoreError]) -> StoreError:
         if isinstance(problem, StoreMismatch):
             return problem
     texts = "; ".join(dict.fromkeys(str(problem) for problem in problems))
-    return StoreUnavailable(f"no node of the cluster tells where the slots are: {texts}")
+    refused = bool(problems) and all(isinstance(problem, Refused) for problem in problems)
+    kind = Refused if refused else StoreUnavailable
+    return kind(f"no node of the cluster tells where the slots are: {texts}")
 
 
 def _node(server: Sequence[Any], teller: Node) -> Node | None:

@@ -24,6 +24,13 @@ class Moved(StoreUnavailable):
         self.slot, self.host, self.port = slot, host, port
 
 
+class Refused(StoreUnavailable):
+    """The server does not let this user in, or does not allow it what Headrace needs. That does not
+    pass by itself: a person must look."""
+
+    retryable = False
+
+
 # Codes at the start of an error reply, sent before anything was done, that pass by themselves.
 _PASSING = {
     "ASK": "the cluster is moving a slot",
@@ -54,9 +61,9 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
     if isinstance(error, driver.MovedError):
         return Moved(error.slot_id, error.host, error.port)
     if isinstance(error, driver.NoPermissionError):
-        return StoreUnavailable(f"Redis does not allow this user what Headrace needs: {error}")
+        return Refused(f"Redis does not allow this user what Headrace needs: {error}")
     if isinstance(error, driver.AuthenticationError):
-        return StoreUnavailable(f"Redis refuses the user or password: {error}")
+        return Refused(f"Redis refuses the user or password: {error}")
     if isinstance(error, driver.ResponseError):
         return _from_reply(str(error), getattr(error, "status_code", None) or "")
     return StoreUnavailable(f"Redis cannot be reached: {error}", sent=sent)

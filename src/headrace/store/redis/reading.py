@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -221,15 +222,28 @@ class Reading:
             for link, streams in groups.items()
         }
         waits |= self._watches(sources, wait)
-        await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
-        while not all(read.done() for read in waits.values()):
-            await self._unblock(waits)
-            await asyncio.wait(waits.values(), timeout=0.05)
-        found = self._gathered(waits, await asyncio.gather(*waits.values(), return_exceptions=True))
+        found = self._gathered(waits, await self._all_ended(waits))
         if len(found) > limit:
             # Several came at the same moment. The lower ones are last.
             await self._hand_back(found[limit:])
         return found[:limit]
+
+    async def _all_ended(
+        self, waits: Mapping[Link, asyncio.Task[list[Delivery]]]
+    ) -> list[list[Delivery] | BaseException]:
+        """What each read brought, once one of them has ended and the others were made to."""
+        try:
+            await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
+            while not all(read.done() for read in waits.values()):
+                await self._unblock(waits)
+                await asyncio.wait(waits.values(), timeout=0.05)
+        except BaseException:
+            # Whoever cancels this cannot wait for them: none may go on alone.
+            for read in waits.values():
+                read.cancel()
+            await asyncio.gather(*waits.values(), return_exceptions=True)
+            raise
+        return await asyncio.gather(*waits.values(), return_exceptions=True)
 
     def _gathered(
         self, links: Iterable[Link], results: Sequence[list[Delivery] | BaseException]
@@ -252,9 +266,13 @@ class Reading:
         return {}
 
     async def _unblock(self, waits: Mapping[Link, asyncio.Task[list[Delivery]]]) -> None:
-        for link, read in waits.items():
-            if not read.done() and link.client_id is not None:
-                await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=self._key_at(link))
+        """End the reads that still wait. If the server cannot be told they end by themselves: each
+        waits a few seconds at most, and it is they who say what is wrong."""
+        with contextlib.suppress(StoreError):
+            for link, read in waits.items():
+                if not read.done() and link.client_id is not None:
+                    key = self._key_at(link)
+                    await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=key)
 
     def _sources_at(self, link: Link) -> list[Source]:
         return [source for source in self._order if source.link is link]

@@ -18,6 +18,7 @@ from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavail
 from headrace.store.redis import sentinel
 from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
 from headrace.store.redis.cluster import Cluster, pool_of
+from headrace.store.redis.faults import Refused
 from headrace.store.redis.link import Link
 from headrace.store.redis.requests import Abandoned
 from headrace.store.redis.routed import ClusterLink, KeyLink
@@ -105,7 +106,8 @@ class Server:
             else:
                 risks = await self._inspect_all(self._cluster)
         except StoreUnavailable as error:
-            raise StoreUnavailable(f"{error} (URL {shown})") from error
+            kind = Refused if isinstance(error, Refused) else StoreUnavailable
+            raise kind(f"{error} (URL {shown})") from error
         return Description(*self._known_as, tuple(risks))
 
     async def _inspect_all(self, cluster: Cluster) -> list[str]:

@@ -1,0 +1,69 @@
+"""A worker that starts before its store is there waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from headrace.errors import StoreError
+
+log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_SAY_EVERY = 30.0
+
+
+class StoppedWaiting(Exception):
+    """The worker was told to stop before its store was there."""
+
+
+class StoreWait:
+    """Tries again what a store that is away keeps from happening: for `limit` seconds, or for ever
+    if that is None, and until `stopping` is set. What does not pass by itself, such as a wrong
+    password, is raised at once."""
+
+    def __init__(self, limit: float | None, stopping: asyncio.Event) -> None:
+        self._ends_at = float("inf") if limit is None else time.monotonic() + limit
+        self._stopping = stopping
+        self._pause = _FIRST_PAUSE
+        self._said = ""
+        self._say_again_at = 0.0
+
+    async def through(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """The result of `begin`, which is called until the store lets it happen."""
+        while True:
+            try:
+                result = await begin()
+            except StoreError as error:
+                if not error.retryable or time.monotonic() >= self._ends_at:
+                    raise
+                self._say(str(error))
+            else:
+                if self._said:
+                    log.warning("the store is there")
+                    self._said = ""
+                return result
+            await self._rest()
+
+    def _say(self, trouble: str) -> None:
+        """The same trouble once, and then once in a while."""
+        now = time.monotonic()
+        if trouble != self._said or now >= self._say_again_at:
+            self._said, self._say_again_at = trouble, now + _SAY_EVERY
+            log.warning("the worker waits for its store: %s", trouble)
+
+    async def _rest(self) -> None:
+        until_end = max(self._ends_at - time.monotonic(), 0.0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(self._pause, until_end)):
+                await self._stopping.wait()
+        if self._stopping.is_set():
+            raise StoppedWaiting
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)

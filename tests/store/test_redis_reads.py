@@ -1,0 +1,63 @@
+"""Reads that wait at several places at once, when their server dies."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from headrace.errors import StoreUnavailable
+from headrace.store.redis.store import RedisStore
+from headrace.store.topics import Group, Position
+from tests.faults.crew import LONG, eventually
+from tests.servers import RedisServer
+
+QUEUE = "ledger@orders"
+
+
+def client_of(server: RedisServer, command: str) -> str:
+    """The connection whose last command this was."""
+    clients: bytes = server.ask("CLIENT", "LIST")
+    for line in clients.decode().splitlines():
+        fields = dict(part.split("=", 1) for part in line.split())
+        if fields["cmd"] == command:
+            return fields["id"]
+    raise AssertionError(f"nobody has sent {command}")
+
+
+@pytest.fixture
+def unseen() -> list[dict[str, Any]]:
+    """What the event loop complains of."""
+    return []
+
+
+async def test_no_error_goes_unseen_when_the_server_dies_under_a_read(
+    redis_server: RedisServer, namespace: str, unseen: list[dict[str, Any]]
+) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    store = RedisStore(redis_server.url, namespace=namespace, crash_limit=3)
+    await store.open()
+    await store.join(QUEUE, Group(ordered=True), Position("start"))
+    member = store.consumer("one", [QUEUE], 30.0)
+    reading = asyncio.create_task(member.fetch(1, 5))
+    # The queue of the group, and its log.
+    await eventually(
+        "both reads wait", lambda: b"blocked_clients:2" in redis_server.ask("INFO", "clients")
+    )
+    # One of the connections breaks, nobody can end the wait of the other, and then that breaks too.
+    redis_server.ask("ACL", "SETUSER", "default", "-client|unblock")
+    redis_server.ask("CLIENT", "KILL", "ID", client_of(redis_server, "xread"))
+    await asyncio.sleep(0.2)
+    redis_server.kill()
+    with pytest.raises(StoreUnavailable):
+        async with asyncio.timeout(LONG):
+            await reading
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    with pytest.raises(StoreUnavailable):
+        await member.close()
+    await store.close()
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unseen == []
