@@ -39,7 +39,7 @@ from headrace.middleware.wrapping import Middleware
 from headrace.outgoing import Outgoing
 from headrace.store.contract import Store
 from headrace.store.loops import LoopLocal
-from headrace.store.url import DEFAULT_URL, open_store
+from headrace.store.url import DEFAULT_URL, check_replicas, open_store
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
@@ -71,6 +71,7 @@ class Headrace:
         require_durable: bool | None = None,
         max_payload: int | None = None,
         events: bool | None = None,
+        confirm_replicas: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
@@ -90,6 +91,15 @@ class Headrace:
         )
         self.require_durable = _setting("REQUIRE_DURABLE", require_durable, _truth, False)
         self.events = _setting("EVENTS", events, _truth, True)
+        self.confirm_replicas = check_replicas(
+            self.url,
+            limits.check_count(
+                "confirm_replicas",
+                _setting("CONFIRM_REPLICAS", confirm_replicas, int, 0),
+                least=0,
+            ),
+        )
+        """How many replicas have a job or an event before its send returns."""
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.topics: dict[str, Topic[Any]] = {}
@@ -389,6 +399,7 @@ class Headrace:
                 require_durable=self.require_durable,
                 events=self.events,
                 clock=self.clock,
+                confirm_replicas=self.confirm_replicas,
             )
         return self._store
 

@@ -17,6 +17,16 @@ _KNOWN = (
 )
 
 
+def check_replicas(url: str, confirm_replicas: int) -> int:
+    """The number, if the store that `url` names may have replicas."""
+    if confirm_replicas and url.startswith(("sqlite:", "memory:")):
+        raise ConfigError(
+            "confirm_replicas is for Redis: SQLite has no replicas, and its sends return when they "
+            "are on disk"
+        )
+    return confirm_replicas
+
+
 def open_store(
     url: str,
     *,
@@ -25,6 +35,7 @@ def open_store(
     require_durable: bool,
     events: bool,
     clock: Clock,
+    confirm_replicas: int = 0,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
     try:
@@ -49,5 +60,6 @@ def open_store(
             crash_limit=crash_limit,
             require_durable=require_durable,
             events=events,
+            confirm_replicas=confirm_replicas,
         )
     raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {_KNOWN}")

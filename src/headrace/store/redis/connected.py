@@ -26,6 +26,8 @@ class LoopLinks:
     def __init__(self, server: Server) -> None:
         self.send = server.link()
         self.ask = server.link(repeats=True)
+        self.put = server.confirmed_link() or self.send
+        """For jobs and events: as the app wants it, when replicas have them."""
         self.ear = Ear(server.connect)
         self._server = server
         self._idle: dict[str, list[Link]] = {}
@@ -47,6 +49,7 @@ class LoopLinks:
             await link.drop()
         await self.ear.close()
         await self.send.drop()
+        await self.put.drop()
         await self.ask.drop()
 
 
@@ -59,10 +62,11 @@ class Connected:
         crash_limit: int,
         require_durable: bool = False,
         events: bool = True,
+        confirm_replicas: int = 0,
     ) -> None:
         self.namespace = namespace
         self.crash_limit = crash_limit
-        self.server = Server(url)
+        self.server = Server(url, confirm_replicas=confirm_replicas)
         self.events_most = EVENTS_KEPT if events else 0
         self._require_durable = require_durable
         self._links: LoopLocal[LoopLinks] = LoopLocal()
@@ -72,7 +76,13 @@ class Connected:
         """What this process wants of each group, for the case that someone empties the server."""
 
     async def open(self) -> None:
-        await self.server.check(self.links().ask, require_durable=self._require_durable)
+        ask = self.links().ask
+        try:
+            await self.server.check(ask, require_durable=self._require_durable)
+        except BaseException:
+            # Whoever is refused has nothing to close.
+            await ask.drop()
+            raise
 
     async def close(self) -> None:
         links = self._links.pop()

@@ -218,6 +218,12 @@ def escaped(namespace: str) -> str:
     return namespace.replace("%", "%25").replace(":", "%3A")
 
 
+def confirmation_key(key: str) -> str:
+    """What is written, for a moment, before replicas are asked for what they have; on the same node
+    of a cluster as `key`."""
+    return f"{key[: key.index('}') + 1]}:confirmed"
+
+
 def queues_key(namespace: str) -> str:
     """The set of names of all queues of a namespace."""
     return f"{{{escaped(namespace)}}}:queues"

@@ -21,6 +21,7 @@ from headrace.store.values import IdempotencyKey
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
+    from headrace.store.redis.confirming import Confirmation
     from headrace.store.redis.scripts import Script
 
 Argument = str | bytes | int | float
@@ -34,14 +35,21 @@ _FOREVER = float("inf")
 class Link:
     """A connection with one request under way at a time; made when first used, and again after an
     error. With `repeats`, for requests that may be carried out twice, one that meets a connection
-    which broke while it was idle is made again on a new one."""
+    which broke while it was idle is made again on a new one. With a `confirmation`, it is for
+    scripts alone, and their replies wait for it."""
 
     def __init__(
-        self, connect: Connect, *, repeats: bool = False, abandoned: Abandoned | None = None
+        self,
+        connect: Connect,
+        *,
+        repeats: bool = False,
+        abandoned: Abandoned | None = None,
+        confirmation: Confirmation | None = None,
     ) -> None:
         self._connect = connect
         self._repeats = repeats
         self._abandoned = abandoned or Abandoned()
+        self._confirmation = confirmation
         self._connection: AbstractConnection | None = None
         self._session = Session()
         self._lock = asyncio.Lock()
@@ -167,6 +175,8 @@ class Link:
                 if connection is None or not connection.is_connected:
                     connection = await self._open()
                 sent = True
+                if self._confirmation is not None:
+                    return await self._confirmation.exchange(connection, command)
                 await _write(connection, command)
                 return await connection.read_response(timeout=_FOREVER)
         except TimeoutError:

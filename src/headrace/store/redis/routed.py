@@ -13,6 +13,7 @@ from headrace.store.redis.link import CALL_TIMEOUT, Argument, Link
 from headrace.store.redis.requests import Abandoned, Numbered
 
 if TYPE_CHECKING:
+    from headrace.store.redis.confirming import Confirmation
     from headrace.store.redis.scripts import Script
     from headrace.store.values import IdempotencyKey
 
@@ -24,8 +25,17 @@ class ClusterLink(Link):
     other. For requests about a key: `run` goes by the first, `call` by `key`; one without goes to
     the node that has slot 0, which is the same for everyone."""
 
-    def __init__(self, cluster: Cluster, *, repeats: bool, abandoned: Abandoned) -> None:
-        super().__init__(cluster.connect, repeats=repeats, abandoned=abandoned)
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        repeats: bool,
+        abandoned: Abandoned,
+        confirmation: Confirmation | None = None,
+    ) -> None:
+        super().__init__(
+            cluster.connect, repeats=repeats, abandoned=abandoned, confirmation=confirmation
+        )
         self._cluster = cluster
         self._links: dict[Node, Link] = {}
 
@@ -71,7 +81,9 @@ class ClusterLink(Link):
         link = self._links.get(node)
         if link is None:
             connect = partial(self._cluster.connect_to, node)
-            link = self._links[node] = Link(connect, repeats=self._repeats)
+            link = self._links[node] = Link(
+                connect, repeats=self._repeats, confirmation=self._confirmation
+            )
         return link
 
     async def _drop_gone(self) -> None:

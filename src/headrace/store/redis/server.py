@@ -18,9 +18,11 @@ from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavail
 from headrace.store.redis import sentinel
 from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
 from headrace.store.redis.cluster import Cluster, pool_of
+from headrace.store.redis.confirming import Confirmation
 from headrace.store.redis.faults import Refused
 from headrace.store.redis.link import Link
 from headrace.store.redis.requests import Abandoned
+from headrace.store.redis.risks import of_eviction, of_replication
 from headrace.store.redis.routed import ClusterLink, KeyLink
 from headrace.store.values import Description
 
@@ -29,6 +31,7 @@ log = logging.getLogger("headrace.store")
 MIN_VERSION = (7, 0)
 _QUERY = {"client_name", "db", "password", "username"}
 _EVICTING = "maxmemory-policy"
+_REPLICAS = "min-replicas-to-write"
 _OPTIONS: dict[str, Any] = {
     "protocol": 2,
     "socket_timeout": None,
@@ -44,9 +47,10 @@ _SOCKET_OPTIONS = {name: it for name, it in _OPTIONS.items() if name != "socket_
 class Server:
     """What is behind a URL: one server, the master that sentinels tell of, or a cluster."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, confirm_replicas: int = 0) -> None:
         self.url = url
         self.abandoned = Abandoned()
+        self._confirm_replicas = confirm_replicas
         self._cluster: Cluster | None = None
         self._known_as = ("Redis", "")
         scheme = urlsplit(url).scheme
@@ -81,6 +85,21 @@ class Server:
             return ClusterLink(self._cluster, repeats=repeats, abandoned=self.abandoned)
         return Link(self.connect, repeats=repeats, abandoned=self.abandoned)
 
+    def confirmed_link(self) -> Link | None:
+        """A link for scripts that return when enough replicas have what they wrote; None if none
+        need have it."""
+        if not self._confirm_replicas:
+            return None
+        confirmation = Confirmation(self._confirm_replicas)
+        if self._cluster is not None:
+            return ClusterLink(
+                self._cluster,
+                repeats=False,
+                abandoned=self.abandoned,
+                confirmation=confirmation,
+            )
+        return Link(self.connect, abandoned=self.abandoned, confirmation=confirmation)
+
     def link_at(self, key: str) -> Link:
         """A link of one connection, to wherever `key` is: for calls that wait, and to end them."""
         if self._cluster is not None:
@@ -95,7 +114,7 @@ class Server:
         if risks and require_durable:
             raise ConfigError(f"require_durable: {'; '.join(risks)} (URL {shown})")
         for risk in risks:
-            log.info("Redis at %s: %s", shown, risk)
+            log.warning("Redis at %s: %s", shown, risk)
 
     async def describe(self, link: Link) -> Description:
         """What it is; of a cluster, what the masters are that were looked at last."""
@@ -141,15 +160,32 @@ class Server:
             risks.append(
                 "appendonly is off: a crash of the server loses what came since its last save"
             )
-        policy = await self._setting(link, _EVICTING)
-        if policy and policy != "noeviction" and info.get("maxmemory", "0") != "0":
-            risks.append(f"maxmemory-policy is {policy}: jobs may be evicted; set it to noeviction")
-        if policy and policy.startswith("allkeys") and info.get("maxmemory", "0") == "0":
-            risks.append(f"maxmemory-policy is {policy}: with a maxmemory, jobs would be evicted")
+        policy = info.get("maxmemory_policy") or await self._setting(link, _EVICTING)
+        risks += of_eviction(policy or "", int(info.get("maxmemory", "0")))
+        risks += await self._replication_risks(link, info)
         fsync = await self._setting(link, "appendfsync")
         if info.get("aof_enabled") == "1" and fsync == "no":
             risks.append("appendfsync is no: a power cut loses what the system had not yet written")
         return risks
+
+    async def _replication_risks(self, link: Link, info: dict[str, str]) -> list[str]:
+        replicas, wanted = int(info.get("connected_slaves", "0")), "0"
+        if replicas < self._confirm_replicas:
+            log.warning(
+                "Redis at %s has %d replicas, and confirm_replicas is %d: sends will fail",
+                *(without_password(self.url), replicas, self._confirm_replicas),
+            )
+        if replicas and "min_slaves_good_slaves" in info:
+            # It is there if the setting is; only CONFIG has the number.
+            wanted = await self._setting(link, _REPLICAS) or ""
+            if not wanted:
+                log.info(
+                    "Redis at %s: %s could not be read; it should be %d, as many as there are "
+                    "replicas",
+                    *(without_password(self.url), _REPLICAS, replicas),
+                )
+                return []
+        return of_replication(replicas, int(wanted), self._confirm_replicas)
 
     async def _setting(self, link: Link, name: str) -> str | None:
         try:

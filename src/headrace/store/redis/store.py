@@ -62,12 +62,12 @@ class RedisStore(RedisTopics):
         plain = all(parcel.is_plain for parcel in parcels)
         told = facts.of_parcels(parcels, told=plain) if self.events_most else facts.NONE
         if not plain:
-            return await self._enter(links.send, keys, parcels, repeat, told, idempotency)
+            return await self._enter(links.put, keys, parcels, repeat, told, idempotency)
         jobs: list[Argument] = []
         for parcel in parcels:
             jobs += (parcel.key, forms.when(parcel), parcel.envelope)
         known = await scripts.append(
-            links.send,
+            links.put,
             keys,
             events=self.events_most,
             check=repeat,

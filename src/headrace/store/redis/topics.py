@@ -63,7 +63,7 @@ class RedisTopics(RedisSurveys):
             await self.announce(links.send, log)
         each, parcels = forms.of_events(events)
         taken, dropped, *known = await topic_scripts.publish(
-            links.send,
+            links.put,
             self.keys(log),
             events=self.events_most,
             check=repeat,
