@@ -38,7 +38,8 @@ async def said_at_start(app: Headrace, caplog: pytest.LogCaptureFixture) -> list
     """Warnings of a worker that starts and stops."""
     caplog.clear()
     async with app.worker():
-        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+        of_worker = (each for each in caplog.records if each.name == "headrace.worker")
+        return [record.message for record in of_worker if record.levelname == "WARNING"]
 
 
 async def test_events_in_shards_that_are_no_longer_declared_are_told_of(

@@ -69,7 +69,8 @@ class QueueKeys:
     | facts           | string | how many facts `events` holds                                    |
     | minute + m      | hash   | kind and task → count; expires by itself                         |
     | epoch           | string | counts the times that leases were taken from their holders       |
-    | look            | hash   | when abandoned jobs were last looked for, and where to go on     |
+    | look            | hash   | when abandoned jobs were last looked for, and where to go on;    |
+    |                 |        | what the clock showed when gates were last looked at             |
     | promoter        | string | the consumer that promotes for now; expires by itself            |
     | courier         | string | the consumer that empties the outbox for now; expires by itself  |
     | sessions + s    | string | the last request of session s that was applied, and its answer;  |

@@ -5,8 +5,10 @@
 -- Returns {moved, wait}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled.
 
 local holder = redis.call('GET', key.promoter)
-if holder and holder ~= ARGV[3] then
-  return {0, math.max(redis.call('PTTL', key.promoter), 1)}
+local held_for = holder and redis.call('PTTL', key.promoter) or 0
+-- One that lasts longer than any ticket was given out before the clock was set back.
+if holder and holder ~= ARGV[3] and held_for <= tonumber(ARGV[5]) then
+  return {0, math.max(held_for, 1)}
 end
 
 local limit, moved = tonumber(ARGV[4]), 0
@@ -85,6 +87,13 @@ local function open(name)
   end
 end
 
+-- When gates may open was reckoned by the clock as it was: if it was set back, look at all of them.
+local seen = tonumber(redis.call('HGET', key.look, 'clock') or 0)
+if now() < seen then
+  for _, name in ipairs(redis.call('ZRANGE', key.gates, 0, -1)) do
+    redis.call('ZADD', key.gates, string.format('%d', now()), name)
+  end
+end
 for _, name in ipairs(redis.call('ZRANGE', key.gates, '-inf', string.format('%d', now()), 'BYSCORE', 'LIMIT', 0, 100)) do
   open(name)
 end
@@ -96,4 +105,8 @@ if not first then
   return applied({moved, -1})
 end
 redis.call('SET', key.promoter, ARGV[3], 'PX', ARGV[5])
+if redis.call('EXISTS', key.gates) == 1 then
+  redis.call('HSET', key.look, 'clock', string.format('%d', now()))
+  redis.call('EXPIRE', key.look, 86400)
+end
 return applied({moved, math.max(first - now(), 0)})

@@ -4,6 +4,10 @@
 -- ARGV: retention gone most ticket
 -- Returns {removed, more, group…}: `more` is 1 if there is more to remove, the groups are those that hold nothing back.
 
+if redis.call('PTTL', key.trimmer) > tonumber(ARGV[4]) then
+  -- It was given out before the clock was set back.
+  redis.call('DEL', key.trimmer)
+end
 if not redis.call('SET', key.trimmer, '1', 'NX', 'PX', ARGV[4]) then
   return {0, 0}
 end

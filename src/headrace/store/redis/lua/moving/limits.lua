@@ -1,7 +1,22 @@
 -- Limits. A job that passed its gates and has not begun is counted as if it had.
 
+-- Starts that are still to come were counted before the clock was set back. How long ago that was
+-- nobody knows; as if they were of this moment, the limit holds, and is closed for its time at most.
+local function starts_after_setting(limit)
+  local starts, newest = key.starts .. limit[1], string.format('%d', now())
+  for i, at in ipairs(redis.call('LRANGE', starts, 0, -1)) do
+    if tonumber(at) > now() then
+      redis.call('LSET', starts, i - 1, newest)
+    end
+  end
+  redis.call('PEXPIRE', starts, limit[3] + 1000)
+end
+
 local function starts_within(limit)
   local starts = key.starts .. limit[1]
+  if tonumber(redis.call('LINDEX', starts, -1) or 0) > now() then
+    starts_after_setting(limit)
+  end
   local oldest = redis.call('LINDEX', starts, 0)
   while oldest and tonumber(oldest) + limit[3] < now() do
     redis.call('LPOP', starts)
@@ -18,8 +33,9 @@ local function wait_for(limit)
   end
   local burst = limit[4] or 0
   if burst > 0 then
-    local next_at = tonumber(redis.call('GET', key.pace .. limit[1]) or 0)
-    return math.max(0, math.ceil(next_at - now() - (burst - 1) * limit[3] / limit[2]))
+    local next_at, step = tonumber(redis.call('GET', key.pace .. limit[1]) or 0), limit[3] / limit[2]
+    -- No further away than a full burst, unless the clock was set back.
+    return math.max(0, math.ceil(math.min(next_at - now(), burst * step) - (burst - 1) * step))
   end
   return 0
 end
@@ -28,8 +44,9 @@ end
 local function keep_pace(limit, steps)
   if (limit[4] or 0) > 0 then
     local pace = key.pace .. limit[1]
+    local step = limit[3] / limit[2]
     local from = math.max(tonumber(redis.call('GET', pace) or 0), steps > 0 and now() or 0)
-    local next_at = string.format('%.3f', from + steps * limit[3] / limit[2])
+    local next_at = string.format('%.3f', math.min(from, now() + limit[4] * step) + steps * step)
     redis.call('SET', pace, next_at, 'PX', limit[3] + 1000)
   end
 end
