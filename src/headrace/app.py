@@ -76,7 +76,8 @@ class Headrace:
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
         if not isinstance(self.url, str):
-            raise ConfigError(f"the store's URL must be a text, not {self.url!r}")
+            # Not the thing itself: it may hold a password.
+            raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
         self.namespace = limits.check_name(
             "namespace", _setting("NAMESPACE", namespace, str, "headrace")
         )

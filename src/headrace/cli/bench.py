@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.benchmark.figures import QUICK, Figure, Sizes
 from headrace.cli.output import table
+from headrace.core.address import check_url
 
 
 @click.command()
@@ -33,6 +34,8 @@ def bench(quick: bool, url: str | None, file: Path | None) -> None:
     """
     from headrace.benchmark.server import private_redis
 
+    if url:
+        check_url(url)
     with _ended_as_by_ctrl_c(), nullcontext(url) if url else private_redis() as server:
         figures = _measured(server, QUICK if quick else Sizes())
     table(

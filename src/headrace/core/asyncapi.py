@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from headrace.core.address import check_url
 from headrace.core.declared import TaskOptions
 from headrace.core.json_schema import JsonSchema, component_name, schemas_of
 from headrace.core.kinds import named
@@ -207,6 +208,8 @@ def _retry(retry: Retry) -> dict[str, Any]:
 
 def _servers(url: str, namespace: str) -> dict[str, Any]:
     """Where the store is: hosts and paths alone, for a document is passed on."""
+    if url.partition(":")[0] not in ("sqlite", "memory"):
+        check_url(url)
     parts = urlsplit(url)
     if parts.scheme in ("sqlite", "memory", "unix"):
         hosts = ["localhost"]

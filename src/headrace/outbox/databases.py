@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from headrace.core.address import ENCODE, masked, without_password
 from headrace.errors import ConfigError, HeadraceError, StoreUnavailable
 from headrace.outbox.links import Connection, comes_from
 
@@ -52,7 +53,7 @@ def database_of(given: object) -> Database:
         return Threaded(_Reused(given))
     raise ConfigError(
         "relay() takes an Engine or AsyncEngine of SQLAlchemy, a URL, or a function that gives a "
-        f"new connection, not {given!r}"
+        f"new connection, not {type(given).__name__}"
     )
 
 
@@ -143,10 +144,20 @@ def _connecting(url: str) -> Connect:
 
         path = url.removeprefix("sqlite:///")
         if path in (url, "", ":memory:"):
-            raise ConfigError(f"{url!r} names no SQLite file: write sqlite:///shop.db")
+            shown = without_password(url)
+            raise ConfigError(f"{shown!r} names no SQLite file: write sqlite:///shop.db")
         return lambda: sqlite3.connect(path, timeout=30)
     psycopg = _needed("psycopg", url)
-    return lambda: psycopg.connect(url)
+    return lambda: _connected(psycopg, url)
+
+
+def _connected(psycopg: Any, url: str) -> Any:
+    try:
+        return psycopg.connect(url)
+    except Exception as error:
+        said = masked(f"{type(error).__name__}: {str(error).strip()}", url)
+    # Outside of the handler: the driver's error, which may quote a password, is not to hang on.
+    raise StoreUnavailable(f"the outbox's database has a problem: {said}")
 
 
 def _made_for(url: str) -> Database:
@@ -155,10 +166,11 @@ def _made_for(url: str) -> Database:
 
     try:
         engine = alchemy.create_engine(url)
-    except (alchemy.exc.ArgumentError, ModuleNotFoundError) as error:
-        # Not the URL itself: it may hold a password.
-        raise ConfigError(f"this is no URL of a database that can be opened: {error}") from None
-    return Threaded(engines.Sync(engine, owned=True))
+        return Threaded(engines.Sync(engine, owned=True))
+    except (alchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
+        said = masked(str(error), url)
+    shown = without_password(url)
+    raise ConfigError(f"{shown!r} is no URL of a database that can be opened: {said}; {ENCODE}")
 
 
 def _needed(package: str, url: str) -> Any:

@@ -22,7 +22,9 @@ def database_of(given: object) -> Database:
         return _Async(given.execution_options(**_options(given.dialect)))
     if isinstance(given, sa.Engine):
         return Threaded(Sync(given))
-    raise ConfigError(f"relay() takes an Engine or AsyncEngine of SQLAlchemy, not {given!r}")
+    raise ConfigError(
+        f"relay() takes an Engine or AsyncEngine of SQLAlchemy, not {type(given).__name__}"
+    )
 
 
 def _options(dialect: sa.Dialect) -> dict[str, Any]:

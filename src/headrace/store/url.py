@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-from headrace.core.address import without_password
+from headrace.core.address import check_url, without_password
 from headrace.core.clock import Clock
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 
 DEFAULT_URL = "sqlite:///headrace.db"
-_REDIS = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "rediss+cluster")
+_REDIS = (
+    *("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"),
+    *("redis+cluster", "rediss+cluster"),
+)
 _KNOWN = (
     "sqlite:///file.db, memory://, redis://host:port/db, rediss://…, unix:///file.sock, "
-    "redis+sentinel://host1,host2/master/db, redis+cluster://host1,host2, rediss+cluster://…"
+    "redis+sentinel://host1,host2/master/db, rediss+sentinel://…, redis+cluster://host1,host2, "
+    "rediss+cluster://…"
 )
 
 
@@ -38,11 +40,8 @@ def open_store(
     confirm_replicas: int = 0,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError as error:
-        shown = without_password(url)
-        raise ConfigError(f"the store URL {shown!r} cannot be read: {error}") from None
+    # Not by the library, whose errors quote what they cannot read.
+    scheme = url.partition(":")[0].lower()
     if scheme in ("sqlite", "memory"):
         from headrace.store.sqlite.store import SqliteStore
 
@@ -52,6 +51,7 @@ def open_store(
             url, namespace=namespace, crash_limit=crash_limit, events=events, clock=clock
         )
     if scheme in _REDIS:
+        check_url(url)
         from headrace.store.redis.store import RedisStore
 
         return RedisStore(

@@ -14,7 +14,7 @@ from redis.asyncio.connection import Connection, SSLConnection
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisError
 
-from headrace.core.address import without_password
+from headrace.core.address import masked, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis.faults import Moved, Refused
 from headrace.store.redis.link import CALL_TIMEOUT, Link
@@ -181,10 +181,11 @@ def _seeds(url: str) -> tuple[Node, ...]:
     try:
         return tuple(_seed(host) for host in hosts.split(","))
     except ValueError as error:
-        raise ConfigError(
-            f"the Redis URL {without_password(url)!r} does not name nodes of a cluster ({error}): "
-            f"write {parts.scheme}://host1:port,host2:port"
-        ) from None
+        said = masked(str(error), url)
+    raise ConfigError(
+        f"the Redis URL {without_password(url)!r} does not name nodes of a cluster ({said}): "
+        f"write {parts.scheme}://host1:port,host2:port"
+    )
 
 
 def _seed(address: str) -> Node:
@@ -216,6 +217,8 @@ def pool_of(url: str, options: Mapping[str, Any], *, shown: str) -> ConnectionPo
         pool = ConnectionPool.from_url(url, **options)
         # The driver notices only here what it does not know.
         pool.make_connection()  # type: ignore[no-untyped-call]
+        return pool
     except (ValueError, TypeError, RedisError) as error:
-        raise ConfigError(f"the Redis URL {shown!r} cannot be used: {error}") from None
-    return pool
+        said = masked(str(error), url)
+    # Outside of the handler: the driver's error, which may quote a password, is not to hang on.
+    raise ConfigError(f"the Redis URL {shown!r} cannot be used: {said}")

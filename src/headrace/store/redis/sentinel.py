@@ -2,94 +2,173 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
-from redis.asyncio import Redis
-from redis.asyncio.connection import Connection
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import Connection, SSLConnection
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Unreachable
-from redis.exceptions import RedisError
 
 from headrace.core.address import without_password
 from headrace.errors import ConfigError
 
+SCHEMES = ("redis+sentinel", "rediss+sentinel")
+OPTIONS = ("sentinel_username", "sentinel_password", "sentinel_tls")
 _PORT = 26379
 _TIMEOUT = 2.0
+_TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_PATIENCE = {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
+
+Pool = Callable[[str], ConnectionPool]
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """What a `redis+sentinel://` URL says: whom to ask, for which master."""
+    """What a sentinel URL says: whom to ask, for which master, and how to talk to both."""
 
     sentinels: tuple[tuple[str, int], ...]
     master: str
-    db: int = 0
-    username: str | None = None
-    password: str | None = None
+    server_url: str
+    """Of a server, with a host that stands for whichever it is."""
+    sentinel_url: str
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the connection to the master is."""
+        return self.server_url.startswith("rediss:")
+
+    def __repr__(self) -> str:
+        # Not the URLs: they hold passwords.
+        return f"Watch({self.sentinels!r}, {self.master!r})"
 
 
 def parse(url: str) -> Watch:
-    """`redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]`; the password is the
-    servers', the sentinels are asked without one."""
+    """`redis+sentinel://[user:password@]host[:port],host[:port]/master[/db][?options]`. User,
+    password and database are the servers'; the sentinels have `sentinel_username` and
+    `sentinel_password`. Under `rediss+sentinel://` both are talked to over TLS; `sentinel_tls` says
+    otherwise for the sentinels. `ssl_…` options are for both."""
     parts = urlsplit(url)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    username, _, password = credentials.partition(":")
+    credentials, at, hosts = parts.netloc.rpartition("@")
     master, _, db = parts.path.strip("/").partition("/")
-    try:
-        sentinels = tuple(_address(host) for host in hosts.split(","))
-        if not master or parts.query:
-            raise ValueError
-        return Watch(
-            sentinels,
-            unquote(master),
-            int(db or 0),
-            unquote(username) or None,
-            unquote(password) or None,
-        )
-    except ValueError:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    own = {name: options.pop(name) for name in OPTIONS if name in options}
+    over_tls = parts.scheme == "rediss+sentinel"
+    sentinels_over_tls = _TRUTH.get(own.get("sentinel_tls", "yes" if over_tls else "no").lower())
+    if sentinels_over_tls is None:
+        shown = without_password(url)
+        raise ConfigError(f"the URL {shown!r}: sentinel_tls is yes or no")
+    sentinels = _addresses(hosts)
+    if not sentinels or not master or not (db or "0").isdecimal():
         raise ConfigError(
             f"the URL {without_password(url)!r} does not name sentinels and a master: write "
             "redis+sentinel://host1,host2/master/0"
-        ) from None
+        )
+    tls = {name: it for name, it in options.items() if name.startswith("ssl_")}
+    if tls and not over_tls and not sentinels_over_tls:
+        raise ConfigError(
+            f"the URL {without_password(url)!r} has ssl_ options and no TLS: write "
+            "rediss+sentinel://, or sentinel_tls=yes"
+        )
+    return Watch(
+        sentinels,
+        unquote(master),
+        _url(over_tls, f"{credentials}{at}", db or "0", options, tls),
+        _url(sentinels_over_tls, _credentials(own), "0", {}, tls),
+    )
 
 
-def _address(host: str) -> tuple[str, int]:
-    name, _, port = host.strip().partition(":")
-    if not name:
-        raise ValueError(host)
-    return name, int(port or _PORT)
+def _addresses(hosts: str) -> tuple[tuple[str, int], ...]:
+    """The sentinels; none if one of them is not an address."""
+    found = []
+    for host in hosts.split(","):
+        address = urlsplit(f"//{host.strip()}")
+        try:
+            name, port = address.hostname, address.port or _PORT
+        except ValueError:
+            return ()
+        if not name:
+            return ()
+        found.append((name, port))
+    return tuple(found)
+
+
+def _credentials(own: Mapping[str, str]) -> str:
+    name, password = own.get("sentinel_username", ""), own.get("sentinel_password", "")
+    if name and not password:
+        raise ConfigError("the sentinels' URL has a sentinel_username and no sentinel_password")
+    return f"{quote(name, safe='')}:{quote(password, safe='')}@" if password else ""
+
+
+def _url(
+    over_tls: bool, credentials: str, db: str, options: Mapping[str, str], tls: Mapping[str, str]
+) -> str:
+    kept = {name: it for name, it in options.items() if name not in tls}
+    query = urlencode({**kept, **(tls if over_tls else {})})
+    return f"{'rediss' if over_tls else 'redis'}://{credentials}node/{db}?{query}"
+
+
+def pool_behind(watch: Watch, pool: Pool) -> ConnectionPool:
+    """Connections to whatever server is the master when they are made. `pool` makes the driver's
+    view of a URL of one server, or says what is wrong with it."""
+    asked = _options(pool(watch.sentinel_url))
+    kind = SentinelTLSConnection if watch.is_encrypted else SentinelConnection
+    sentinels = SSLConnection if watch.sentinel_url.startswith("rediss:") else Connection
+    ask = ConnectionPool(connection_class=sentinels, **{**asked, **_PATIENCE})
+    options = _options(pool(watch.server_url))
+    return ConnectionPool(connection_class=kind, watch=watch, asking=ask, **options)
+
+
+def _options(pool: ConnectionPool) -> dict[str, Any]:
+    return {name: it for name, it in pool.connection_kwargs.items() if name not in ("host", "port")}
 
 
 class SentinelConnection(Connection):
     """A connection to whatever server is the master when it is made. After a failover the old one
     answers READONLY or not at all; the connection is dropped, and the next finds the new master."""
 
-    def __init__(self, *, watch: Watch, **options: Any) -> None:
-        super().__init__(db=watch.db, username=watch.username, password=watch.password, **options)
+    def __init__(self, *, watch: Watch, asking: ConnectionPool, **options: Any) -> None:
+        super().__init__(**options)
         self._watch = watch
+        self._asking = asking
 
     async def connect(self) -> None:
         if not self.is_connected:
-            self.host, self.port = await _find_master(self._watch)
+            self.host, self.port = await _find_master(self._watch, self._asking)
         await super().connect()  # type: ignore[no-untyped-call]
 
 
-async def _find_master(watch: Watch) -> tuple[str, int]:
+class SentinelTLSConnection(SentinelConnection, SSLConnection):
+    """The same, encrypted."""
+
+
+async def _find_master(watch: Watch, asking: ConnectionPool) -> tuple[str, int]:
     """The address of the master by the word of the first sentinel that knows it."""
-    problem = "none of them answers"
+    problems = []
     for host, port in watch.sentinels:
-        sentinel: Redis = Redis(
-            host=host, port=port, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
+        options = {**asking.connection_kwargs, "host": host, "port": port}
+        sentinel: Redis = Redis.from_pool(
+            ConnectionPool(connection_class=asking.connection_class, **options)
         )
         try:
             found = await sentinel.execute_command(  # type: ignore[no-untyped-call]
                 "SENTINEL", "GET-MASTER-ADDR-BY-NAME", watch.master
             )
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
+            problems.append(f"{host}:{port} {_reason(error)}")
             continue
         finally:
             await sentinel.aclose()
         if found:
             return found[0].decode(), int(found[1])
-        problem = "they do not know it"
-    raise Unreachable(f"no sentinel tells where master {watch.master!r} is: {problem}")
+        problems.append(f"{host}:{port} does not know it")
+    raise Unreachable(f"no sentinel tells where master {watch.master!r} is: {'; '.join(problems)}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, AuthenticationError):
+        return f"wants another sentinel_username or sentinel_password ({error})"
+    if isinstance(error, ResponseError):
+        return f"refuses ({error})"
+    return f"does not answer ({error})"

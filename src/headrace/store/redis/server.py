@@ -6,14 +6,13 @@ import logging
 import re
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
-from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from headrace.core.address import without_password
+from headrace.core.address import check_url, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis import sentinel
 from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
@@ -53,15 +52,13 @@ class Server:
         self._confirm_replicas = confirm_replicas
         self._cluster: Cluster | None = None
         self._known_as = ("Redis", "")
+        check_url(url)
         scheme = urlsplit(url).scheme
-        if scheme == "redis+sentinel":
-            watch = sentinel.parse(url)
-            self._pool = ConnectionPool(
-                connection_class=sentinel.SentinelConnection, watch=watch, **_OPTIONS
-            )
-            return
         _check_parts(url)
-        if scheme in CLUSTER_SCHEMES:
+        if scheme in sentinel.SCHEMES:
+            pool = partial(pool_of, options=_OPTIONS, shown=without_password(url))
+            self._pool = sentinel.pool_behind(sentinel.parse(url), pool)
+        elif scheme in CLUSTER_SCHEMES:
             self._cluster = Cluster(url, _OPTIONS)
         else:
             options = _SOCKET_OPTIONS if scheme == "unix" else _OPTIONS
@@ -200,13 +197,19 @@ def _check_parts(url: str) -> None:
     """Refuse what would be ignored, or would change how we talk to the server."""
     parts = urlsplit(url)
     shown = without_password(url)
-    if parts.scheme != "unix" and not re.fullmatch(r"/?\d*", parts.path):
+    has_sentinels = parts.scheme in sentinel.SCHEMES
+    has_database = parts.scheme != "unix" and not has_sentinels
+    if has_database and not re.fullmatch(r"/?\d*", parts.path):
         raise ConfigError(f"the Redis URL {shown!r} names no database: after the host comes /0")
-    for name in parse_qs(parts.query):
-        if name not in _QUERY and not name.startswith("ssl_"):
+    known = {"client_name", *sentinel.OPTIONS} if has_sentinels else _QUERY
+    for option in filter(None, parts.query.split("&")):
+        name, equals, _ = option.partition("=")
+        if name not in known and not name.startswith("ssl_"):
+            # Without a value it may be anything, even a password.
+            called = f"option {name!r}" if equals else "option without a value"
             raise ConfigError(
-                f"the Redis URL {shown!r} has an option {name!r}; it can have "
-                f"{', '.join(sorted(_QUERY))} and ssl_…"
+                f"the Redis URL {shown!r} has an {called}; it can have "
+                f"{', '.join(sorted(known))} and ssl_…"
             )
 
 

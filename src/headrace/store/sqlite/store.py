@@ -7,6 +7,7 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.core.address import without_password
 from headrace.errors import ConfigError
 from headrace.store.sqlite import (
     browsing,
@@ -169,7 +170,7 @@ def _path(url: str) -> str:
     path = url.removeprefix("sqlite:///")
     if path == url or path in ("", "/", schema.MEMORY) or any(c in path for c in "?#\0"):
         raise ConfigError(
-            f"{url!r} is not the URL of an SQLite store: use sqlite:///file.db, "
+            f"{without_password(url)!r} is not the URL of an SQLite store: use sqlite:///file.db, "
             "sqlite:////directory/file.db or memory://"
         )
     return os.path.abspath(path)
