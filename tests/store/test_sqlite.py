@@ -165,6 +165,21 @@ class TestFile:
         for file in (path, path.with_name("jobs.db-wal"), path.with_name("jobs.db-shm")):
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
+    async def test_only_the_owner_may_read_it_when_made_through_links(
+        self, tmp_path: Path, clock: ManualClock
+    ) -> None:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "near.db").symlink_to(tmp_path / "far.db")
+        (tmp_path / "far.db").symlink_to(tmp_path / "data" / "jobs.db")
+        store = make_store(f"sqlite:///{tmp_path}/near.db", clock)
+        await store.open()
+        await store.append("q", parcels("a"))
+        modes = {
+            file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "data").iterdir()
+        }
+        await store.close()
+        assert modes == dict.fromkeys(("jobs.db", "jobs.db-wal", "jobs.db-shm"), 0o600)
+
     async def test_commits_are_flushed_to_disk(self, store: SqliteStore) -> None:
         def settings(connection: sqlite3.Connection) -> tuple[str, int]:
             journal = connection.execute("PRAGMA journal_mode").fetchone()[0]

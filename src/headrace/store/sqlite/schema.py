@@ -73,7 +73,9 @@ def connect(path: str) -> Connection:
 def _make_private(path: str) -> None:
     # Arguments of jobs can be secrets. SQLite gives its -wal and -shm files the mode of this one.
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # A link that leads to no file yet is followed: SQLite would, and make one with a wide mode.
+        there = os.path.realpath(path)
+        os.close(os.open(there, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return
     except OSError as error:
