@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.rights import user_of_servers
 from tests.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
@@ -51,12 +51,8 @@ def test_an_example_needs_no_server_and_prints_what_it_says(example: Path, tmp_p
 @pytest.fixture(scope="module")
 def users_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Redis on which the user that the documents show may use the namespaces of the examples."""
-    page = (ROOT / "docs" / "stores.md").read_text()
-    shown = re.search(r"^ACL SETUSER shop on >password .*?(?=```)", page, re.MULTILINE | re.DOTALL)
-    assert shown
-    words = shown[0].replace("{headrace", "{example-*").split()
     with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        server.call(*words)
+        server.ask(*user_of_servers("example-*"))
         yield f"redis://shop:password@127.0.0.1:{server.port}/0"
 
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+import redis
 
+from tests.rights import user_of_servers
 from tests.servers import RedisCluster
+
+
+@pytest.fixture(scope="session")
+def users_url(redis_url: str) -> Iterator[str]:
+    """The shared Redis for a user with the rights that the documents advise, in all namespaces of
+    tests."""
+    name = f"shop-{uuid.uuid4().hex[:12]}"
+    with closing(redis.Redis.from_url(redis_url)) as server:
+        server.execute_command(*user_of_servers("test-*", name=name))  # type: ignore[no-untyped-call]
+        parts = urlsplit(redis_url)
+        host = parts.netloc.rpartition("@")[2]
+        yield parts._replace(netloc=f"{name}:password@{host}").geturl()
+        server.execute_command("ACL", "DELUSER", name)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, StoreUnavailable
+from tests.rights import user_of_servers
 from tests.servers import RedisServer, free_port
 
 
@@ -45,17 +46,12 @@ async def test_jobs_run_over_an_encrypted_connection(
             await Headrace(f"rediss://127.0.0.1:{port}/0").session()
 
 
-async def test_a_user_of_a_namespace_needs_no_more_rights_than_it(
-    redis_server: RedisServer,
-) -> None:
-    redis_server.call(
-        *("ACL", "SETUSER", "shop", "on", ">secret", "~{headrace*", "&{headrace*"),
-        *("+@all", "-@dangerous", "+info", "-@admin"),
-    )
-    url = f"redis://shop:secret@127.0.0.1:{redis_server.port}/0"
+async def test_a_user_with_a_wrong_password_is_refused(redis_server: RedisServer) -> None:
+    redis_server.ask(*user_of_servers())
+    url = f"redis://shop:password@127.0.0.1:{redis_server.port}/0"
     assert await runs_a_job(url) == 5
     with pytest.raises(StoreUnavailable, match="user or password"):
-        await Headrace(url.replace("secret", "wrong")).session()
+        await Headrace(url.replace("password", "wrong")).session()
 
 
 async def test_databases_are_told_apart(redis_server: RedisServer) -> None:

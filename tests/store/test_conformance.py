@@ -26,10 +26,12 @@ def test_no_promise_hides_another() -> None:
 
 
 class TestRedis(StoreConformance):
+    """With no more rights than the documents advise."""
+
     @pytest.fixture
-    async def store(self, redis_url: str, namespace: str) -> AsyncIterator[Store]:
+    async def store(self, redis_url: str, users_url: str, namespace: str) -> AsyncIterator[Store]:
         self.url, self.namespace = redis_url, namespace
-        store = RedisStore(redis_url, namespace=namespace, crash_limit=3)
+        store = RedisStore(users_url, namespace=namespace, crash_limit=3)
         await store.open()
         yield store
         await store.close()

@@ -27,6 +27,8 @@ class StoreInfo:
     """How long it took to answer."""
     ahead: float
     """By how many seconds its clock is ahead of the one here; behind if negative."""
+    unread: tuple[str, ...] = ()
+    """Settings that matter and that the store's user may not read, each as a sentence."""
 
 
 class StoreAdmin(Desk):
@@ -54,4 +56,5 @@ class StoreAdmin(Desk):
             described.risks,
             took,
             ahead,
+            described.unread,
         )

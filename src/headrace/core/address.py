@@ -22,7 +22,7 @@ ENCODE = (
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _HOST = r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[\w.-]+)(?::\d{0,5})?"
-_HOSTS = re.compile(rf"\s*(?:{_HOST}(?:\s*,\s*{_HOST})*)?\s*")
+_HOSTS = re.compile(rf"\s*(?:{_HOST})?(?:\s*,\s*(?:{_HOST})?)*\s*")
 _FILES = ("sqlite", "unix")
 _DELIMITERS = re.compile(r"[:/?#@&=,;\s]+")
 # Below this length only whole words are masked: a password "e" is no reason to mask every "e".

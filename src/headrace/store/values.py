@@ -50,6 +50,8 @@ class Description(msgspec.Struct, frozen=True):
     version: str
     risks: tuple[str, ...] = ()
     """Settings that may lose jobs, each as a sentence that says what to do."""
+    unread: tuple[str, ...] = ()
+    """Settings that matter and that this user may not read, each as a sentence."""
 
 
 class QueueState(msgspec.Struct, frozen=True):

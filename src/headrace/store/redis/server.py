@@ -52,6 +52,8 @@ class Server:
         self._confirm_replicas = confirm_replicas
         self._cluster: Cluster | None = None
         self._known_as = ("Redis", "")
+        self._unread: dict[str, None] = {}
+        """Settings that matter and that this user may not read."""
         check_url(url)
         scheme = urlsplit(url).scheme
         _check_parts(url)
@@ -107,15 +109,18 @@ class Server:
         """Refuse a server that is too old; say which settings may lose jobs, and refuse those
         under `require_durable`. In a cluster, all masters are looked at."""
         shown = without_password(self.url)
-        risks = (await self.describe(link)).risks
-        if risks and require_durable:
-            raise ConfigError(f"require_durable: {'; '.join(risks)} (URL {shown})")
-        for risk in risks:
+        found = await self.describe(link)
+        if found.risks and require_durable:
+            raise ConfigError(f"require_durable: {'; '.join(found.risks)} (URL {shown})")
+        for risk in found.risks:
             log.warning("Redis at %s: %s", shown, risk)
+        for sentence in found.unread:
+            log.info("Redis at %s: %s", shown, sentence)
 
     async def describe(self, link: Link) -> Description:
         """What it is; of a cluster, what the masters are that were looked at last."""
         shown = without_password(self.url)
+        self._unread.clear()
         try:
             if self._cluster is None:
                 risks = await self._inspect(link, shown)
@@ -124,7 +129,7 @@ class Server:
         except StoreUnavailable as error:
             kind = Refused if isinstance(error, Refused) else StoreUnavailable
             raise kind(f"{error} (URL {shown})") from error
-        return Description(*self._known_as, tuple(risks))
+        return Description(*self._known_as, tuple(risks), tuple(map(_may_not_read, self._unread)))
 
     async def _inspect_all(self, cluster: Cluster) -> list[str]:
         risks = []
@@ -160,8 +165,7 @@ class Server:
         policy = info.get("maxmemory_policy") or await self._setting(link, _EVICTING)
         risks += of_eviction(policy or "", int(info.get("maxmemory", "0")))
         risks += await self._replication_risks(link, info)
-        fsync = await self._setting(link, "appendfsync")
-        if info.get("aof_enabled") == "1" and fsync == "no":
+        if info.get("aof_enabled") == "1" and await self._setting(link, "appendfsync") == "no":
             risks.append("appendfsync is no: a power cut loses what the system had not yet written")
         return risks
 
@@ -188,7 +192,8 @@ class Server:
         try:
             reply = await link.call("CONFIG", "GET", name)
         except StoreError:
-            # Hosted servers hide CONFIG; INFO has told what it can.
+            # Hosted servers hide CONFIG, and so does the user that the documents advise.
+            self._unread[name] = None
             return None
         return reply[1].decode() if len(reply) > 1 else None
 
@@ -211,6 +216,10 @@ def _check_parts(url: str) -> None:
                 f"the Redis URL {shown!r} has an {called}; it can have "
                 f"{', '.join(sorted(known))} and ssl_…"
             )
+
+
+def _may_not_read(setting: str) -> str:
+    return f"{setting} could not be read, as this user may not CONFIG GET: see to it on the server"
 
 
 def _known_as(info: dict[str, str]) -> tuple[str, str]:
