@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType, UnionType
@@ -72,6 +73,7 @@ class Headrace:
         max_payload: int | None = None,
         events: bool | None = None,
         confirm_replicas: int | None = None,
+        redact: Callable[[str, Any], Any] | str | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
@@ -101,6 +103,8 @@ class Headrace:
             ),
         )
         """How many replicas have a job or an event before its send returns."""
+        self.redact = _redact(_setting("REDACT", redact, str, None))
+        """What people are shown of arguments and results: see `app.admin.redacted`."""
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.topics: dict[str, Topic[Any]] = {}
@@ -446,6 +450,15 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
         raise ConfigError(
             f"HEADRACE_{name}={text!r} is not a {convert.__name__.strip('_')}"
         ) from None
+
+
+def _redact(given: object) -> Callable[[str, Any], Any] | str | None:
+    if isinstance(given, str) and not re.fullmatch(r"[\w.]+:[\w.]+", given):
+        raise ConfigError(f"redact is {given!r}: write module:function, or give the function")
+    if given is not None and not isinstance(given, str) and not callable(given):
+        raise ConfigError(f"redact must be a function, or module:function, not {given!r}")
+    found: Callable[[str, Any], Any] | str | None = given
+    return found
 
 
 def _truth(text: str) -> bool:

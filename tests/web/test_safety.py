@@ -190,17 +190,6 @@ async def test_a_deed_that_fails_says_why(app: Headrace) -> None:
         assert not told(await person.page("/schedules")), "a notice is shown once"
 
 
-async def test_a_hook_that_hides_arguments_is_never_skipped(app: Headrace) -> None:
-    def redact(task: str, value: object) -> object:
-        if task == "bad":
-            raise KeyError(task)
-        return "hidden"
-
-    board = Person(app, redact=redact).site.state.board
-    assert board.shown("mail", {"password": 1}) == "hidden"
-    assert "password" not in board.shown("bad", {"password": 1})
-
-
 async def test_a_form_that_is_too_large_is_refused(app: Headrace) -> None:
     async with Person(app) as person:
         answer = await person.http.post(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from headrace.admin.deeds import Clerk, DeedInfo, read_deeds
 from headrace.admin.events import JobEvent, read_events
 from headrace.admin.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin
+from headrace.admin.redaction import Redact, redaction_of
 from headrace.admin.schedules import ScheduleAdmin
 from headrace.admin.stats import MinuteStats, read_stats
 from headrace.admin.store import StoreAdmin
@@ -31,7 +33,19 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         """The same, of which every deed is recorded as that of `actor`: a person, or a program.
         `deeds` lists them, and the logger `headrace.audit` tells of them, with the fields `actor`,
         `verb`, `target`, `detail` and `outcome`."""
-        return Admin(self._app, Clerk(actor))
+        return Admin(self._app, Clerk(actor), self._redaction)
+
+    def redacted(self, redact: Redact | None = None) -> Admin:
+        """The same for eyes that may not see all: what the app's `redact` hides, and this one, is
+        in none of its answers, as far as it can be recognised, and not found by a search. What is
+        done, is done to the same jobs. The dashboard, the command line and the terminal view ask
+        nothing else."""
+        return Admin(self._app, self._clerk, redaction_of(self._app, redact))
+
+    @property
+    def is_redacted(self) -> bool:
+        """Whether a hook hides anything."""
+        return self._redaction.active
 
     async def deeds(self, limit: int = 100) -> list[DeedInfo]:
         """What was done with `by`, or tried, the latest first: of the last 30 days, and no more
@@ -58,7 +72,8 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         store, names = await self._store(), await self._queue_names(queue)
         async with aclosing(read_events(store, names, after, follow=follow)) as events:
             async for event in events:
-                yield event
+                detail = self._redaction.detail(event.detail, event.task)
+                yield event if detail == event.detail else replace(event, detail=detail)
 
     async def stats(
         self,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.client.job import to_datetime
 from headrace.core import codec, ids
 from headrace.core.content import readable
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, decode_envelope
+from headrace.core.masking import NOTHING_HIDDEN
 from headrace.core.sources import is_log
 from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.admin.redaction import Redaction
 
 # Decoded values take many times the room of their bytes: larger ones are not for showing.
 _MOST_SHOWN = 16 * 1024 * 1024
@@ -69,30 +73,40 @@ class EventInfo:
     too large."""
 
     @classmethod
-    def of(cls, key: JobKey, envelope: Envelope, kind: str | None = None) -> EventInfo:
+    def of(
+        cls,
+        key: JobKey,
+        envelope: Envelope,
+        kind: str | None = None,
+        redaction: Redaction | None = None,
+    ) -> EventInfo:
         """`kind` is the type that its topic declares, if that is known."""
         overrides = envelope.overrides
+        masks = NOTHING_HIDDEN if redaction is None else redaction.masks(envelope)
+        shown = arguments_of if redaction is None else redaction.arguments
         return cls(
             id=ids.to_text(key),
             topic=envelope.task.removeprefix("@"),
-            key=overrides.key or None,
-            type=overrides.kind or kind,
-            source=overrides.source or None,
+            key=masks.name(overrides.key) or None,
+            type=masks.text(overrides.kind) or kind,
+            source=masks.text(overrides.source) or None,
             time=sent_at(key, envelope),
-            correlation_id=overrides.correlation or None,
-            headers=overrides.headers,
+            correlation_id=masks.text(overrides.correlation) or None,
+            headers=masks.mapping(overrides.headers),
             content_type=overrides.content or "application/vnd.msgpack",
             version=overrides.version,
             size=len(envelope.payload),
-            data=arguments_of(envelope),
+            data=shown(envelope),
         )
 
 
-def event_in(key: JobKey, envelope: Envelope | None) -> EventInfo | None:
+def event_in(
+    key: JobKey, envelope: Envelope | None, redaction: Redaction | None = None
+) -> EventInfo | None:
     """The event in an envelope; None if it is a job's."""
     if envelope is None or not is_log(envelope.task):
         return None
-    return EventInfo.of(key, envelope)
+    return EventInfo.of(key, envelope, redaction=redaction)
 
 
 def sent_at(key: JobKey, envelope: Envelope | None) -> datetime | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from headrace.admin.bodies import opened, sent_at
 from headrace.admin.jobs import JobSummary
 from headrace.admin.moments import EVER_MS, Moment, between_ms
 from headrace.admin.paging import Reading, Stop
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.searching import Search
 from headrace.core import ids
 from headrace.core.ids import JobKey
@@ -61,16 +62,18 @@ class JobFilter:
         arguments: bool = True,
         since: Moment | None = None,
         until: Moment | None = None,
+        redaction: Redaction = CLEAR,
     ) -> JobFilter:
         """From what a caller said."""
         key = b"" if flow is None else ids.to_key(flow)
         times = await between_ms(store, since, until)
-        return cls(Search.of(search, arguments=arguments), task, key, *times)
+        text = Search.of(search, arguments=arguments, redaction=redaction)
+        return cls(text, task, key, *times)
 
     @property
     def is_open(self) -> bool:
         """Whether every job fits, so that none has to be looked at."""
-        return self == JobFilter(Search("", self.search.arguments))
+        return self == JobFilter(replace(self.search, text=""))
 
     def may_match(self, key: JobKey) -> bool:
         """Whether the key alone does not tell that the job was sent at another time."""
@@ -135,7 +138,7 @@ async def fitting(
     page = await store.browse(stop.queue, stop.state, stop.cursor, size)
     likely = [key for key in page.keys if wanted.may_match(key)]
     found = {
-        key: JobSummary.of(stop.queue, key, seen)
+        key: JobSummary.of(stop.queue, key, seen, wanted.search.redaction)
         async for key, seen in sighted(store, stop.queue, likely)
         if seen.state in states and wanted.matches(key, seen)
     }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, task_of
 from headrace.admin.moments import EVER_MS, Moment, between_ms
+from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
 from headrace.admin.searching import Search
 from headrace.client.job import AttemptInfo, to_datetime
 from headrace.core import ids
-from headrace.core.job import decode_past
+from headrace.core.job import Envelope, decode_past
+from headrace.core.masking import NOTHING_HIDDEN, Masks
+from headrace.core.ties import decode_ties
 from headrace.store.contract import DeadJob
 
 if TYPE_CHECKING:
@@ -34,20 +37,25 @@ class DeadInfo:
     died: datetime
     attempts: tuple[AttemptInfo, ...]
     envelope: bytes
-    """The bytes that the job came in."""
+    """The bytes that the job came in; none where a hook hides something."""
 
     @classmethod
-    def of(cls, queue: str, job: DeadJob) -> DeadInfo:
+    def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
         past = decode_past(job.past)
-        return cls(
+        attempts = [AttemptInfo.of(attempt) for attempt in past.attempts]
+        kind = RedactedDead if redaction.active else cls
+        info = kind(
             id=ids.to_text(job.key),
             queue=queue,
             task=task_of(job.envelope),
             reason=job.reason,
             died=to_datetime(job.died_ms),
-            attempts=tuple(AttemptInfo.of(attempt) for attempt in past.attempts),
-            envelope=job.envelope,
+            attempts=masked_attempts(attempts, _masks(job, redaction)),
+            envelope=b"" if redaction.active else job.envelope,
         )
+        if isinstance(info, RedactedDead):
+            info.keep(job.envelope, redaction)
+        return info
 
     @property
     def error_type(self) -> str:
@@ -63,12 +71,61 @@ class DeadInfo:
     def arguments(self) -> Any:
         """The arguments as plain values, for showing; None if they cannot be read. Decoded anew
         each time, so that a list of jobs costs nothing for what nobody looks at."""
-        return arguments_of(opened(self.envelope))
+        return arguments_of(self.opened)
 
     @property
     def event(self) -> EventInfo | None:
         """What its envelope says, if it is an event that a group has given up."""
-        return event_in(ids.to_key(self.id), opened(self.envelope))
+        return event_in(ids.to_key(self.id), self.opened)
+
+    @property
+    def plain_arguments(self) -> Any:
+        """The arguments for those who act on the job, whatever may be shown of them."""
+        return arguments_of(self.opened)
+
+    @property
+    def fed(self) -> bool:
+        """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
+        return self.opened is not None and bool(self.opened.overrides.feed)
+
+    @property
+    def size(self) -> int:
+        """Of the bytes that it came in."""
+        return len(self.envelope)
+
+    @property
+    def opened(self) -> Envelope | None:
+        """For those who act on the job, not for showing."""
+        return opened(self.envelope)
+
+
+class RedactedDead(DeadInfo):
+    """A dead job of which hooks hide something: its bytes are kept out of sight."""
+
+    def keep(self, envelope: bytes, redaction: Redaction) -> None:
+        object.__setattr__(self, "_kept", (envelope, redaction))
+
+    @property
+    def arguments(self) -> Any:
+        return self._redaction.arguments(self.opened)
+
+    @property
+    def event(self) -> EventInfo | None:
+        return event_in(ids.to_key(self.id), self.opened, self._redaction)
+
+    @property
+    def size(self) -> int:
+        return len(self._kept[0])
+
+    @property
+    def opened(self) -> Envelope | None:
+        return opened(self._kept[0])
+
+    @property
+    def _redaction(self) -> Redaction:
+        return self._kept[1]
+
+    _kept: tuple[bytes, Redaction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +178,34 @@ class Selection:
         arguments: bool = True,
         since: Moment | None = None,
         until: Moment | None = None,
+        redaction: Redaction = CLEAR,
     ) -> Selection:
         """From what a caller said."""
-        text = Search.of(search, arguments=arguments)
+        text = Search.of(search, arguments=arguments, redaction=redaction)
         times = await between_ms(store, since, until)
         return cls(reason, task, (error or "").casefold(), text, *times)
 
     @property
     def is_open(self) -> bool:
         """Whether every dead job fits."""
-        return self == Selection(search=Search(arguments=self.search.arguments))
+        return self == Selection(search=replace(self.search, text=""))
 
     def matches(self, job: DeadJob) -> bool:
         return (
             self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)
             and (self.task is None or task_of(job.envelope) == self.task)
-            and (not self.error or self.error in _last_error(job).casefold())
+            and (not self.error or self._has_error(job))
             and (not self.search.text or self.search.finds(job.key, opened(job.envelope), job.past))
         )
+
+    def _has_error(self, job: DeadJob) -> bool:
+        """Whether the text is in the last error as it may be seen."""
+        error = _last_error(job)
+        if self.error not in error.casefold():
+            return False
+        masks = _masks(job, self.search.redaction)
+        return self.error in masks.text(error).casefold()
 
     def ends_with(self, jobs: list[DeadJob]) -> bool:
         """Whether pages after this one, whose jobs died earlier, can hold no match."""
@@ -158,6 +224,12 @@ async def matching(
         if not page.cursor or selection.ends_with(page.jobs):
             return
         cursor = page.cursor
+
+
+def _masks(job: DeadJob, redaction: Redaction) -> Masks:
+    if not redaction.active:
+        return NOTHING_HIDDEN
+    return redaction.masks(opened(job.envelope), decode_ties(job.ties))
 
 
 def _last_error(job: DeadJob) -> str:

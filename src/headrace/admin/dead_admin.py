@@ -51,11 +51,12 @@ class DeadAdmin(Desk):
         `billing@orders` is a group: its dead events."""
         limits.check_count("limit", limit)
         store = await self._store()
-        selection = await Selection.of(store, **conditions)
+        selection = await Selection.of(store, **conditions, redaction=self._redaction)
         found: list[DeadInfo] = []
         for name in await self._with_dead(queue):
             found += [
-                DeadInfo.of(name, job) for job in await _latest(store, name, selection, limit)
+                DeadInfo.of(name, job, self._redaction)
+                for job in await _latest(store, name, selection, limit)
             ]
         found.sort(key=lambda info: info.died, reverse=True)
         return found[:limit]
@@ -66,7 +67,7 @@ class DeadAdmin(Desk):
         limits.check_count("limit", limit)
         store = await self._store()
         found = [
-            DeadInfo.of(name, job)
+            DeadInfo.of(name, job, self._redaction)
             for name in queues
             for job in (await store.dead(name, limit=limit)).jobs
         ]
@@ -88,12 +89,12 @@ class DeadAdmin(Desk):
         limits.check_count("limit", limit)
         limits.check_count("scan", scan)
         store, walk = await self._store(), await self._walk(queue, bounded=True)
-        selection = await Selection.of(store, **conditions)
+        selection = await Selection.of(store, **conditions, redaction=self._redaction)
 
         async def read(stop: Stop, size: int) -> Reading[DeadInfo]:
             found = await store.dead(stop.queue, stop.cursor, min(size, PAGE))
             infos = [
-                DeadInfo.of(stop.queue, job) if selection.matches(job) else None
+                DeadInfo.of(stop.queue, job, self._redaction) if selection.matches(job) else None
                 for job in found.jobs
             ]
             return Reading(infos, "" if selection.ends_with(found.jobs) else found.cursor)
@@ -109,7 +110,7 @@ class DeadAdmin(Desk):
         for name in await store.locate(await self._sources(queue), key):
             (sighting,) = await store.look(name, [key], bodies=True)
             if sighting is not None and sighting.state is State.DEAD:
-                return DeadInfo.of(name, _seen(key, sighting))
+                return DeadInfo.of(name, _seen(key, sighting), self._redaction)
         raise JobNotFound(id)
 
     @recorded
@@ -134,7 +135,7 @@ class DeadAdmin(Desk):
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
             return await self._apply(store.replay, named, queue, conditions)
-        edited = EditedReplay(self._app, store, edit)
+        edited = EditedReplay(self._app, store, edit, self._redaction)
         await self._apply(edited.check, named, queue, conditions)
         return await self._apply(edited.send, named, queue, conditions)
 
@@ -156,7 +157,7 @@ class DeadAdmin(Desk):
         conditions: DeadConditions,
     ) -> int:
         store = await self._store()
-        selection = await Selection.of(store, **conditions)
+        selection = await Selection.of(store, **conditions, redaction=self._redaction)
         given = any_asked(conditions)
         if named is not None:
             if given:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.deeds import Clerk
 from headrace.admin.paging import Walk
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import limits
 from headrace.core.sources import group_queue, group_source, is_log, log_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 class Desk:
     """What the parts of the admin share. Holds nothing: each call asks the store."""
 
-    def __init__(self, app: Headrace, clerk: Clerk | None = None) -> None:
+    def __init__(
+        self, app: Headrace, clerk: Clerk | None = None, redaction: Redaction = CLEAR
+    ) -> None:
         self._app = app
         self._clerk = clerk
+        self._redaction = redaction
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
         """All ordinary queues; or those that a name stands for, which are several if it is that of

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.admin.bodies import decode_plain, opened
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import codec, ids
 from headrace.core.ids import JobKey
-from headrace.core.job import State
+from headrace.core.job import Envelope, State
 from headrace.core.signature import Misfit
 from headrace.core.sources import is_log
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
@@ -32,12 +33,15 @@ class EditedReplay:
     """Sends dead jobs again with other arguments. `check` and `send` are used like the verbs of a
     store; `check` changes nothing, and refuses what `send` would."""
 
-    def __init__(self, app: Headrace, store: Store, edit: Edit) -> None:
+    def __init__(
+        self, app: Headrace, store: Store, edit: Edit, redaction: Redaction = CLEAR
+    ) -> None:
         if not callable(edit) and not isinstance(edit, Mapping):
             raise ConfigError(f"edit must map names to values, or be a function, not {edit!r}")
         self._app = app
         self._store = store
         self._edit = edit
+        self._redaction = redaction
 
     async def check(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
         """For each job whether it is dead; raises if one of those cannot be edited."""
@@ -76,10 +80,23 @@ class EditedReplay:
             raise ConfigError(
                 f"job {id} cannot be edited: its first argument comes from the jobs before it"
             )
-        payload = _Arguments(id, task).edited(envelope.payload, self._edit)
+        payload = self._payload(id, task, envelope)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
         return _with_payload(data, payload)
+
+    def _payload(self, id: str, task: Task[..., Any], envelope: Envelope) -> bytes:
+        try:
+            return _Arguments(id, task).edited(envelope.payload, self._edit)
+        except ArgumentError as error:
+            if not self._redaction.active:
+                raise
+            problem, argument = str(error), error.argument
+        # What does not fit may be quoted, and be hidden. Outside of the handler: the error itself
+        # is not to hang on.
+        masks = self._redaction.masks(envelope)
+        said = masks.text(problem.removeprefix(f"task {task.name!r}: "))
+        raise ArgumentError(task.name, said, argument)
 
 
 class _Arguments:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
+from headrace.admin.bodies import opened
 from headrace.admin.browsing import (
     LOOKED_AT_TOGETHER,
     JobConditions,
@@ -18,14 +21,18 @@ from headrace.admin.desk import Desk
 from headrace.admin.jobs import JobDetail, JobPage, JobSummary
 from headrace.admin.paging import Page
 from headrace.admin.recording import recorded
+from headrace.admin.redaction import masked_progress
 from headrace.admin.searching import any_asked
 from headrace.admin.why import Why
 from headrace.admin.why_event import EventWhy, why_logged
+from headrace.client.watch import JobUpdate
 from headrace.core import ids as job_ids
 from headrace.core import limits
 from headrace.core.ids import JobKey
 from headrace.core.job import State
+from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.sources import group_source, is_log
+from headrace.core.ties import decode_ties
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Sighting
 
@@ -61,7 +68,7 @@ class JobAdmin(Desk):
             limits.check_count("scan", scan)
         states = states_meant(state, dead=True)
         store, walk = await self._store(), await self._walk(queue, bounded=scan is not None)
-        wanted = await JobFilter.of(store, **conditions)
+        wanted = await JobFilter.of(store, **conditions, redaction=self._redaction)
         together = None if wanted.is_open else LOOKED_AT_TOGETHER
         page = Page(walk, partial(fitting, store, states, wanted), limit, scan, together)
         following = await page.fill(states, cursor)
@@ -78,7 +85,28 @@ class JobAdmin(Desk):
         store = await self._store()
         log = await store.log(name, key)
         marks = await store.marks(name, key)
-        return JobDetail.whole(JobSummary.of(name, key, seen), seen, log.lines, marks)
+        summary = JobSummary.of(name, key, seen, self._redaction)
+        return JobDetail.whole(summary, seen, log.lines, marks, self._redaction)
+
+    async def watch(self, id: str) -> AsyncGenerator[JobUpdate, None]:
+        """What `app.job(id).watch()` gives."""
+        masks = await self._masks(id)
+        async with aclosing(self._app.job(id).watch()) as updates:
+            async for update in updates:
+                progress = masked_progress(update.progress, masks)
+                lines = tuple(map(masks.text, update.lines))
+                yield replace(update, progress=progress, lines=lines)
+
+    async def _masks(self, id: str, queue: str | None = None) -> Masks:
+        """What is hidden of a job; of one that is forgotten, all that is left of it."""
+        if not self._redaction.active:
+            return NOTHING_HIDDEN
+        try:
+            found = await self._found(id, queue)
+        except JobNotFound:
+            return self._redaction.masks(None)
+        _, _, seen = next((each for each in found if not each[2].state.final), found[0])
+        return self._redaction.masks(opened(seen.envelope), decode_ties(seen.ties))
 
     async def where(self, id: str) -> list[str]:
         """The queue that a job is in, or the queues of all groups that have an event to handle;
@@ -94,7 +122,7 @@ class JobAdmin(Desk):
         known = await store.locate(names, key)
         for name in known or names:
             if lines := (await store.log(name, key)).lines:
-                return lines
+                return [*map((await self._masks(id, queue)).text, lines)]
         if not known:
             await self._found(id, queue)
         return []
@@ -112,9 +140,10 @@ class JobAdmin(Desk):
                 raise
             return sentence
         if any(is_log(name) or group_source(name) for name, _, _ in found):
-            return " ".join([await EventWhy(store, *each).answer() for each in found])
+            answers = [EventWhy(store, *each, self._redaction).answer() for each in found]
+            return " ".join([await answer for answer in answers])
         name, key, seen = next((each for each in found if not each[2].state.final), found[0])
-        return await Why(store, name, key, seen).answer()
+        return await Why(store, name, key, seen, self._redaction).answer()
 
     @recorded
     async def cancel(
@@ -138,7 +167,8 @@ class JobAdmin(Desk):
         if queue is None and not given:
             raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
         store, states = await self._store(), states_meant(state, dead=False)
-        cancelling, wanted = Cancelling(store), await JobFilter.of(store, **conditions)
+        wanted = await JobFilter.of(store, **conditions, redaction=self._redaction)
+        cancelling = Cancelling(store)
         await cancelling.matching(await self._sources(queue), states, wanted)
         return cancelling.report()
 

@@ -7,11 +7,21 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, sent_at
+from headrace.admin.bodies import EventInfo, event_in, opened, sent_at
+from headrace.admin.redaction import (
+    CLEAR,
+    Redaction,
+    masked_attempts,
+    masked_gate,
+    masked_lane,
+    masked_limits,
+    masked_progress,
+)
 from headrace.client.job import AttemptInfo, to_datetime
 from headrace.core import codec, ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
+from headrace.core.masking import Masks
 from headrace.core.progress import Progress, decode_progress
 from headrace.core.ties import Limit, Ties, decode_ties
 from headrace.store.contract import Sighting
@@ -45,26 +55,31 @@ class JobSummary:
     progress: Progress | None
 
     @classmethod
-    def of(cls, queue: str, key: JobKey, sighting: Sighting) -> JobSummary:
+    def of(
+        cls, queue: str, key: JobKey, sighting: Sighting, redaction: Redaction = CLEAR
+    ) -> JobSummary:
         envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
+        masks = redaction.masks(envelope, ties)
+        task = None if envelope is None else envelope.task
         attempts = decode_past(sighting.past).attempts
         blocked = sighting.state is State.BLOCKED
         last = attempts[-1] if attempts else None
+        named = key_of(ties) or (envelope and envelope.overrides.key) or None
         return cls(
             id=ids.to_text(key),
             queue=queue,
-            task=None if envelope is None else envelope.task,
+            task=task,
             state=sighting.state,
             priority=ties.priority,
-            key=key_of(ties) or (envelope and envelope.overrides.key) or None,
+            key=None if named is None else masks.name(named),
             sent=sent_at(key, envelope),
             due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
             worker=sighting.worker or None,
             attempt=len(attempts) + (0 if sighting.state.final else 1),
-            waits_for=sighting.reason or None if blocked else None,
+            waits_for=(masked_gate(sighting.reason, masks, task) or None) if blocked else None,
             reason=None if blocked else sighting.reason or None,
-            error=None if last is None else AttemptInfo.of(last).error,
-            progress=decode_progress(sighting.progress),
+            error=None if last is None else _error(AttemptInfo.of(last), masks),
+            progress=masked_progress(decode_progress(sighting.progress), masks),
         )
 
 
@@ -109,30 +124,42 @@ class JobDetail(JobSummary):
 
     @classmethod
     def whole(
-        cls, summary: JobSummary, sighting: Sighting, log: Sequence[str], marks: Iterable[str]
+        cls,
+        summary: JobSummary,
+        sighting: Sighting,
+        log: Sequence[str],
+        marks: Iterable[str],
+        redaction: Redaction = CLEAR,
     ) -> JobDetail:
         """A summary with all the rest."""
         envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
         overrides = None if envelope is None else envelope.overrides
+        masks = redaction.masks(envelope, ties, _result(sighting))
+        past = decode_past(sighting.past).attempts
         return cls(
             **{field.name: getattr(summary, field.name) for field in fields(summary)},
-            arguments=arguments_of(envelope),
-            result=_result(sighting),
-            attempts=tuple(AttemptInfo.of(a) for a in decode_past(sighting.past).attempts),
+            arguments=redaction.arguments(envelope),
+            result=redaction.value(summary.task, _result(sighting)),
+            attempts=masked_attempts([AttemptInfo.of(each) for each in past], masks),
             flow=_flow(envelope),
             fed=bool(overrides and overrides.feed),
-            lane=ties.lane or None,
+            lane=masked_lane(ties.lane, masks, summary.task) or None,
             width=ties.width if ties.lane else None,
-            unique=ties.unique or None,
-            limits=ties.limits,
-            headers=overrides.headers if overrides else {},
+            unique=masks.name(ties.unique) or None,
+            limits=masked_limits(ties.limits, masks, summary.task),
+            headers=masks.mapping(overrides.headers) if overrides else {},
             expires=(
                 to_datetime(overrides.expires_ms) if overrides and overrides.expires_ms else None
             ),
-            log=tuple(log),
-            marks=tuple(sorted(marks)),
-            event=event_in(ids.to_key(summary.id), envelope),
+            log=tuple(map(masks.text, log)),
+            marks=tuple(map(masks.text, sorted(marks))),
+            event=event_in(ids.to_key(summary.id), envelope, redaction),
         )
+
+
+def _error(attempt: AttemptInfo, masks: Masks) -> str:
+    (shown,) = masked_attempts([attempt], masks)
+    return shown.error
 
 
 def key_of(ties: Ties) -> str | None:

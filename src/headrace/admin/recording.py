@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.admin.cancelling import CancelReport
 from headrace.admin.deeds import Deed
+from headrace.admin.redaction import Redaction, redaction_of
 from headrace.client.job import Job
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ R = TypeVar("R")
 
 Method = Callable[Concatenate[D, P], Awaitable[R]]
 Recorded = Callable[Concatenate[D, P], Coroutine[Any, Any, R]]
+
+# As `Masks.name` makes them.
+_STANDS_FOR_ANOTHER = re.compile("#[0-9a-f]{10}")
 
 
 def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
@@ -34,7 +39,8 @@ def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
             return await method(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
-        deed = Deed(method.__name__, *_said(given.arguments))
+        redaction = self._redaction if self._redaction.active else redaction_of(self._app)
+        deed = Deed(method.__name__, *_said(given.arguments, redaction))
         async with clerk.recording(deed, self._store):
             result = await method(self, *args, **kwargs)
             deed.came_to(_outcome(result))
@@ -43,11 +49,12 @@ def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
     return called
 
 
-def _said(arguments: Mapping[str, Any]) -> tuple[str, str]:
+def _said(arguments: Mapping[str, Any], redaction: Redaction) -> tuple[str, str]:
     """The target of a deed, and what else was said about it."""
     given = {name: value for name, value in arguments.items() if name != "self"}
     given |= given.pop("conditions", {})
-    said = {name: _text(name, value) for name, value in given.items() if value not in (None, False)}
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    said = {name: _text(name, value, redaction) for name, value in given.items()}
     if "group" in said:
         target = f"{said.pop('group')}@{said.pop('topic')}"
     else:
@@ -56,14 +63,16 @@ def _said(arguments: Mapping[str, Any]) -> tuple[str, str]:
     return target, ", ".join(f"{name}={text}" for name, text in said.items())
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: Any, redaction: Redaction) -> str:
     if name == "ids" and not isinstance(value, str):
         count = len(value) if isinstance(value, Collection) else "several"
         return next(iter(value)) if count == 1 else f"{count} jobs"
     if name == "edit":
         # By name alone: what jobs are about is nobody's business here.
         return "/".join(value) if isinstance(value, Mapping) else "a function"
-    return str(value)
+    if name == "key":
+        return value if _STANDS_FOR_ANOTHER.fullmatch(str(value)) else redaction.name(str(value))
+    return redaction.said(str(value)) if name in ("search", "error") else str(value)
 
 
 def _outcome(result: object) -> str:

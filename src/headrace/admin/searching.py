@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 from headrace.admin.bodies import arguments_of
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.ids import JobKey
@@ -29,17 +30,32 @@ class Search:
 
     text: str = ""
     arguments: bool = True
+    redaction: Redaction = CLEAR
+    """What may be seen: whether a job is found must not tell what else it holds."""
 
     @classmethod
-    def of(cls, text: str | None, *, arguments: bool = True) -> Search:
-        return cls((text or "").casefold(), arguments)
+    def of(
+        cls, text: str | None, *, arguments: bool = True, redaction: Redaction = CLEAR
+    ) -> Search:
+        return cls((text or "").casefold(), arguments and not redaction.active, redaction)
 
     def finds(self, key: JobKey, envelope: Envelope | None, past: bytes) -> bool:
         return (
             not self.text
             or self._names(ids.to_text(key).casefold())
-            or any(self.text in text.casefold() for text in self._texts(envelope, past))
+            or (
+                any(self.text in text.casefold() for text in self._texts(envelope, past))
+                and self._may_be_seen(envelope, past)
+            )
         )
+
+    def _may_be_seen(self, envelope: Envelope | None, past: bytes) -> bool:
+        """Whether it is also in what is shown."""
+        if not self.redaction.active:
+            return True
+        masks = self.redaction.masks(envelope)
+        texts = (masks.text(text) for text in self._texts(envelope, past))
+        return any(self.text in text.casefold() for text in texts)
 
     def _names(self, id: str) -> bool:
         if _RANDOM.fullmatch(id):

@@ -6,21 +6,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import EventInfo, opened
+from headrace.admin.browsing import LOOKED_AT_TOGETHER
 from headrace.admin.desk import Desk
 from headrace.admin.recording import recorded
+from headrace.admin.redaction import Redaction
 from headrace.admin.topics import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
 from headrace.client.places import positions_of, read_logs
 from headrace.core import limits
 from headrace.core.job import FORMAT, Envelope
 from headrace.core.kinds import named
+from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.options import to_ms
 from headrace.core.sources import group_queue
 from headrace.core.topic import GROUP_GONE_AFTER, Place, check_place
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
-    from headrace.store.topics import LoggedEvent
+    from headrace.store.topics import LoggedEvent, StoppedKey
+
+_STOPPED_KEYS = 100_000
 
 
 class TopicAdmin(Desk):
@@ -64,7 +69,8 @@ class TopicAdmin(Desk):
         store, logs = await self._store(), await self._logs_of(topic)
         declared = self._app.topics.get(topic)
         kind = None if declared is None else named(declared.event_type)
-        return [_info(topic, each, kind) for each in await read_logs(store, logs, after, limit)]
+        found = await read_logs(store, logs, after, limit)
+        return [_info(topic, each, kind, self._redaction) for each in found]
 
     @recorded
     async def rewind(self, topic: str, group: str, to: Place) -> None:
@@ -104,15 +110,39 @@ class TopicAdmin(Desk):
         dead, by name."""
         limits.check_count("limit", limit)
         store, queues = await self._store(), await self._queues_of(topic, group)
-        found = [each for queue in queues for each in await store.stopped_keys(queue, limit)]
-        return [StoppedKeyInfo.of(each) for each in sorted(found, key=lambda k: k.key)[:limit]]
+        found: list[tuple[StoppedKey, Masks]] = []
+        for queue in queues:
+            stopped = await store.stopped_keys(queue, limit)
+            found += zip(stopped, await self._masks_of(queue, stopped), strict=True)
+        found.sort(key=lambda each: each[0].key)
+        return [StoppedKeyInfo.of(*each) for each in found[:limit]]
+
+    async def _masks_of(self, queue: str, stopped: Sequence[StoppedKey]) -> list[Masks]:
+        """What is hidden of the events that went dead, of which each key is one."""
+        if not self._redaction.active:
+            return [NOTHING_HIDDEN] * len(stopped)
+        found: list[Masks] = []
+        for start in range(0, len(stopped), LOOKED_AT_TOGETHER):
+            keys = [each.event for each in stopped[start : start + LOOKED_AT_TOGETHER]]
+            seen = await (await self._store()).look(queue, keys, bodies=True)
+            found += [
+                self._redaction.masks(opened(each.envelope) if each else None) for each in seen
+            ]
+        return found
 
     @recorded
     async def free_key(self, topic: str, group: str, key: str) -> bool:
         """Let the events of a stopped or failed key be handled again: those that wait go on, those
         that are dead stay so until they are replayed. False if the key was neither."""
         store, queues = await self._store(), await self._queues_of(topic, group)
-        return any([await store.free_key(queue, key) for queue in queues])
+        freed = [await store.free_key(queue, key) for queue in queues]
+        if not any(freed) and self._redaction.active:
+            # Those who may not see the key have another name for it.
+            for queue in queues:
+                stopped = await store.stopped_keys(queue, _STOPPED_KEYS)
+                meant = [each.key for each in stopped if self._redaction.name(each.key) == key]
+                freed += [await store.free_key(queue, each) for each in meant]
+        return any(freed)
 
     def _gone_after_ms(self, topic: str) -> int:
         declared = self._app.topics.get(topic)
@@ -121,9 +151,9 @@ class TopicAdmin(Desk):
         return to_ms("group_gone_after", GROUP_GONE_AFTER)
 
 
-def _info(topic: str, logged: LoggedEvent, kind: str | None) -> EventInfo:
+def _info(topic: str, logged: LoggedEvent, kind: str | None, redaction: Redaction) -> EventInfo:
     """The event; of bytes that are none, those bytes."""
     envelope = opened(logged.envelope)
     if envelope is None:
-        return EventInfo.of(logged.key, Envelope(FORMAT, logged.key, f"@{topic}", logged.envelope))
-    return EventInfo.of(logged.key, envelope, kind)
+        envelope, kind = Envelope(FORMAT, logged.key, f"@{topic}", logged.envelope), None
+    return EventInfo.of(logged.key, envelope, kind, redaction)

@@ -12,6 +12,7 @@ from headrace.admin.queues import total
 from headrace.admin.stats import read_stats
 from headrace.client.job import to_datetime
 from headrace.core import ids
+from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.topic import OnFailure
 
 if TYPE_CHECKING:
@@ -135,9 +136,9 @@ class StoppedKeyInfo:
     """How many later ones wait behind it."""
 
     @classmethod
-    def of(cls, stopped: StoppedKey) -> StoppedKeyInfo:
+    def of(cls, stopped: StoppedKey, masks: Masks = NOTHING_HIDDEN) -> StoppedKeyInfo:
         event, since = ids.to_text(stopped.event), to_datetime(stopped.since_ms)
-        return cls(stopped.key, stopped.state, event, since, stopped.waiting)
+        return cls(masks.name(stopped.key), stopped.state, event, since, stopped.waiting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
 from headrace.admin.jobs import JobSummary, key_of
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.client.job import to_datetime
 from headrace.core import ids
@@ -42,13 +43,21 @@ class Why:
 
     _noun = "job"
 
-    def __init__(self, store: Store, queue: str, key: JobKey, seen: Sighting) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: str,
+        key: JobKey,
+        seen: Sighting,
+        redaction: Redaction = CLEAR,
+    ) -> None:
         self._store = store
         self._queue = queue
         self._key = key
         self._seen = seen
         self._job = JobSummary.of(queue, key, seen)
         self._ties = decode_ties(seen.ties)
+        self._masks = redaction.masks(opened(seen.envelope), self._ties)
         self._where = f"queue {queue!r}"
 
     async def answer(self) -> str:
@@ -127,7 +136,7 @@ class Why:
     @property
     def _error(self) -> str:
         """The beginning of the last error, as part of a sentence."""
-        return (self._job.error or "").partition("\n")[0].rstrip(" .")
+        return self._masks.text(self._job.error or "").partition("\n")[0].rstrip(" .")
 
     async def _obstacle(self) -> str:
         """What keeps all jobs of the queue, or of the task, from starting; empty if nothing."""
@@ -157,7 +166,7 @@ class Why:
         turns = "one at a time" if width == 1 else f"{width} at a time"
         if key is None:
             return f"jobs of task {self._job.task!r} run {turns}, and others are before it"
-        return f"jobs of its key {key!r} run {turns}, and others are before it"
+        return f"jobs of its key {self._masks.name(key)!r} run {turns}, and others are before it"
 
     def _flow(self) -> str:
         envelope = opened(self._seen.envelope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.why import Why
 from headrace.core import ids
 from headrace.core.ids import JobKey
@@ -25,8 +26,15 @@ class EventWhy(Why):
 
     _noun = "event"
 
-    def __init__(self, store: Store, queue: str, key: JobKey, seen: Sighting) -> None:
-        super().__init__(store, queue, key, seen)
+    def __init__(
+        self,
+        store: Store,
+        queue: str,
+        key: JobKey,
+        seen: Sighting,
+        redaction: Redaction = CLEAR,
+    ) -> None:
+        super().__init__(store, queue, key, seen, redaction)
         self._source = group_source(queue)
         self._where = "the group" if self._source else f"topic {log_source(queue)[0]!r}"
 
@@ -46,16 +54,16 @@ class EventWhy(Why):
     async def _waiting(self) -> str:
         stopped = await self._stopped()
         if stopped and stopped.event != self._key:
-            return f"It is waiting: {_behind(stopped)}."
+            return f"It is waiting: {self._behind(stopped)}."
         return await super()._waiting()
 
     async def _lane(self) -> str:
         stopped = await self._stopped()
         if stopped:
-            return _behind(stopped)
+            return self._behind(stopped)
         return (
-            f"events of its key {self._job.key!r} are handled one after the other, and others are "
-            "before it"
+            f"events of its key {self._key_shown!r} are handled one after the other, and others "
+            "are before it"
         )
 
     async def _dead(self) -> str:
@@ -64,14 +72,18 @@ class EventWhy(Why):
         if stopped and stopped.event == self._key:
             later = "wait" if stopped.state == "blocked" else "go dead too"
             return (
-                f"{sentence}. Its key {stopped.key!r} is {_WORDS[stopped.state]}: later events of "
-                f"it {later} until {_UNTIL[stopped.state]}."
+                f"{sentence}. Its key {self._key_shown!r} is {_WORDS[stopped.state]}: later events "
+                f"of it {later} until {_UNTIL[stopped.state]}."
             )
         if self._seen.reason != Reason.KEY_FAILED:
             return f"{sentence}."
         if stopped:
-            return f"{sentence}: {_behind(stopped)}."
-        return f"{sentence}: an earlier event of its key {self._job.key!r} had gone dead."
+            return f"{sentence}: {self._behind(stopped)}."
+        return f"{sentence}: an earlier event of its key {self._key_shown!r} had gone dead."
+
+    @property
+    def _key_shown(self) -> str:
+        return self._masks.name(self._job.key or "")
 
     async def _stopped(self) -> StoppedKey | None:
         """What is known of the event's key, if the group has stopped it."""
@@ -81,18 +93,17 @@ class EventWhy(Why):
         found = await self._store.stopped_keys(self._queue, _STOPPED_KEYS)
         return next((each for each in found if each.key == key), None)
 
+    def _behind(self, stopped: StoppedKey) -> str:
+        """What keeps an event from being handled whose key is stopped."""
+        until = _UNTIL[stopped.state].replace("it is", "that one is")
+        return (
+            f"its key {self._key_shown!r} is {_WORDS[stopped.state]}, because event "
+            f"{ids.to_text(stopped.event)} went dead, until {until}"
+        )
+
 
 _WORDS = {"blocked": "stopped", "failed": "failed"}
 _UNTIL = {"blocked": "it is replayed or purged, or the key is freed", "failed": "the key is freed"}
-
-
-def _behind(stopped: StoppedKey) -> str:
-    """What keeps an event from being handled whose key is stopped."""
-    until = _UNTIL[stopped.state].replace("it is", "that one is")
-    return (
-        f"its key {stopped.key!r} is {_WORDS[stopped.state]}, because event "
-        f"{ids.to_text(stopped.event)} went dead, until {until}"
-    )
 
 
 async def why_logged(store: Store, logs: Sequence[str], key: JobKey) -> str | None:

@@ -25,6 +25,7 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LIST = "list"
+_SHOWS_ALL = "headrace.shows_all"
 
 
 class Noun(click.Group):
@@ -55,7 +56,40 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
 
 def acted(app: Headrace, deed: Callable[[Admin], Awaitable[T]]) -> T:
     """What comes of a deed, which is recorded as that of whoever is at the terminal."""
-    return asked(app, lambda app: deed(app.admin.by(whoever())))
+    return asked(app, lambda app: deed(admin_of(app).by(whoever())))
+
+
+def secrets_option(command: Command) -> Command:
+    """For commands that show what jobs hold, or find jobs by it; `admin_of` goes by it."""
+
+    def keep(context: click.Context, _: click.Parameter, given: bool) -> None:
+        context.meta[_SHOWS_ALL] = given
+
+    return click.option(
+        "--show-secrets",
+        is_flag=True,
+        expose_value=False,
+        callback=keep,
+        help="Show and search also what the app's redact hook hides.",
+    )(command)
+
+
+def admin_of(app: Headrace) -> Admin:
+    """The admin that tells what may be shown: without what the app hides, unless this command was
+    told to show it."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_SHOWS_ALL):
+        return app.admin
+    return app.admin.redacted()
+
+
+def say_what_is_not_searched(app: Headrace, text: str | None) -> None:
+    """Tell whoever looks for a text that what is hidden is not looked into."""
+    if text and admin_of(app).is_redacted:
+        click.echo(
+            "(arguments are not searched, for this app hides some of them: see --show-secrets)",
+            err=True,
+        )
 
 
 def whoever() -> str:

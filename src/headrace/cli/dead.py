@@ -11,11 +11,14 @@ import click
 
 from headrace.cli.asking import (
     acted,
+    admin_of,
     asked,
     confirm,
     json_option,
     of_app,
     of_one,
+    say_what_is_not_searched,
+    secrets_option,
     split,
     within,
     yes_option,
@@ -49,13 +52,15 @@ def dead() -> None:
 @of_app
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
+@secrets_option
 @json_option
 def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List dead jobs, the latest first."""
     wanted = Filter(**conditions)
+    say_what_is_not_searched(app, conditions.get("search"))
     found = asked(
         app,
-        lambda app: app.admin.dead(wanted.queue, limit=limit + 1, **wanted.conditions),
+        lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.conditions),
     )
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
@@ -63,11 +68,12 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
 @dead.command()
 @of_one("id")
 @queue_option
+@secrets_option
 @json_option
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show all that is known of one dead job: every attempt, its arguments, its bytes."""
     try:
-        info = asked(app, lambda app: app.admin.dead_job(id, queue))
+        info = asked(app, lambda app: admin_of(app).dead_job(id, queue))
     except JobNotFound:
         raise JobError(f"there is no dead job {id}", id) from None
     if as_json:
@@ -79,6 +85,7 @@ def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 def _deed_options(command: Command) -> Command:
     for option in (
         json_option,
+        secrets_option,
         yes_option,
         click.option("--all", "everything", is_flag=True, help="All dead jobs of all queues."),
         filter_options,
@@ -143,6 +150,7 @@ def _do(
     )
     _check(verb, app, ids, wanted, everything)
     chosen = chosen_app(app, url, namespace)
+    say_what_is_not_searched(chosen, conditions.get("search"))
     # A replay loses nothing: it asks only before many of them, and only where someone is.
     if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
         confirm(verb, f"{len(ids)} dead job(s)" if ids else str(wanted))

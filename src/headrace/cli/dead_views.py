@@ -31,9 +31,12 @@ def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
         "attempts": [asdict(attempt) for attempt in info.attempts],
         "arguments": info.arguments,
         "event": _event(info),
-        "size": len(info.envelope),
+        "size": info.size,
     }
-    return {**value, "envelope": info.envelope} if whole else value
+    if not whole:
+        return value
+    # The bytes hold all that is hidden.
+    return {**value, "envelope": info.envelope or None}
 
 
 def show_list(found: Sequence[DeadInfo]) -> None:
@@ -52,11 +55,11 @@ def show_job(info: DeadInfo) -> None:
         ("reason", info.reason),
         ("died", moment(info.died)),
         *_facts(info),
-        ("size", f"{len(info.envelope):,} bytes"),
+        ("size", f"{info.size:,} bytes"),
     ):
         if value is not None:
             click.echo(f"{name:<11}{harmless(value)}")
-    if info.arguments is None:
+    if info.arguments is None and info.envelope:
         click.echo(f"{'bytes':<11}{_hex(info.envelope)}")
     for attempt in info.attempts:
         show_attempt(attempt)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from headrace.cli.asking import admin_of
 from headrace.cli.output import fitting, harmless, moment, show_attempt
 from headrace.core.job import State
 from headrace.errors import JobNotFound
@@ -25,7 +26,7 @@ async def follow_job(app: Headrace, id: str, *, as_json: bool) -> bool:
     """Print each change of a job until it has ended; whether it ended well. Of one that is dead the
     last error is shown."""
     state = State.WAITING
-    async with app, aclosing(app.job(id).watch()) as updates:
+    async with app, aclosing(admin_of(app).watch(id)) as updates:
         async for update in updates:
             state = update.state
             for line in _json_lines(update) if as_json else _lines(update):
@@ -37,7 +38,7 @@ async def follow_job(app: Headrace, id: str, *, as_json: bool) -> bool:
 
 async def _show_end(app: Headrace, id: str) -> None:
     try:
-        job = await app.admin.job(id)
+        job = await admin_of(app).job(id)
     except JobNotFound:
         return
     if job.reason:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import asked, json_option, of_app, of_one
+from headrace.cli.asking import (
+    admin_of,
+    asked,
+    json_option,
+    of_app,
+    of_one,
+    say_what_is_not_searched,
+    secrets_option,
+)
 from headrace.cli.job_views import as_json_value, show_job, show_list
 from headrace.cli.jobs_cancel import cancel
 from headrace.cli.jobs_watch import watch
@@ -37,12 +45,14 @@ jobs.add_command(watch)
 @queue_option
 @job_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
+@secrets_option
 @json_option
 def list_(app: Headrace, queue: str | None, limit: int, as_json: bool, **conditions: Any) -> None:
     """List jobs: running, waiting, blocked, scheduled ones, or those of one --state.
 
     Without --queue, those of all queues and groups of topics.
     """
+    say_what_is_not_searched(app, conditions.get("search"))
     found = asked(app, lambda app: _listed(app, queue, conditions, limit + 1))
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
@@ -53,7 +63,9 @@ async def _listed(
     found: list[JobSummary] = []
     cursor, more = "", True
     while more and len(found) < limit:
-        page = await app.admin.jobs(queue, **conditions, cursor=cursor, limit=limit - len(found))
+        page = await admin_of(app).jobs(
+            queue, **conditions, cursor=cursor, limit=limit - len(found)
+        )
         found += page.jobs
         cursor, more = page.cursor, bool(page.cursor)
     return found[:limit]
@@ -62,10 +74,11 @@ async def _listed(
 @jobs.command()
 @of_one("id")
 @queue_option
+@secrets_option
 @json_option
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show all that is known of one job: its state, arguments, attempts and log."""
-    info = asked(app, lambda app: app.admin.job(id, queue))
+    info = asked(app, lambda app: admin_of(app).job(id, queue))
     if as_json:
         json_document(as_json_value(info))
     else:
@@ -75,10 +88,11 @@ def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 @jobs.command()
 @of_one("id")
 @queue_option
+@secrets_option
 @json_option
 def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Say why a job is not running."""
-    sentence = asked(app, lambda app: app.admin.why(id, queue))
+    sentence = asked(app, lambda app: admin_of(app).why(id, queue))
     if as_json:
         json_document({"id": id, "why": sentence})
     else:
@@ -88,10 +102,11 @@ def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 @jobs.command()
 @of_one("id")
 @queue_option
+@secrets_option
 @json_option
 def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Print what a job wrote to its log."""
-    lines = asked(app, lambda app: app.admin.log(id, queue))
+    lines = asked(app, lambda app: admin_of(app).log(id, queue))
     if as_json:
         json_document(lines)
     else:

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import acted, confirm, json_option, split, within, yes_option
+from headrace.cli.asking import (
+    acted,
+    confirm,
+    json_option,
+    say_what_is_not_searched,
+    secrets_option,
+    split,
+    within,
+    yes_option,
+)
 from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 @job_options
 @click.option("--flow", metavar="ID", help="Only of the flow that ends with this job.")
 @yes_option
+@secrets_option
 @json_option
 def cancel(
     words: tuple[str, ...],
@@ -51,6 +61,7 @@ def cancel(
     )
     _check(app, ids, queue, given)
     chosen = chosen_app(app, url, namespace)
+    say_what_is_not_searched(chosen, given.get("search"))
     if not ids and not yes:
         confirm("cancel", described("all jobs", queue=queue, **given))
     report = acted(chosen, lambda admin: _cancelled(admin, ids, queue, given))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from headrace.cli.asking import only, split
+from headrace.cli.asking import admin_of, only, secrets_option, split
 from headrace.cli.job_watch import follow_job
 from headrace.cli.loading import app_options, chosen_app
 from headrace.cli.output import fitting, harmless, moment
@@ -31,6 +31,7 @@ _LOOK_FOR_QUEUES = 2.0
 @app_options
 @queue_option
 @click.option("--after", metavar="CURSOR", help="Go on after this event of --queue; '' for all.")
+@secrets_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def watch(
     words: tuple[str, ...],
@@ -93,7 +94,7 @@ class _Watcher:
             raise errors.exceptions[0] from None
 
     async def _follow(self, queue: str, after: str) -> None:
-        async with aclosing(self._app.admin.events(queue, after, follow=True)) as events:
+        async with aclosing(admin_of(self._app).events(queue, after, follow=True)) as events:
             async for event in events:
                 click.echo(_json_line(event) if self._as_json else fitting(_line(event)))
 

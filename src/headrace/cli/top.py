@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import of_app, whoever
+from headrace.cli.asking import admin_of, of_app, secrets_option, whoever
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @of_app
+@secrets_option
 @click.option(
     "--every",
     type=click.FloatRange(min=0.5),
@@ -37,7 +38,7 @@ def top(app: Headrace, every: float) -> None:
     if not sys.stdout.isatty():
         raise ConfigError("top needs a terminal: see 'headrace queues' for text")
 
-    view = Top(app.admin.by(whoever()), every)
+    view = Top(admin_of(app).by(whoever()), every)
 
     async def run() -> None:
         # Also when the connection is lost: the terminal must be given back as it was.

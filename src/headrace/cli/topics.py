@@ -10,12 +10,14 @@ import click
 from headrace.cli.asking import (
     Noun,
     acted,
+    admin_of,
     asked,
     confirm,
     json_option,
     of_app,
     of_one,
     of_words,
+    secrets_option,
     yes_option,
 )
 from headrace.cli.output import complain, harmless, json_document, show_first, show_table
@@ -90,12 +92,13 @@ def _place(
     "--after", metavar="WHERE", callback=_place, help="After this event's id, or since 1h, 2d, …"
 )
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
+@secrets_option
 @json_option
 def read(
     app: Headrace, topic: str, after: str | datetime | None, limit: int, as_json: bool
 ) -> None:
     """Print events of a topic, the oldest first. Changes nothing for any group."""
-    found = asked(app, lambda app: app.admin.read(topic, after, limit + 1))
+    found = asked(app, lambda app: admin_of(app).read(topic, after, limit + 1))
     show_first(found, limit, show_events, as_json_value, as_json=as_json)
 
 
@@ -172,10 +175,11 @@ def rewind(
 
 @topics.command()
 @of_words("topic", "group")
+@secrets_option
 @json_option
 def keys(app: Headrace, topic: str, group: str, as_json: bool) -> None:
     """Show the keys of an ordered group that stand still, because an event of theirs is dead."""
-    found = asked(app, lambda app: app.admin.stopped_keys(topic, group))
+    found = asked(app, lambda app: admin_of(app).stopped_keys(topic, group))
     show_table(found, KEY_HEADINGS, key_row, nothing="no stopped keys", as_json=as_json)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.telemetry.reaching import StoreProbe
 from headrace.web.errands import Errands
@@ -19,15 +17,12 @@ from headrace.web.streams import Streams
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from headrace.admin.redaction import Redact
     from headrace.app import Headrace
     from headrace.web.access import Access
 
-log = logging.getLogger("headrace.web")
-
 # For the login and for errors: someone of whom nothing is known.
 NOBODY = User("", Role.VIEWER)
-
-Redact = Callable[[str, Any], Any]
 
 
 @dataclass
@@ -46,17 +41,6 @@ class Board:
     def __post_init__(self) -> None:
         self.ledgers = Ledgers(self.app.admin)
         self.probe = StoreProbe(self.app)
-
-    def shown(self, task: str | None, value: Any) -> Any:
-        """What is to be seen of the arguments or the result of a job: what `redact` makes of them.
-        Nothing if it fails: it must hide something."""
-        if self.redact is None:
-            return value
-        try:
-            return self.redact(task or "", value)
-        except Exception:
-            log.exception("redact failed for a job of task %r; nothing is shown", task)
-            return "(hidden: redact failed)"
 
     async def admitted(self, request: Request) -> Visit:
         """The visit that a request is. Raises what `Access.admit` does."""

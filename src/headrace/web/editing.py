@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.web.naming import named, parameters_of
+from headrace.admin.naming import named, parameters_of
 from headrace.web.shown import as_json
 
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ def fields_of(visit: Visit, job: DeadInfo) -> list[Field]:
     """A field for each parameter of the job's task, with its value if all of it may be shown; none
     if this app does not know the task."""
     parameters = parameters_of(visit.app, job.task) or {}
-    given = named(visit.app, job.task, job.arguments)
-    # First, for `redact` may change what it is given.
-    kept = _texts(given)
-    shown = _texts(visit.board.shown(job.task, given))
+    kept = _texts(named(visit.app, job.task, job.plain_arguments))
+    shown = _texts(named(visit.app, job.task, job.arguments))
     return [_field(each, kept, shown) for each in parameters.values()]
 
 

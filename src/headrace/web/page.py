@@ -75,8 +75,13 @@ class Visit:
 
     @property
     def admin(self) -> Admin:
-        """Whose deeds are recorded as those of the user."""
-        return self.board.app.admin.by(self.user.name)
+        """Whose deeds are recorded as those of the user, and which tells what may be shown."""
+        return self.board.app.admin.by(self.user.name).redacted(self.board.redact)
+
+    @property
+    def hides(self) -> bool:
+        """Whether a redact hook says what may be shown."""
+        return self.admin.is_redacted
 
     @property
     def here(self) -> str:

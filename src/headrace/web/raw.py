@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from headrace.web.page import Refusal, Visit
-from headrace.web.pages.job import arguments_of, result_of
+from headrace.web.pages.job import arguments_of
 from headrace.web.shown import written
 from headrace.web.wording import clip, visible
 
@@ -35,6 +35,6 @@ async def whole(visit: Visit, request: Request) -> Response:
 async def _text(visit: Visit, detail: JobDetail, part: str) -> str:
     if part == "log":
         return "".join(f"{visible(line)}\n" for line in detail.log)
-    value = (arguments_of if part == "arguments" else result_of)(visit, detail)
+    value = arguments_of(visit, detail) if part == "arguments" else detail.result
     # Megabytes take seconds, for which all others would wait.
     return (await asyncio.to_thread(written, value, None)).text

@@ -27,9 +27,9 @@ from headrace.web.rendering import Rendering
 from headrace.web.routes import VIEWS
 
 if TYPE_CHECKING:
+    from headrace.admin.redaction import Redact
     from headrace.app import Headrace
     from headrace.web.access import Auth
-    from headrace.web.board import Redact
 
 STATIC = Path(__file__).parent / "static"
 

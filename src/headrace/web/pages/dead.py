@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin import DeadPage
-from headrace.admin.bodies import opened
+from headrace.admin.naming import named
 from headrace.admin.paging import MOST_READS
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.editing import PREFIX, Field, fields_of
 from headrace.web.filters import OF_DEAD, REASONS, Filter
-from headrace.web.naming import named
 from headrace.web.page import Page, Refusal, Visit, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
@@ -86,17 +85,11 @@ def _obstacle(visit: Visit, job: DeadInfo) -> str:
         return "Events cannot be edited, for other groups have them too."
     if job.task not in visit.app.tasks:
         return "Its arguments cannot be edited here: this app has no such task."
-    if _is_fed(job):
+    if job.fed:
         return "Its arguments cannot be edited: the first comes from the jobs before it."
     return ""
 
 
-def _is_fed(job: DeadInfo) -> bool:
-    envelope = opened(job.envelope)
-    return bool(envelope and envelope.overrides.feed)
-
-
 def arguments_of(visit: Visit, job: DeadInfo) -> Any:
     """What may be shown of the arguments, by name where that is known; of an event, its data."""
-    given = named(visit.app, job.task, job.arguments, fed=_is_fed(job))
-    return visit.board.shown(job.task, given)
+    return named(visit.app, job.task, job.arguments, fed=job.fed)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.admin.naming import named
 from headrace.core.job import State
 from headrace.core.sources import group_source, is_log
 from headrace.web.graph import HEIGHT, WIDTH, drawn
-from headrace.web.naming import named
 from headrace.web.page import Page, Visit, interval
 from headrace.web.shown import ending, written
 from headrace.web.wording import clip
@@ -38,7 +38,7 @@ async def job(visit: Visit) -> Page:
         "group": group_source(detail.queue),
         "why": clip(sentence, 2_000),
         "arguments": written(arguments_of(visit, detail)),
-        "result": written(result_of(visit, detail)),
+        "result": written(detail.result),
         "log": shown,
         "log_cut": cut,
         **_drawing(flow),
@@ -67,14 +67,8 @@ def title_of(task: str | None) -> str:
 def arguments_of(visit: Visit, detail: JobDetail) -> Any:
     """What may be shown of the arguments, by name where that is known; of an event, its data."""
     if detail.event is not None:
-        return visit.board.shown(detail.task, detail.event.data)
-    given = named(visit.app, detail.task, detail.arguments, fed=detail.fed)
-    return visit.board.shown(detail.task, given)
-
-
-def result_of(visit: Visit, detail: JobDetail) -> Any:
-    """What may be shown of what it returned."""
-    return visit.board.shown(detail.task, detail.result)
+        return detail.event.data
+    return named(visit.app, detail.task, detail.arguments, fed=detail.fed)
 
 
 def log_of(detail: JobDetail) -> tuple[list[str], bool]:

@@ -39,7 +39,7 @@ async def topics(visit: Visit) -> Page:
 async def topic(visit: Visit) -> Page:
     """One topic."""
     info = await visit.admin.topic(visit.asked("name"))
-    events = [(each, _data(visit, each)) for each in await _latest(visit, info.name)]
+    events = [(each, _data(each)) for each in await _latest(visit, info.name)]
     context = {"topic": info, "events": events}
     return Page(
         "topic.html", f"Topic {info.name}", context, live=_interval([info], 2 * len(_BACK) + 1)
@@ -97,8 +97,8 @@ async def _dead(visit: Visit, group: GroupInfo, queue: str) -> list[tuple[object
     if not group.dead:
         return []
     page = await visit.admin.dead_page(queue, limit=_DEAD)
-    return [(job, in_a_line(visit.board.shown(job.task, job.arguments))) for job in page.jobs]
+    return [(job, in_a_line(job.arguments)) for job in page.jobs]
 
 
-def _data(visit: Visit, event: EventInfo) -> str:
-    return in_a_line(visit.board.shown(f"@{event.topic}", event.data))
+def _data(event: EventInfo) -> str:
+    return in_a_line(event.data)

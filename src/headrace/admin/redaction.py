@@ -1,0 +1,227 @@
+"""What may be seen of jobs: the one place where redact hooks are asked.
+
+Every answer of an admin that was made by `redacted` goes through here, whoever shows it: the
+dashboard, the command line, the terminal view.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from hashlib import blake2b
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.admin.bodies import arguments_of
+from headrace.admin.naming import named
+from headrace.core.job import Envelope
+from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
+from headrace.core.progress import Progress
+from headrace.core.rate import QUEUE_LIMIT
+from headrace.core.sources import is_log
+from headrace.core.ties import NO_TIES, Limit, Ties
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.client.job import AttemptInfo
+
+log = logging.getLogger("headrace.admin")
+
+Redact = Callable[[str, Any], Any]
+"""From the name of a task (of an event, `@` and its topic) and arguments, a result or data to what
+is shown of it."""
+
+FAILED = "(hidden: redact failed)"
+_RATE = "rate:"
+_KEY = "key:"
+
+
+class Redaction:
+    """What is seen by those who may see all: everything."""
+
+    active = False
+
+    def arguments(self, envelope: Envelope | None) -> Any:
+        """What is shown of the arguments of a job, or of the data of an event."""
+        return arguments_of(envelope)
+
+    def value(self, task: str | None, value: Any) -> Any:
+        """What is shown of a result."""
+        return value
+
+    def masks(self, envelope: Envelope | None, ties: Ties = NO_TIES, result: Any = None) -> Masks:
+        """What is hidden of a job, and to be looked for in all that it says."""
+        return NOTHING_HIDDEN
+
+    def name(self, text: str) -> str:
+        """A name made of arguments that are not at hand."""
+        return text
+
+    def detail(self, text: str, task: str) -> str:
+        """What an event tells of a job of which no more is known."""
+        return text
+
+    def said(self, text: str) -> str:
+        """What someone typed to find jobs by."""
+        return text
+
+
+CLEAR = Redaction()
+
+
+class Hooked(Redaction):
+    """What is seen by those from whom hooks hide something."""
+
+    active = True
+
+    def __init__(self, app: Headrace, hooks: Sequence[Redact]) -> None:
+        self._app = app
+        self._hooks = hooks
+        # So that names which stand for others cannot be guessed by trying.
+        where = f"{app.url}\0{app.namespace}".encode()
+        self._salt = blake2b(where, digest_size=32).digest()
+        self._all = Masks(everything=True, salt=self._salt)
+
+    def arguments(self, envelope: Envelope | None) -> Any:
+        return None if envelope is None else self.value(envelope.task, self._given(envelope))
+
+    def value(self, task: str | None, value: Any) -> Any:
+        return FAILED if (shown := self._shown(task, value)) is _FAILURE else shown
+
+    def masks(self, envelope: Envelope | None, ties: Ties = NO_TIES, result: Any = None) -> Masks:
+        if envelope is None:
+            return self._all
+        # Decoded twice: a hook may change what it is given.
+        shown = self._shown(envelope.task, self._given(envelope))
+        shown_result = self._shown(envelope.task, _copied(result))
+        if shown is _FAILURE or shown_result is _FAILURE:
+            return self._all
+        given = self._given(envelope)
+        if given is None and envelope.payload:
+            # Too large, or not to be read.
+            return self._all
+        hidden = hidden_in(given, shown)
+        if hidden:
+            # Names may be made of what is hidden, in whatever way.
+            hidden += _names(envelope, ties)
+        return Masks([*hidden, *hidden_in(result, shown_result)], salt=self._salt)
+
+    def name(self, text: str) -> str:
+        return self._all.name(text)
+
+    def detail(self, text: str, task: str) -> str:
+        return masked_gate(text, self._all, task)
+
+    def said(self, text: str) -> str:
+        return self._all.text(text)
+
+    def _given(self, envelope: Envelope) -> Any:
+        arguments = arguments_of(envelope)
+        if is_log(envelope.task):
+            return arguments
+        return named(self._app, envelope.task, arguments, fed=bool(envelope.overrides.feed))
+
+    def _shown(self, task: str | None, value: Any) -> Any:
+        try:
+            for hook in self._hooks:
+                value = hook(task or "", value)
+        except Exception as error:
+            # Not its text: it may quote what it should have hidden.
+            log.error(
+                "redact failed for a job of task %r (%s); nothing is shown",
+                *(task, type(error).__name__),
+            )
+            return _FAILURE
+        return value
+
+
+_FAILURE = object()
+
+
+def redaction_of(app: Headrace, more: Redact | None = None) -> Redaction:
+    """What the app's hook hides, and this one; all is seen if there is neither."""
+    hooks = [each for each in (_hook_of(app), more) if each is not None]
+    return Hooked(app, hooks) if hooks else CLEAR
+
+
+def _hook_of(app: Headrace) -> Redact | None:
+    """Looked up only here: the module that it is in may be the one that makes the app."""
+    if not isinstance(app.redact, str):
+        return app.redact
+    module, _, path = app.redact.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"redact is {app.redact!r}, which cannot be found: write module:function ({error})"
+        ) from None
+    if not callable(found):
+        raise ConfigError(f"redact is {app.redact!r}, which is no function")
+    hook: Redact = found
+    return hook
+
+
+def masked_attempts(attempts: Sequence[AttemptInfo], masks: Masks) -> tuple[AttemptInfo, ...]:
+    if not masks.hides:
+        return tuple(attempts)
+    return tuple(
+        replace(each, error_text=masks.text(each.error_text), traceback=masks.text(each.traceback))
+        for each in attempts
+    )
+
+
+def masked_progress(progress: Progress | None, masks: Masks) -> Progress | None:
+    if progress is None or not masks.hides:
+        return progress
+    return msgspec.structs.replace(progress, text=masks.text(progress.text))
+
+
+def masked_lane(lane: str, masks: Masks, task: str | None) -> str:
+    """The key in it by another name. That of an event is nothing but its key."""
+    if task is None or is_log(task):
+        return masks.name(lane)
+    return f"{_KEY}{masks.name(lane.removeprefix(_KEY))}" if lane.startswith(_KEY) else lane
+
+
+def masked_gate(gate: str, masks: Masks, task: str | None) -> str:
+    """The name of a limit, with another in place of its `rate_key`."""
+    whole = f"{_RATE}{task}"
+    if not masks.hides or not gate.startswith(_RATE) or gate in (QUEUE_LIMIT, whole):
+        return gate
+    known = task is not None and gate.startswith(f"{whole}:")
+    key = gate[len(whole) + 1 :] if known else gate.removeprefix(_RATE)
+    return f"{whole if known else _RATE.rstrip(':')}:{masks.name(key)}"
+
+
+def masked_limits(limits: Sequence[Limit], masks: Masks, task: str | None) -> tuple[Limit, ...]:
+    return tuple(
+        msgspec.structs.replace(each, name=masked_gate(each.name, masks, task)) for each in limits
+    )
+
+
+def _names(envelope: Envelope, ties: Ties) -> list[str]:
+    """Names of a job that may be made of its arguments."""
+    task = envelope.task
+    rates = [each.name.removeprefix(f"{_RATE}{task}:") for each in ties.limits]
+    names = [
+        envelope.overrides.key,
+        ties.lane.removeprefix(_KEY) if is_log(task) or ties.lane.startswith(_KEY) else "",
+        ties.unique.removeprefix(f"{task}:"),
+        *(each for each in rates if not each.startswith(_RATE)),
+    ]
+    return [name for name in names if name]
+
+
+def _copied(value: Any) -> Any:
+    """The value for a hook, which may change what it is given."""
+    try:
+        return deepcopy(value)
+    except RecursionError:
+        return value
