@@ -1,13 +1,18 @@
-"""`headrace worker --log-format json`."""
+"""What commands log: as JSON, and for people, whatever it holds."""
 
 from __future__ import annotations
 
 import json
+import logging
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
+from headrace.cli.logs import VisibleFormatter
 from tests.cli.conftest import Start
+from tests.servers import free_port
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
@@ -20,3 +25,69 @@ def test_every_line_is_json_also_of_worker_processes(start: Start, processes: st
     ended = [line for line in lines if "ended: WorkerOutcome" in line["message"]]
     assert len(ended) == int(processes)
     assert all(line["worker"] in line["message"] for line in ended)
+
+
+def logged(text: str, *, error: Exception | None = None) -> str:
+    record = logging.LogRecord("shop", logging.ERROR, "shop.py", 1, "%s", (text,), None)
+    if error is not None:
+        try:
+            raise error
+        except type(error):
+            record.exc_info = sys.exc_info()
+    return VisibleFormatter("%(levelname)s %(message)s").format(record)
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\x07", "\x9b31m", "\u202e", "\r", "\x00", "\u200b"])
+def test_nothing_in_a_log_steers_a_terminal(sign: str) -> None:
+    for text in (logged(f"a{sign}b"), logged("a", error=ValueError(f"a{sign}b"))):
+        assert sign not in text
+        assert ascii(sign)[1:-1] in text
+
+
+def test_no_text_looks_like_a_line_of_its_own() -> None:
+    text = logged("first\nERROR forged", error=ValueError("a\nERROR forged too"))
+    assert [line for line in text.split("\n") if line.startswith("ERROR")] == ["ERROR first"]
+    assert "\n  Traceback (most recent call last):" in text
+
+
+LOUD = r"""
+import logging
+from headrace import Headrace
+
+app = Headrace()
+EVIL = "\x1b]0;owned\x07\x1b[2J and\n2026-01-01 INFO forged"
+
+
+@app.every(0.1)
+async def tick() -> None:
+    try:
+        raise ValueError(EVIL)
+    except ValueError:
+        logging.getLogger("loud").exception("failed over %s", EVIL)
+
+
+print("\x1b[2Jwiped", flush=True)
+"""
+
+
+def test_what_a_handler_raises_reaches_no_terminal_as_it_is(shop: Path, start: Start) -> None:
+    (shop / "loud.py").write_text(LOUD.partition("print(")[0])
+    worker = start("worker", "loud:app")
+    worker.says("ValueError: ")
+    worker.send(signal.SIGTERM)
+    worker.ended()
+    assert "\x1b" not in worker.output
+    assert "\x07" not in worker.output
+    assert r"failed over \x1b]0;owned\x07" in worker.output
+    assert not [line for line in worker.output.splitlines() if line.startswith("2026-01-01")]
+
+
+def test_what_a_program_prints_is_visible_in_dev(shop: Path, start: Start) -> None:
+    (shop / "loud.py").write_text(LOUD)
+    dev = start("dev", "loud:app", "--port", str(free_port()), "--no-reload")
+    dev.says(r"worker    | \x1b[2Jwiped")
+    dev.says(r"  ValueError: \x1b]0;owned\x07")
+    dev.send(signal.SIGTERM)
+    dev.ended()
+    # The first is what the command itself prints when it imports the app, as any program does.
+    assert dev.output.count("\x1b") == 1

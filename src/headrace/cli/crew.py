@@ -14,6 +14,7 @@ from typing import IO
 
 import click
 
+from headrace.core.visible import harmless
 from headrace.worker.parent import SUPERVISOR, how_it_ended
 
 # For what a process that has ended said last. Whoever has its output from it may live for ever.
@@ -79,9 +80,11 @@ class Crew:
         def repeat() -> None:
             with output:
                 for line in output:
+                    # What a handler prints goes through here too.
+                    shown = harmless(line.rstrip().expandtabs(8))
                     # Read on though the terminal is closed: the process must not be held up.
                     with contextlib.suppress(OSError):
-                        click.echo(f"{name:<{width}} | {line.rstrip()}")
+                        click.echo(f"{name:<{width}} | {shown}")
 
         voice = threading.Thread(target=repeat, name=f"headrace-{name}", daemon=True)
         voice.start()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from headrace.cli.pasting import command, reading
 from headrace.core.plural import plural
 from headrace.core.sources import group_queue
 
@@ -69,14 +70,15 @@ def _of_readers(
         return
     jobs = f"{plural(queue.waiting, 'job')} waiting and " if queue.waiting else ""
     level: Level = "problem" if queue.waiting else "warning"
-    yield level, f"{jobs}no worker reads it: run headrace worker with -Q {queue.name}"
+    yield level, f"{jobs}no worker reads it: {reading(queue.name)}"
 
 
 def _of_queue(queue: QueueInfo, is_read: bool, max_age: float) -> Iterator[tuple[Level, str]]:
     if queue.paused:
-        yield "warning", f"paused: headrace queues resume {queue.name}"
+        yield "warning", f"paused: {command('queues', 'resume', words=(queue.name,))}"
     for task in queue.paused_tasks:
-        yield "warning", f"task {task} is paused: headrace queues resume {queue.name} --task {task}"
+        resume = command("queues", "resume", words=(queue.name,), task=task)
+        yield "warning", f"task {task} is paused: {resume}"
     if is_read and not queue.paused and (queue.age or 0.0) > max_age:
         yield (
             "problem",
@@ -86,7 +88,7 @@ def _of_queue(queue: QueueInfo, is_read: bool, max_age: float) -> Iterator[tuple
     if queue.dead:
         yield (
             "warning",
-            f"{plural(queue.dead, 'dead job')}: headrace dead list --queue {queue.name}",
+            f"{plural(queue.dead, 'dead job')}: {command('dead', 'list', queue=queue.name)}",
         )
 
 
@@ -116,15 +118,13 @@ def _of_group(
     elif not group.paused and group.waiting and (group.age or 0.0) > max_age:
         yield "problem", f"an event is {group.age:.0f} s old and not handled: run more workers"
     if group.paused:
-        yield "warning", f"paused: headrace queues resume {name}"
+        yield "warning", f"paused: {command('queues', 'resume', words=(name,))}"
     if group.stopped_keys:
-        topic = name.partition("@")[2]
-        yield (
-            "warning",
-            f"{plural(group.stopped_keys, 'key')} stopped: headrace topics show {topic}",
-        )
+        show = command("topics", "show", words=(name.partition("@")[2],))
+        yield "warning", f"{plural(group.stopped_keys, 'key')} stopped: {show}"
     if group.dead:
-        yield "warning", f"{plural(group.dead, 'dead event')}: headrace dead list --queue {name}"
+        listed = command("dead", "list", queue=name)
+        yield "warning", f"{plural(group.dead, 'dead event')}: {listed}"
 
 
 def of_schedules(schedules: Sequence[Schedule]) -> Iterator[Finding]:
@@ -133,5 +133,5 @@ def of_schedules(schedules: Sequence[Schedule]) -> Iterator[Finding]:
             text = f"it does not fire: {schedule.problem}"
             yield Finding("problem", f"schedule {schedule.name}", text)
         elif schedule.paused:
-            text = f"paused: headrace schedules resume {schedule.name}"
+            text = f"paused: {command('schedules', 'resume', words=(schedule.name,))}"
             yield Finding("warning", f"schedule {schedule.name}", text)

@@ -8,12 +8,23 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.output import harmless_lines
 from headrace.telemetry.json_logs import JsonFormatter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LEVELS = ("debug", "info", "warning", "error")
 _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class VisibleFormatter(logging.Formatter):
+    """What jobs bring, such as the text of an error and its traceback, cannot steer a terminal, nor
+    look like a line of the log: what is not plainly visible is written out, and lines behind the
+    first of a record are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *more = harmless_lines(super().format(record))
+        return "\n".join([first, *(f"  {line}" for line in more)])
 
 
 def log_options(command: Command) -> Command:
@@ -37,10 +48,12 @@ def log_options(command: Command) -> Command:
 def log_to_stderr(level: str | None, format: str | None, **fields: str) -> None:
     """Log to stderr, unless the app's module has set up logging: then only what was asked for is
     changed. `fields` are on every line of JSON."""
-    logging.basicConfig(format=_LINE, level=(level or "info").upper())
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(VisibleFormatter(_LINE))
+    logging.basicConfig(handlers=[to_stderr], level=(level or "info").upper())
     if level is not None:
         logging.getLogger("headrace").setLevel(level.upper())
     if format is not None:
         for handler in logging.getLogger().handlers:
             is_json = format.lower() == "json"
-            handler.setFormatter(JsonFormatter(**fields) if is_json else logging.Formatter(_LINE))
+            handler.setFormatter(JsonFormatter(**fields) if is_json else VisibleFormatter(_LINE))

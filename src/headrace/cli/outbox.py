@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +11,7 @@ import click
 from headrace import Headrace
 from headrace.cli.asking import json_option
 from headrace.cli.loading import load_app
+from headrace.cli.logs import log_to_stderr
 from headrace.cli.output import json_document, moment, show_table
 from headrace.core.plural import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
@@ -23,7 +23,6 @@ T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])
 
 _HEADINGS = ("id", "destination", "failed", "attempts", "error")
-_LOG_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def table_option(command: Command) -> Command:
@@ -58,7 +57,7 @@ def relay(app: str, database: str, table: str) -> None:
     Run as many as you like.
     """
     sender = Outbox(load_app(app), table=table).relay(database)
-    logging.basicConfig(format=_LOG_LINE, level=logging.INFO)
+    log_to_stderr(None, None)
     asyncio.run(_until_told(sender))
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib import import_module
+from types import TracebackType
 from typing import Any, NoReturn
 
 import click
 
-from headrace.cli.output import complain
+from headrace.cli.logs import VisibleFormatter
+from headrace.cli.output import complain, harmless_lines
 from headrace.errors import (
     EventNotFound,
     GroupNotFound,
@@ -54,6 +58,10 @@ class Program(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
+        if logging.lastResort is not None:
+            # Of commands that do not log, warnings reach the terminal by this.
+            logging.lastResort.setFormatter(VisibleFormatter())
+        sys.excepthook = _tell_of_bug
         try:
             code = super().main(
                 *args, **{"prog_name": "headrace", **extra, "standalone_mode": False}
@@ -69,6 +77,15 @@ class Program(click.Group):
         except HeadraceError as error:
             _end(str(error), WRONG_USE)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell_of_bug(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """A traceback, whatever it quotes."""
+    shown = traceback.format_exception(kind, error, trace)
+    for line in harmless_lines("".join(shown).rstrip()):
+        click.echo(line, err=True)
 
 
 def _end(text: str, code: int) -> NoReturn:

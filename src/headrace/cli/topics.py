@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from headrace.cli.asking import (
     yes_option,
 )
 from headrace.cli.output import complain, harmless, json_document, show_first, show_table
+from headrace.cli.pasting import command
 from headrace.cli.program import FAILED
 from headrace.cli.selection import parse_since
 from headrace.cli.topic_views import (
@@ -124,7 +126,7 @@ def _declared(app: Headrace, name: str) -> Topic[Any]:
         known = ", ".join(app.topics)
         raise ConfigError(
             f"the app declares no topic {name!r}{f', but {known}' if known else ''}: name an APP "
-            f"that does, as in headrace topics publish shop:app {name} …"
+            f"that does, as in headrace topics publish shop:app {shlex.quote(name)} …"
         )
     return topic
 
@@ -191,7 +193,8 @@ def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None
     stays so until it is replayed."""
     freed = acted(app, lambda admin: admin.free_key(topic, group, key))
     if not freed:
-        complain(f"key {key!r} is not stopped: see 'headrace topics keys {topic} {group}'")
+        keys = command("topics", "keys", words=(topic, group))
+        complain(f"key {key!r} is not stopped: see {keys}")
         click.get_current_context().exit(FAILED)
     _tell(f"freed key {key}", {"freed": {**_names(topic, group), "key": key}}, as_json)
 

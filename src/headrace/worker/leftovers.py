@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,13 @@ async def report_leftovers(store: Store, topics: Mapping[str, Topic[Any]]) -> No
     for topic, shards in left.items():
         log.warning(
             "topic %r is declared with shards=%d, but there are events in shards that it had "
-            "before, which nobody reads: run a worker with shards=%d until 'headrace topics show "
-            "%s' has nothing in them",
+            "before, which nobody reads: run a worker with shards=%d until headrace topics show "
+            "%s has nothing in them",
             topic,
             topics[topic].options.shards,
             shards,
-            topic,
+            # To be pasted into a shell.
+            shlex.quote(topic),
         )
 
 
