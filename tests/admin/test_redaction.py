@@ -144,6 +144,17 @@ async def test_arguments_that_do_not_fit_are_not_quoted(
     assert not leaks(repr(await admin.deeds()))
 
 
+async def test_records_quote_nothing_that_is_hidden_whoever_acts(
+    app: Headrace, filled: tuple[Admin, dict[str, str]]
+) -> None:
+    _, ids = filled
+    with pytest.raises(ArgumentError):
+        await app.admin.by("a program").replay(
+            ids["dead"], edit=lambda given: {"payment": {**given["payment"], "amount": CARD}}
+        )
+    assert not leaks(repr(await app.admin.deeds()))
+
+
 async def test_a_running_job_is_followed_without_what_is_hidden(app: Headrace) -> None:
     app.redact = hide
     vault = Vault(app)

@@ -18,6 +18,7 @@ from headrace.admin.desk import Desk
 from headrace.admin.editing import Edit, EditedReplay
 from headrace.admin.paging import Page, Reading, Stop
 from headrace.admin.recording import recorded
+from headrace.admin.redaction import redaction_of
 from headrace.admin.searching import any_asked
 from headrace.core import ids as job_ids
 from headrace.core import limits
@@ -135,7 +136,10 @@ class DeadAdmin(Desk):
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
             return await self._apply(store.replay, named, queue, conditions)
-        edited = EditedReplay(self._app, store, edit, self._redaction)
+        # Records are read by others than whoever acts.
+        recorded_only = self._clerk is not None and not self._redaction.active
+        redaction = redaction_of(self._app) if recorded_only else self._redaction
+        edited = EditedReplay(self._app, store, edit, redaction)
         await self._apply(edited.check, named, queue, conditions)
         return await self._apply(edited.send, named, queue, conditions)
 

@@ -21,7 +21,7 @@ from headrace.client.job import AttemptInfo, to_datetime
 from headrace.core import codec, ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
-from headrace.core.masking import Masks
+from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.progress import Progress, decode_progress
 from headrace.core.ties import Limit, Ties, decode_ties
 from headrace.store.contract import Sighting
@@ -59,12 +59,14 @@ class JobSummary:
         cls, queue: str, key: JobKey, sighting: Sighting, redaction: Redaction = CLEAR
     ) -> JobSummary:
         envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
-        masks = redaction.masks(envelope, ties)
         task = None if envelope is None else envelope.task
         attempts = decode_past(sighting.past).attempts
         blocked = sighting.state is State.BLOCKED
         last = attempts[-1] if attempts else None
         named = key_of(ties) or (envelope and envelope.overrides.key) or None
+        # Arguments may have megabytes: they are looked into only if there is a text to be masked.
+        says = named or attempts or sighting.progress or ties.limits
+        masks = redaction.masks(envelope, ties) if says else NOTHING_HIDDEN
         return cls(
             id=ids.to_text(key),
             queue=queue,

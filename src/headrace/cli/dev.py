@@ -13,6 +13,7 @@ from headrace.cli.crew import Crew
 from headrace.cli.loading import load_app, one_app
 from headrace.cli.reloading import Sources
 from headrace.core import limits
+from headrace.core.visible import harmless
 from headrace.errors import ConfigError
 from headrace.worker.signals import Signals, let_go_of_closed_terminal
 
@@ -122,6 +123,6 @@ def _look_after(crew: Crew, signals: Signals, sources: Sources | None) -> None:
         changed = sources.changed() if sources else []
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            click.echo(f"headrace dev: {changed[0].name}{more} changed, starting anew")
+            click.echo(f"headrace dev: {harmless(changed[0].name)}{more} changed, starting anew")
             crew.stop()
             crew.start()
