@@ -1,6 +1,7 @@
 """FastAPI: routes send jobs, a worker beside them runs them, the dashboard is part of the site."""
 
 import os
+import secrets
 from typing import Annotated
 
 from fastapi import Depends, FastAPI
@@ -13,8 +14,10 @@ from headrace.integrations.fastapi import depends, lifespan
 jobs = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-fastapi")
 # In production leave worker= out, and run `headrace worker` beside the web server.
 web = FastAPI(lifespan=lifespan(jobs, worker=True))
-# Serves this very machine alone; for others give it users: headrace.dashboard(jobs, auth=…).
-web.mount("/jobs", headrace.dashboard(jobs))
+# Serves who has the token, on this very machine alone; without one, it makes one up and logs it.
+# For others give it users: headrace.dashboard(jobs, auth=…).
+token = os.environ.get("HEADRACE_DASHBOARD_TOKEN") or secrets.token_urlsafe()
+web.mount("/jobs", headrace.dashboard(jobs, token=token))
 Jobs = Annotated[Headrace, Depends(depends(jobs))]
 
 
@@ -38,7 +41,7 @@ if __name__ == "__main__":
     with TestClient(web, "http://localhost", client=("127.0.0.1", 50000)) as client:
         id = client.post("/orders", json=[300, 120]).json()
         print(client.get(f"/orders/{id}").json())
-        print("dashboard:", client.get("/jobs/").status_code)
+        print("dashboard:", client.get(f"/jobs/?token={token}").status_code)
 
 # Prints:
 # 420

@@ -13,6 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from headrace import Headrace, dashboard
+from headrace.web.local import LocalAccess
+
+tokens: dict[str, str] = {}
+"""Those of dashboards that are for this machine's user, by their address."""
 
 
 class Server(uvicorn.Server):
@@ -24,12 +28,12 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(asgi: Any) -> AsyncIterator[str]:
+async def served(asgi: Any, **settings: Any) -> AsyncIterator[str]:
     """The address at which an ASGI app answers."""
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         asgi, lifespan="off", log_level="warning", access_log=False, ws="none",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=1, **settings,
     )  # fmt: skip
     server = Server(config)
     serving = asyncio.create_task(server.serve([listening]))
@@ -45,8 +49,12 @@ async def served(asgi: Any) -> AsyncIterator[str]:
 async def board(app: Headrace, under: str = "", **options: Any) -> AsyncIterator[str]:
     """The address of the dashboard of an app; `under` a path, it is part of another web app."""
     site = dashboard(app, **options)
+    access = site.state.board.access
     async with served(Starlette(routes=[Mount(under, site)]) if under else site) as address:
+        if isinstance(access, LocalAccess):
+            tokens[address + under] = access.token
         try:
             yield address + under
         finally:
+            tokens.pop(address + under, None)
             site.state.board.streams.close()

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from headrace.web.people import Passwords
-from tests.browser.serving import board, served
+from tests.browser.serving import board, served, tokens
 from tests.browser.shop import Shop
 from tests.browser.visitor import Visitor, visiting
 
@@ -105,3 +105,23 @@ async def test_a_form_on_another_site_does_nothing(shop: Shop, browser: Browser)
                     "This came from another site, and was not done."
                 )
         assert not (await app.admin.queue("mail")).paused
+
+
+async def test_without_auth_the_token_is_asked_for_and_can_be_typed(
+    shop: Shop, browser: Browser
+) -> None:
+    async with shop.app as app, board(app) as home:
+        token = tokens.pop(home)
+        async with visiting(browser, home) as visitor:
+            visitor.expected.add(401)
+            page = visitor.page
+            await visitor.go("/queues")
+            await expect(page).to_have_title("Log in · Headrace")
+            await expect(page.locator("main")).to_contain_text("for the user who started it")
+            await page.get_by_label("Token").fill("not the token")
+            await visitor.button("Log in").click()
+            await expect(page.get_by_role("alert")).to_have_text("This is not the token.")
+            await page.get_by_label("Token").fill(token)
+            await visitor.button("Log in").click()
+            await expect(page).to_have_url(f"{home}/queues")
+            await expect(page.locator("[data-pulse]")).to_have_text("Live")

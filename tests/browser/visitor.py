@@ -8,6 +8,8 @@ from typing import Any
 
 from playwright.async_api import Browser, ConsoleMessage, Dialog, Locator, Page, Request, Response
 
+from tests.browser.serving import tokens
+
 # Said by the browser whenever an answer is a refusal; those are looked at by their status.
 _REFUSED = "Failed to load resource: the server responded with a status of"
 _WATCH = """
@@ -84,6 +86,10 @@ async def visiting(browser: Browser, home: str, **options: Any) -> AsyncIterator
     await context.add_init_script(_WATCH)
     visitor = Visitor(await context.new_page(), home)
     try:
+        if token := tokens.get(home):
+            # As the address says that `headrace dashboard` prints.
+            await visitor.go(f"/?token={token}")
+            assert "token" not in visitor.page.url
         yield visitor
         visitor.check()
     finally:

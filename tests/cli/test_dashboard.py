@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import http.cookiejar
 import json
 import re
 import signal
 import socket
+import ssl
+import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -29,7 +32,12 @@ def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
     return line
 
 
-def url_of(program: Program, pattern: str = r"dashboard: (http://\S+)") -> str:
+def browser() -> urllib.request.OpenerDirector:
+    """Keeps cookies."""
+    return urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+
+
+def url_of(program: Program, pattern: str = r"dashboard: (https?://\S+)") -> str:
     program.says("Ctrl-C")
     found = re.search(pattern, program.output)
     assert found, program.output
@@ -53,6 +61,14 @@ def test_what_is_wrong_is_told_in_a_line() -> None:
     assert "name:password" in refused("--auth", "ann")
     assert "not both" in refused("--auth", "ann:x", "--insecure")
     assert "not both" in refused("--insecure", env={"HEADRACE_DASHBOARD_AUTH": "ann:x"})
+    assert "16 characters" in refused("--token", "short")
+    assert "no use with --auth" in refused("--token", "t" * 20, "--auth", "ann:x")
+    assert "--auth name:password" in refused("--proxy", "10.0.0.5")
+    assert "takes an address" in refused("--proxy", "front.example", "--insecure")
+    assert "https://shop.example" in refused("--origin", "shop.example", "--insecure")
+    assert "without --ssl-certfile" in refused("--ssl-keyfile", "key.pem")
+    assert "none.pem (No such file" in refused("--ssl-certfile", "none.pem")
+    assert "PEM files" in refused("--ssl-certfile", "shop.py")
 
 
 def test_it_serves_until_it_is_told_to_end_also_those_who_follow_a_page(
@@ -60,12 +76,16 @@ def test_it_serves_until_it_is_told_to_end_also_those_who_follow_a_page(
 ) -> None:
     program = start("dashboard", "shop:app", "--port", "0", "--metrics-port", "0")
     url = url_of(program)
-    with urllib.request.urlopen(url) as answer:
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(url.partition("?")[0])
+    person = browser()
+    with person.open(url) as answer:
         assert b"<h1>Overview</h1>" in answer.read()
+        assert "token" not in answer.url
     metrics = url_of(program, r"metrics at (http://\S+)")
     with urllib.request.urlopen(f"{metrics}/metrics") as answer:
         assert b"headrace_store_up 1.0" in answer.read()
-    with urllib.request.urlopen(f"{url}live?view=/") as stream:
+    with person.open(f"{url.partition('?')[0]}live?view=/") as stream:
         assert stream.readline() == b"retry: 500\n"
         program.send(signal.SIGTERM)
         assert stream.read(), "the stream ends"
@@ -75,13 +95,14 @@ def test_it_serves_until_it_is_told_to_end_also_those_who_follow_a_page(
 
 def test_deeds_are_logged_in_the_form_that_was_asked_for(shop: Path, start: Start) -> None:
     program = start("dashboard", "shop:app", "--port", "0", "--log-format", "json")
-    url = url_of(program)
-    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with browser.open(f"{url}queue?name=mail") as answer:
-        token = re.search(r'name="token" value="(\w+)"', answer.read().decode())
-    assert token
-    sent = urllib.parse.urlencode({"token": token[1], "queue": "mail"}).encode()
-    browser.open(f"{url}do/pause", sent).close()
+    url, _, token = url_of(program).partition("?")
+    person = browser()
+    with person.open(f"{url}queue?name=mail&{token}") as answer:
+        found = re.search(r'name="token" value="(\w+)"', answer.read().decode())
+    assert found
+    sent = urllib.parse.urlencode({"token": found[1], "queue": "mail"}).encode()
+    form = urllib.request.Request(f"{url}do/pause", sent, {"Origin": url.rstrip("/")})
+    person.open(form).close()
     program.says('"verb": "pause"')
     (line,) = [each for each in program.output.splitlines() if "headrace.audit" in each]
     assert json.loads(line)["level"] == "INFO"
@@ -109,6 +130,73 @@ def test_a_password_lets_in_from_anywhere(shop: Path, start: Start) -> None:
         assert b"viewer" in answer.read()
     program.send(signal.SIGINT)
     assert program.ended() == 0
+
+
+def test_the_token_is_chosen_by_a_variable(shop: Path, start: Start) -> None:
+    chosen = {"HEADRACE_DASHBOARD_TOKEN": "a token / of one's own"}
+    program = start("dashboard", "shop:app", "--port", "0", **chosen)
+    url = url_of(program)
+    assert url.endswith("/?token=a%20token%20%2F%20of%20one%27s%20own")
+    with browser().open(url) as answer:
+        assert b"<h1>Overview</h1>" in answer.read()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with cert.pem, key.pem, and the same key under the password "s3cret"."""
+    folder = tmp_path_factory.mktemp("certificate")
+    for command in (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem",
+        "openssl rsa -aes256 -passout pass:s3cret -in key.pem -out locked.pem",
+    ):
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize("key", ["key.pem", "locked.pem"])
+def test_it_is_served_by_https_and_its_cookies_are_for_https_alone(
+    shop: Path, start: Start, certificate: Path, key: str
+) -> None:
+    files = ("--ssl-certfile", f"{certificate}/cert.pem", "--ssl-keyfile", f"{certificate}/{key}")
+    secret = {"HEADRACE_DASHBOARD_SSL_KEYFILE_PASSWORD": "s3cret"} if key == "locked.pem" else {}
+    program = start("dashboard", "shop:app", "--port", "0", *files, **secret)
+    url = url_of(program)
+    assert url.startswith("https://127.0.0.1:")
+    jar = http.cookiejar.CookieJar()
+    person = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(jar),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=files[1])),
+    )
+    with person.open(url) as answer:
+        assert b"<h1>Overview</h1>" in answer.read()
+    assert {(cookie.name[:15], cookie.secure) for cookie in jar} == {("__Host-headrace", True)}
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_key_whose_password_is_missing_or_wrong_is_told(certificate: Path) -> None:
+    files = ("--ssl-certfile", f"{certificate}/cert.pem", "--ssl-keyfile")
+    assert "KEYFILE_PASSWORD" in refused(*files, f"{certificate}/locked.pem")
+    wrong = {"HEADRACE_DASHBOARD_SSL_KEYFILE_PASSWORD": "guess"}
+    assert "locked.pem (" in refused(*files, f"{certificate}/locked.pem", env=wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (("--host", "0.0.0.0", "--auth", "ann:s3cret"), "passwords and sessions go over plain"),
+        (("--host", "0.0.0.0", "--insecure"), "all that it shows and is told go over plain http"),
+        (("--host", "0.0.0.0", "--insecure", "--proxy", "10.0.0.5"), ""),
+        (("--auth", "ann:s3cret"), ""),
+    ],
+)
+def test_what_goes_over_plain_http_beyond_this_machine_is_warned_of(
+    shop: Path, start: Start, arguments: tuple[str, ...], warned: str
+) -> None:
+    program = start("dashboard", "shop:app", "--port", "0", *arguments)
+    url_of(program)
+    assert ("plain http" in program.output) is bool(warned)
+    assert warned in program.output
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,18 +59,24 @@ def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: S
     (shop / "mill.py").write_text(APP.format(words="first"))
     port = free_port()
     program = start("dev", "mill:app", "--port", str(port))
-    program.says(f"http://127.0.0.1:{port}/")
+    program.says(f"http://127.0.0.1:{port}/?token=")
+    person = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    address = re.search(r"dashboard at (\S+)", program.output)
+    assert address
     program.says("worker    | ")
     eventually("the schedule ticks", (shop / "ticked").exists)
     enqueue(shop, "one")
     eventually("the job runs", lambda: wrote(shop / "one", "first"))
-    eventually("the dashboard answers", lambda: b"Headrace" in page(port))
+    eventually("the dashboard answers", lambda: b"Overview" in page(person, address[1]))
 
     (shop / "mill.py").write_text(APP.format(words="second"))
     program.says("mill.py changed")
     enqueue(shop, "two")
     eventually("the new code runs", lambda: wrote(shop / "two", "second"))
-    eventually("the dashboard is back", lambda: b"Headrace" in page(port))
+    home = f"http://127.0.0.1:{port}/"
+    eventually(
+        "the dashboard is back, and knows its user", lambda: b"Overview" in page(person, home)
+    )
 
     pids = offspring(program)
     assert len(pids) == 2
@@ -80,9 +86,9 @@ def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: S
     assert not any(map(is_alive, pids))
 
 
-def page(port: int) -> bytes:
+def page(person: urllib.request.OpenerDirector, url: str) -> bytes:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+        with person.open(url, timeout=30) as answer:
             found: bytes = answer.read()
             return found
     except OSError:

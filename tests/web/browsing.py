@@ -13,6 +13,8 @@ import httpx2 as httpx
 from headrace import Headrace, dashboard
 
 HOME = "http://127.0.0.1:8370"
+TOKEN = "the token of this machine's user"
+BARE = "x-test-bare"
 HTML = {"accept": "text/html,*/*"}
 
 
@@ -28,10 +30,18 @@ class Person:
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        self.site = dashboard(app, **options) if isinstance(app, Headrace) else app
+        is_local = not options.get("auth") and not options.get("insecure")
+        self.site: Any = app
+        if isinstance(app, Headrace):
+            options |= {"token": TOKEN} if is_local else {}
+            self.site = dashboard(app, **options)
         transport = httpx.ASGITransport(self.site, client=(client, 50_000))
+        known = {"authorization": f"Bearer {TOKEN}"} if is_local else {}
         self.http = httpx.AsyncClient(
-            transport=transport, base_url=home, headers={**HTML, **(headers or {})}
+            transport=transport,
+            base_url=home,
+            headers={**HTML, **known, **(headers or {})},
+            event_hooks={"request": [_from_here]},
         )
 
     async def __aenter__(self) -> Person:
@@ -74,6 +84,13 @@ class Person:
     async def log_in(self, name: str, password: str) -> httpx.Response:
         sent = {"token": await self.token("/login"), "name": name, "password": password}
         return await self.http.post("/login", data=sent)
+
+
+async def _from_here(request: httpx.Request) -> None:
+    """As browsers do: say which site a form comes from, unless `BARE`."""
+    if request.method == "POST" and "origin" not in request.headers and BARE not in request.headers:
+        url = request.url
+        request.headers["origin"] = f"{url.scheme}://{url.netloc.decode()}"
 
 
 def told(page: str) -> str:

@@ -17,7 +17,7 @@ from headrace.web.ledger import Ledgers
 from headrace.web.page import Page, Visit
 from headrace.web.routes import VIEWS
 from tests.admin.burying import bury, envelope
-from tests.web.browsing import Person
+from tests.web.browsing import TOKEN, Person
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_a_page_that_is_open_asks_5_times_a_second_at_most(
 
 
 async def test_mounted_under_a_prefix_all_addresses_begin_with_it(app: Headrace) -> None:
-    outer = Starlette(routes=[Mount("/ops/jobs", dashboard(app))])
+    outer = Starlette(routes=[Mount("/ops/jobs", dashboard(app, token=TOKEN))])
     async with Person(outer, home="http://127.0.0.1:8000/ops/jobs") as person:
         page = await person.page("/queue?name=mail")
         addresses = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', page)

@@ -40,7 +40,7 @@ async def heard_of(heard: asyncio.Queue[str], text: str) -> str:
 
 
 async def test_a_change_is_sent_as_it_is_seen(app: Headrace) -> None:
-    async with following(dashboard(app), "/queues") as heard:
+    async with following(dashboard(app, insecure=True), "/queues") as heard:
         first = await heard_of(heard, "event: page")
         assert "<html" not in first
         await app.admin.pause("mail")
@@ -52,7 +52,7 @@ async def test_a_change_is_sent_as_it_is_seen(app: Headrace) -> None:
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 async def test_a_stream_ends_when_the_server_does(app: Headrace) -> None:
-    site = dashboard(app)
+    site = dashboard(app, insecure=True)
     async with following(site, "/deeds") as heard:
         await heard_of(heard, "event: page")
         site.state.board.streams.close()
@@ -64,7 +64,7 @@ async def test_a_stream_ends_when_the_server_does(app: Headrace) -> None:
 async def test_a_stream_ends_when_the_app_is_closed_and_does_not_open_it_again(
     app: Headrace,
 ) -> None:
-    async with following(dashboard(app), "/deeds") as heard:
+    async with following(dashboard(app, insecure=True), "/deeds") as heard:
         await heard_of(heard, "event: page")
         session = await app.session()
         await app.close()
@@ -95,7 +95,7 @@ async def test_what_does_not_change_is_not_sent_again(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.web.live.HEARTBEAT", 0.0)
-    async with following(dashboard(app), "/workers") as heard:
+    async with following(dashboard(app, insecure=True), "/workers") as heard:
         await heard_of(heard, "event: page")
         async with asyncio.timeout(30):
             assert await heard.get() == ": still here\n\n"
@@ -103,7 +103,7 @@ async def test_what_does_not_change_is_not_sent_again(
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 async def test_trouble_is_told_and_the_stream_goes_on(app: Headrace) -> None:
-    async with following(dashboard(app), "/queue?name=billing@orders") as heard:
+    async with following(dashboard(app, insecure=True), "/queue?name=billing@orders") as heard:
         assert "There is no topic" in await heard_of(heard, "event: trouble")
         orders = app.topic("orders", str)
 
@@ -123,7 +123,7 @@ async def test_what_someone_asks_for_begins_no_line_of_the_stream(
     app: Headrace, kind: str, field: str, shown: str
 ) -> None:
     asked = urlencode({field: "mail\r\revent: forged\rdata: forged"})
-    async with following(dashboard(app), f"/jobs?{asked}") as heard:
+    async with following(dashboard(app, insecure=True), f"/jobs?{asked}") as heard:
         message = await heard_of(heard, f"event: {kind}")
         assert shown in message
         assert "\r" not in message
@@ -131,6 +131,6 @@ async def test_what_someone_asks_for_begins_no_line_of_the_stream(
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 async def test_a_page_that_is_complete_ends_the_stream(app: Headrace) -> None:
-    async with following(dashboard(app), "/doing?id=none") as heard:
+    async with following(dashboard(app, insecure=True), "/doing?id=none") as heard:
         assert "Nothing is known of this" in await heard_of(heard, "event: last")
         assert await heard.get() == ""

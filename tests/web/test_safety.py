@@ -140,7 +140,7 @@ async def test_a_bug_is_told_without_its_details(
         raise KeyError("a secret")
 
     monkeypatch.setitem(VIEWS, "/workers", broken)
-    site = dashboard(app)
+    site = dashboard(app, insecure=True)
     transport = httpx.ASGITransport(site, raise_app_exceptions=False, client=("127.0.0.1", 50_000))
     async with httpx.AsyncClient(transport=transport, base_url=HOME) as client:
         answer = await client.get("/workers")

@@ -29,7 +29,7 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
     """What people ask and do about the queues, jobs and topics of one app's store. Where a queue is
     taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
 
-    def by(self, actor: str) -> Admin:
+    def by(self, actor: str, *, address: str = "") -> Admin:
         """The same, of which every deed is recorded as that of `actor`: a person, or a program.
         `deeds` lists them, and the logger `headrace.audit` tells of them, with the fields `actor`,
         `verb`, `target`, `detail` and `outcome`."""

@@ -22,12 +22,22 @@ _LAST_WORDS = 2.0
 
 
 class Crew:
-    """Runs each of the commands, named for people, as a process of its own. One that was told to
-    end and has not after `patience` seconds is killed."""
+    """Runs each of the commands, named for people, as a process of its own, with `settings` as
+    further variables. One that was told to end and has not after `patience` seconds is killed."""
 
-    def __init__(self, commands: Mapping[str, Sequence[str]], patience: float) -> None:
+    def __init__(
+        self,
+        commands: Mapping[str, Sequence[str]],
+        patience: float,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._commands = commands
         self.patience = patience
+        self._settings = {
+            **(settings or {}),
+            SUPERVISOR: str(os.getpid()),
+            "PYTHONUNBUFFERED": "1",
+        }
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._voices: list[threading.Thread] = []
 
@@ -35,7 +45,7 @@ class Crew:
         for name, arguments in self._commands.items():
             process = subprocess.Popen(
                 [sys.executable, "-m", "headrace", *arguments],
-                env={**os.environ, SUPERVISOR: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **self._settings},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

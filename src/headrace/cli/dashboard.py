@@ -7,14 +7,16 @@ import os
 import signal
 import socket
 from contextlib import ExitStack
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
 from headrace.cli.asking import of_app
 from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.metrics import Place, metrics_options, place_of
+from headrace.cli.output import complain
 from headrace.errors import ConfigError
 from headrace.worker.parent import follow_supervisor
 from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
@@ -22,9 +24,12 @@ from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.web.people import Passwords
+    from headrace.web.serving import Certificate
 
-_USERS = "HEADRACE_DASHBOARD_AUTH"
+_VARIABLE = "HEADRACE_DASHBOARD_"
+_USERS = f"{_VARIABLE}AUTH"
 _PORT = click.IntRange(0, 65535)
+_FILE = click.Path(dir_okay=False)
 
 
 @click.command()
@@ -37,6 +42,12 @@ _PORT = click.IntRange(0, 65535)
 )
 @click.option("--port", type=_PORT, default=8370, show_default=True, metavar="N")
 @click.option(
+    "--token",
+    metavar="TEXT",
+    help=f"What lets in without --auth, instead of one made up: better in ${_VARIABLE}TOKEN, for "
+    "all who use the machine can see options.",
+)
+@click.option(
     "--auth",
     "users",
     multiple=True,
@@ -44,14 +55,50 @@ _PORT = click.IntRange(0, 65535)
     help=f"Who may come in, as operator or viewer; several times, or in ${_USERS}, by spaces.",
 )
 @click.option("--insecure", is_flag=True, help="Let everyone in who can reach it, as operator.")
+@click.option(
+    "--ssl-certfile",
+    type=_FILE,
+    envvar=f"{_VARIABLE}SSL_CERTFILE",
+    metavar="FILE",
+    help="Certificate, as PEM: serve by https.",
+)
+@click.option(
+    "--ssl-keyfile",
+    type=_FILE,
+    envvar=f"{_VARIABLE}SSL_KEYFILE",
+    metavar="FILE",
+    help=f"Its key, if in another file. A password for it is in ${_VARIABLE}SSL_KEYFILE_PASSWORD.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    envvar=f"{_VARIABLE}PROXY",
+    metavar="ADDRESS",
+    help="Address of a proxy in front, whose X-Forwarded-For and -Proto are believed; several "
+    "times.",
+)
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    envvar=f"{_VARIABLE}ORIGIN",
+    metavar="URL",
+    help="Where people see it, such as https://shop.example, if a proxy changes the Host header.",
+)
 @metrics_options
 @log_options
 def dashboard(
     app: Headrace,
     host: str,
     port: int,
+    token: str | None,
     users: tuple[str, ...],
     insecure: bool,
+    ssl_certfile: str | None,
+    ssl_keyfile: str | None,
+    proxies: tuple[str, ...],
+    origins: tuple[str, ...],
     metrics_port: int | None,
     metrics_host: str | None,
     log_level: str | None,
@@ -59,13 +106,13 @@ def dashboard(
 ) -> None:
     """Show the queues, jobs, topics and workers of APP, or of a store, in a browser.
 
-    They can be steered there, too. It serves this machine alone, unless it is told who may come in.
-    Ctrl-C ends it.
+    They can be steered there, too. It serves the user who starts it alone, at the address that it
+    prints, unless it is told who else may come in. Ctrl-C ends it.
     """
     follow_supervisor()
     metrics = place_of(metrics_port, metrics_host)
     auth = _passwords(users)
-    _check_host(host, guarded=auth is not None, insecure=insecure)
+    _check(host, guarded=auth is not None, insecure=insecure, token=token, proxies=proxies)
     try:
         from headrace.web.serving import Server
     except ModuleNotFoundError as error:
@@ -73,17 +120,49 @@ def dashboard(
             f"the dashboard needs {error.name}: pip install 'headrace[dashboard]'"
         ) from None
     log_to_stderr(log_level, log_format)
-    server = Server(app, auth=auth, insecure=insecure)
+    server = Server(
+        app,
+        auth=auth,
+        insecure=insecure,
+        token=token,
+        origins=origins,
+        proxies=proxies,
+        certificate=_certificate(ssl_certfile, ssl_keyfile),
+    )
+    scheme = "https" if ssl_certfile else "http"
     with ExitStack() as stack:
         listening = stack.enter_context(_listening(host, port))
         if metrics is not None:
             _serve_metrics(stack, app, metrics)
-        click.echo(f"headrace dashboard: {_url(host, listening)} (Ctrl-C ends it)")
+        if not ssl_certfile and not proxies and not _is_this_machine(host):
+            _warn_of_plain_http(guarded=auth is not None)
+        url = _url(scheme, host, listening, server.take_token())
+        click.echo(f"headrace dashboard: {url} (Ctrl-C ends it)")
         for number in ending_signals():
             # While it serves, the server sets those that it knows of anew.
             signal.signal(number, server.handle_exit)
         asyncio.run(server.serve_at(listening))
     let_go_of_closed_terminal()
+
+
+def _certificate(certfile: str | None, keyfile: str | None) -> Certificate | None:
+    from headrace.web.serving import Certificate
+
+    password = os.environ.get(f"{_VARIABLE}SSL_KEYFILE_PASSWORD") or None
+    if certfile is None:
+        if keyfile is not None:
+            raise ConfigError("--ssl-keyfile is of no use without --ssl-certfile")
+        return None
+    return Certificate(certfile, keyfile, password)
+
+
+def _warn_of_plain_http(*, guarded: bool) -> None:
+    what = "passwords and sessions" if guarded else "all that it shows and is told"
+    complain(
+        f"warning: {what} go over plain http, for everyone on the way to read and change: give "
+        "--ssl-certfile and --ssl-keyfile, or have a proxy serve it by https and name it with "
+        "--proxy"
+    )
 
 
 def _passwords(given: tuple[str, ...]) -> Passwords | None:
@@ -95,14 +174,35 @@ def _passwords(given: tuple[str, ...]) -> Passwords | None:
     return Passwords(users)
 
 
-def _check_host(host: str, *, guarded: bool, insecure: bool) -> None:
+def _check(
+    host: str, *, guarded: bool, insecure: bool, token: str | None, proxies: tuple[str, ...]
+) -> None:
     if guarded and insecure:
         raise ConfigError(f"give --auth (or {_USERS}), or --insecure, not both")
-    if not guarded and not insecure and not _is_this_machine(host):
+    if guarded or insecure:
+        if token is not None:
+            raise ConfigError("--token is of no use with --auth or --insecure: leave it out")
+    elif not _is_this_machine(host):
         raise ConfigError(
             f"--host {host} lets others than this machine in: say who may with --auth "
             f"name:password (or {_USERS}), or --insecure to let in everyone"
         )
+    elif proxies:
+        raise ConfigError(
+            f"--proxy lets others than this machine in: say who may with --auth name:password (or "
+            f"{_USERS})"
+        )
+    for address in proxies:
+        _check_proxy(address)
+
+
+def _check_proxy(address: str) -> None:
+    try:
+        ip_network(address, strict=False)
+    except ValueError:
+        raise ConfigError(
+            f"--proxy takes an address, such as 10.0.0.5, or a network, not {address!r}"
+        ) from None
 
 
 def _is_this_machine(host: str) -> bool:
@@ -138,6 +238,7 @@ def _serve_metrics(stack: ExitStack, app: Headrace, place: Place) -> None:
     click.echo(f"headrace dashboard: metrics at {exposition.url}")
 
 
-def _url(host: str, listening: socket.socket) -> str:
+def _url(scheme: str, host: str, listening: socket.socket, token: str | None) -> str:
     port = listening.getsockname()[1]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    asked = f"?token={quote(token, safe='')}" if token is not None else ""
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/{asked}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -18,6 +22,7 @@ from headrace.errors import ConfigError
 from headrace.worker.signals import Signals, let_go_of_closed_terminal
 
 _HOST = "127.0.0.1"
+_TOKEN = "HEADRACE_DASHBOARD_TOKEN"
 _LOOK_EVERY = 0.5
 # Longer than a worker that is stuck takes to end by itself after its drain.
 _BEYOND_DRAIN = 20.0
@@ -70,8 +75,10 @@ def dev(
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
     folders = _checked(name, port)
-    crew = crew_of(name, port, concurrency, drain)
-    click.echo(f"headrace dev: {name}, dashboard at http://{_HOST}:{port}/, Ctrl-C stops all")
+    # The same at each start anew: whoever is in stays in.
+    token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
+    crew = crew_of(name, port, concurrency, drain, {_TOKEN: token})
+    click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
     with Signals() as signals:
         crew.start()
         try:
@@ -82,15 +89,30 @@ def dev(
     click.echo("headrace dev: all stopped")
 
 
-def crew_of(name: str, port: int, concurrency: int, drain: float) -> Crew:
-    """A worker and a dashboard, not started yet."""
+def crew_of(
+    name: str,
+    port: int,
+    concurrency: int,
+    drain: float,
+    settings: Mapping[str, str] | None = None,
+) -> Crew:
+    """A worker and a dashboard, not started yet; `settings` are variables that they get."""
     return Crew(
         {
             "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
             "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
         },
         patience=drain + _BEYOND_DRAIN,
+        settings=settings,
     )
+
+
+def _url(port: int, token: str) -> str:
+    """As the dashboard will be served, for it heeds its own variables here too."""
+    scheme = "https" if os.environ.get("HEADRACE_DASHBOARD_SSL_CERTFILE") else "http"
+    has_users = bool(os.environ.get("HEADRACE_DASHBOARD_AUTH"))
+    asked = "" if has_users else f"?token={quote(token, safe='')}"
+    return f"{scheme}://{_HOST}:{port}/{asked}"
 
 
 def _checked(name: str, port: int) -> list[Path]:

@@ -9,7 +9,7 @@ from headrace.errors import ConfigError
 from headrace.web.people import Passwords, Role, User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from starlette.applications import Starlette
 
@@ -25,21 +25,29 @@ def dashboard(
     auth: Auth | None = None,
     redact: Callable[[str, Any], Any] | None = None,
     insecure: bool = False,
+    token: str | None = None,
+    secret: str | None = None,
+    origins: Collection[str] | None = None,
     title: str = "Headrace",
 ) -> Starlette:
     """An ASGI app that shows and steers the queues of `app`, to be served or mounted anywhere.
 
-    Without `auth` it serves only those who come from this machine. `auth` is a function that is
-    given each request and says who asks (`User`, or None to refuse), sync or async; or `Passwords`.
-    `insecure` serves everyone, as operator. `redact(task, arguments)` says what is shown of the
-    arguments and results of jobs."""
-    missing = [name for name in ("starlette", "jinja2") if find_spec(name) is None]
+    Without `auth` it serves only this machine's user: who comes from this machine and has the
+    `token`, or `$HEADRACE_DASHBOARD_TOKEN`, or the one that is logged when it is first needed.
+    `auth` is a function that is given each request and says who asks (`User`, or None to refuse),
+    sync or async; or `Passwords`. `insecure` serves everyone, as operator. Several processes that
+    serve it with a function need the same `secret`, or `$HEADRACE_DASHBOARD_SECRET`. `origins` are
+    addresses under which people see it if its proxy does not pass on the Host header.
+    `redact(task, arguments)` says what is shown of the arguments and results of jobs."""
+    missing = [name for name in ("starlette", "jinja2", "itsdangerous") if find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"the dashboard needs {' and '.join(missing)}: pip install 'headrace[dashboard]'"
         )
     if auth is not None and insecure:
         raise ConfigError("give auth, or insecure=True, not both")
+    from headrace.web.access import access_of
     from headrace.web.site import site
 
-    return site(app, auth=auth, redact=redact, insecure=insecure, title=title)
+    access = access_of(auth, insecure=insecure, token=token, secret=secret)
+    return site(app, access=access, redact=redact, origins=origins, title=title)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.errors import ConfigError
+from headrace.web.local import LocalAccess
 from headrace.web.page import Refusal
 from headrace.web.people import Passwords, User
+from headrace.web.secret import key_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -17,26 +18,14 @@ if TYPE_CHECKING:
 Hook: TypeAlias = "Callable[[Request], User | Awaitable[User | None] | None]"
 Auth: TypeAlias = "Hook | Passwords"
 
-# Whoever sends one of these is a proxy, and speaks for someone elsewhere.
-_FORWARDING = (
-    "forwarded",
-    "via",
-    "x-real-ip",
-    "x-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-)
-_FORWARDING_PREFIX = "x-forwarded-"
-
-
-class LoginWanted(Exception):
-    """Nobody is known to be there: a person may log in, a program may send a password."""
-
 
 class Access(Protocol):
     """How the dashboard knows who asks."""
 
     has_login: bool
+    """Whether one can log out."""
+    key: bytes
+    """What only the servers of this dashboard know."""
 
     async def admit(self, request: Request) -> User:
         """The user who asks. Raises `Refusal`, or `LoginWanted`."""
@@ -52,54 +41,11 @@ class _Lasting:
 
     has_login = False
 
+    def __init__(self, secret: str | None) -> None:
+        self.key = key_of(secret)
+
     def holds(self, request: Request) -> bool:
         return True
-
-
-class LocalAccess(_Lasting):
-    """Lets in who comes from this very machine, as operator. The name in the address must be this
-    machine's too: a page elsewhere may have its own name point here."""
-
-    async def admit(self, request: Request) -> User:
-        client = request.client.host if request.client else ""
-        if not _is_loopback(client):
-            raise Refusal(403, f"This dashboard serves only this machine, not {client}. {_ADVICE}")
-        for name in request.headers:
-            if name in _FORWARDING or name.startswith(_FORWARDING_PREFIX):
-                raise Refusal(403, f"This came through a proxy ({name} is set). {_ADVICE}")
-        if not _is_local_name(request.headers.get("host", "")):
-            raise Refusal(
-                403,
-                "This dashboard answers to localhost or 127.0.0.1, not to the name in the address. "
-                f"{_ADVICE}",
-            )
-        origin = request.headers.get("origin")
-        if origin is not None and not _is_local_name(origin.partition("://")[2]):
-            raise Refusal(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
-        return User("local")
-
-
-_ADVICE = (
-    "To serve others, give it users: headrace dashboard --auth name:password, or "
-    "headrace.dashboard(app, auth=…)."
-)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-def _is_local_name(host: str) -> bool:
-    name, _, port = host.rpartition(":")
-    if not name or not port.isdecimal():
-        name = host
-    name = name.removeprefix("[").removesuffix("]").lower()
-    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
 
 
 class OpenAccess(_Lasting):
@@ -112,7 +58,8 @@ class OpenAccess(_Lasting):
 class HookAccess(_Lasting):
     """Lets in whom the app's own function knows."""
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, hook: Hook, secret: str | None) -> None:
+        super().__init__(secret)
         self._hook = hook
 
     async def admit(self, request: Request) -> User:
@@ -129,14 +76,24 @@ class HookAccess(_Lasting):
         return user
 
 
-def access_of(auth: Auth | None, *, insecure: bool) -> Access:
-    """How those are known who come, as `headrace.dashboard` was told."""
+def access_of(
+    auth: Auth | None, *, insecure: bool, token: str | None, secret: str | None
+) -> Access:
+    """The access policy made from the arguments of `headrace.dashboard`."""
+    if token is not None and (auth is not None or insecure):
+        raise ConfigError("a token is for a dashboard without auth and insecure: leave it out")
     if isinstance(auth, Passwords):
         from headrace.web.login import LoginAccess
 
+        if secret is not None:
+            raise ConfigError("give secret to Passwords, which sign sessions with it")
         return LoginAccess(auth)
     if auth is not None:
         if not callable(auth):
             raise ConfigError(f"auth is a function of a request, or Passwords, not {auth!r}")
-        return HookAccess(auth)
-    return OpenAccess() if insecure else LocalAccess()
+        return HookAccess(auth, secret)
+    if insecure:
+        return OpenAccess(secret)
+    if secret is not None:
+        raise ConfigError("secret is of no use without auth: processes share a token instead")
+    return LocalAccess(token)

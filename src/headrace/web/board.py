@@ -10,8 +10,10 @@ from headrace.telemetry.reaching import StoreProbe
 from headrace.web.errands import Errands
 from headrace.web.forgery import Seal
 from headrace.web.ledger import Ledgers
+from headrace.web.origins import Origin
 from headrace.web.page import Visit
 from headrace.web.people import Role, User
+from headrace.web.secret import derived
 from headrace.web.streams import Streams
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class Board:
     title: str
     access: Access
     redact: Redact | None = None
+    origins: frozenset[Origin] = frozenset()
+    """Addresses under which people see it, besides the one that a request goes to."""
     ticks: dict[object, list[datetime]] = field(default_factory=dict)
     """The next times of schedules, by what they follow from."""
     errands: Errands = field(default_factory=Errands)
@@ -41,6 +45,7 @@ class Board:
     def __post_init__(self) -> None:
         self.ledgers = Ledgers(self.app.admin)
         self.probe = StoreProbe(self.app)
+        self._form_key = derived(self.access.key, "form")
 
     async def admitted(self, request: Request) -> Visit:
         """The visit that a request is. Raises what `Access.admit` does."""
@@ -48,7 +53,7 @@ class Board:
 
     def visit(self, request: Request, user: User = NOBODY) -> Visit:
         """A visit by a user, or for errors and the login by nobody."""
-        seal = Seal(request, user.name)
+        seal = Seal(request, user.name, self._form_key)
         request.state.seal = seal
         return Visit(
             board=self,
@@ -57,6 +62,7 @@ class Board:
             query=request.query_params,
             root=request.scope.get("root_path", "").rstrip("/"),
             token=seal.token,
+            address=request.client.host if request.client else "",
         )
 
 

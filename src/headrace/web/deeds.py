@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
 from headrace.web.notices import leave_notice
@@ -22,6 +24,7 @@ Question: TypeAlias = "str | Callable[[Visit], str | Awaitable[str]]"
 # A bound for what is kept in memory; arguments that are edited are a megabyte at most by default.
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_FIELDS = 10_000
+_SECONDS = 60.0
 OURS = ("token", "back", "sure")
 """Fields that forms have whatever they ask for."""
 
@@ -56,11 +59,7 @@ async def sent_form(request: Request) -> Form:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal(400, f"A form is expected, not {kind or 'nothing'}.")
-    data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > _MOST_BYTES:
-            raise Refusal(413, f"The form is larger than {_MOST_BYTES:,} bytes.")
+    data = await _body(request)
     try:
         pairs = parse_qsl(
             data.decode("ascii"),
@@ -71,6 +70,22 @@ async def sent_form(request: Request) -> Form:
     except ValueError:
         raise Refusal(400, "The form cannot be read: it is no UTF-8, or has too much.") from None
     return Form(pairs)
+
+
+async def _body(request: Request) -> bytes:
+    """All that is sent, in time: whoever sends a byte now and then holds nothing open for ever."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            async for piece in request.stream():
+                data += piece
+                if len(data) > _MOST_BYTES:
+                    raise Refusal(413, f"The form is larger than {_MOST_BYTES:,} bytes.")
+    except TimeoutError:
+        raise Refusal(408, f"The form did not come within {_SECONDS:.0f} seconds.") from None
+    except ClientDisconnect:
+        raise Refusal(400, "The form did not come to its end.") from None
+    return bytes(data)
 
 
 async def done(visit: Visit, request: Request) -> Page | Response:

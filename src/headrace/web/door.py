@@ -1,4 +1,4 @@
-"""Coming in and going out by name and password."""
+"""Coming in and going out: by name and password, or with the token of this machine's user."""
 
 from __future__ import annotations
 
@@ -9,30 +9,44 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from headrace.web.cookies import cookie, forget_cookie, set_cookie
 from headrace.web.deeds import own_path, sent_form
 from headrace.web.forgery import SESSION, VISITOR
-from headrace.web.login import SESSION_SECONDS, LoginAccess
+from headrace.web.local import SESSION_SECONDS as LOCAL_SECONDS
+from headrace.web.local import LocalAccess
+from headrace.web.login import DEVICE, DEVICE_SECONDS, SESSION_SECONDS, LoginAccess
 from headrace.web.notices import Notice, leave_notice
 from headrace.web.page import Page, Refusal, Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from headrace.web.access import Access
+
 _NOT_DONE = Notice("Nothing was done, for your session was over: log in, and repeat it.", "warn")
 
 
 def shown(visit: Visit, request: Request) -> Response:
-    """To someone who is not known: a person is taken to the form, a program told what to send."""
+    """To someone who is not known: a person is taken to the form, a program told what to send. Who
+    brings the token in the address is let in, and comes again without it."""
+    access = visit.board.access
+    if isinstance(access, LocalAccess) and access.knows(request.query_params.get("token", "")):
+        response = RedirectResponse(visit.again(token=None), 303)
+        set_cookie(request, response, SESSION, access.session(), LOCAL_SECONDS)
+        forget_cookie(request, response, VISITOR)
+        return response
     if "text/html" in request.headers.get("accept", ""):
         is_form = request.method == "POST"
-        back = visit.here if not is_form and visit.path != "/" else None
+        here = visit.again(token=None).removeprefix(visit.root)
+        back = here if not is_form and here != "/" else None
         response = RedirectResponse(visit.url("/login", back=back), 303)
         if is_form:
             leave_notice(request, response, _NOT_DONE)
         return response
-    challenge = {"WWW-Authenticate": 'Basic realm="Headrace", charset="UTF-8"'}
+    scheme, what = 'Basic realm="Headrace", charset="UTF-8"', "a name and a password (HTTP Basic)"
+    if isinstance(access, LocalAccess):
+        scheme, what = "Bearer", "the token (Authorization: Bearer TOKEN)"
     return PlainTextResponse(
-        "Send a name and a password (HTTP Basic), or log in.\n",
+        f"Send {what}, or log in.\n",
         401,
-        headers=None if _is_browser(request) else challenge,
+        headers=None if _is_browser(request) else {"WWW-Authenticate": scheme},
     )
 
 
@@ -50,27 +64,36 @@ def _is_browser(request: Request) -> bool:
 async def login(visit: Visit, request: Request) -> Page | Response:
     """The form, and what becomes of it."""
     access = visit.board.access
-    if not isinstance(access, LoginAccess):
+    if isinstance(access, LocalAccess):
+        access.check_place(request)
+    elif not isinstance(access, LoginAccess):
         raise Refusal(404, "There is nothing to log in to here.")
-    back = own_path(visit.query.get("back", "/"))
     if request.method == "GET":
-        return _form(back)
+        return _form(access, own_path(visit.query.get("back", "/")))
     form = await sent_form(request)
     request.state.seal.check(form.get("token", ""))
     back = own_path(form.get("back", "/"))
-    user = await access.check(form.get("name", ""), form.get("password", ""))
-    if user is None:
-        return _form(back, form.get("name", ""), "Name and password do not belong together.")
     response = RedirectResponse(visit.root + back, 303)
-    set_cookie(request, response, SESSION, access.session(user), SESSION_SECONDS)
+    if isinstance(access, LocalAccess):
+        if not access.knows(form.get("password", "").strip()):
+            return _form(access, back, problem="This is not the token.")
+        set_cookie(request, response, SESSION, access.session(), LOCAL_SECONDS)
+    else:
+        name = form.get("name", "")
+        user = await access.check(request, name, form.get("password", ""))
+        if user is None:
+            return _form(access, back, name, "Name and password do not belong together.")
+        set_cookie(request, response, SESSION, access.session(user), SESSION_SECONDS)
+        set_cookie(request, response, DEVICE, access.device(user), DEVICE_SECONDS)
     # Whoever knew the one from before the login knows nothing of what comes.
     forget_cookie(request, response, VISITOR)
     return response
 
 
-def _form(back: str, name: str = "", problem: str = "") -> Page:
+def _form(access: Access, back: str, name: str = "", problem: str = "") -> Page:
+    template = "token.html" if isinstance(access, LocalAccess) else "login.html"
     context = {"back": back, "name": name, "problem": problem}
-    return Page("login.html", "Log in", context, live=None, status=401 if problem else 200)
+    return Page(template, "Log in", context, live=None, status=401 if problem else 200)
 
 
 async def logout(visit: Visit, request: Request) -> Response:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import hmac
-import json
 import logging
+import math
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from headrace.web.access import LoginWanted
 from headrace.web.cookies import cookie
 from headrace.web.forgery import SESSION
-from headrace.web.page import Refusal
+from headrace.web.page import LoginWanted, Refusal
+from headrace.web.signing import Signed
+from headrace.web.throttle import Throttle
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -26,10 +26,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.web")
 
 SESSION_SECONDS = 12 * 3600
+DEVICE = "device"
+DEVICE_SECONDS = 365 * 86_400
 # Each check takes 16 MB and a core for a while: guesses wait for each other.
-_CHECKS_AT_ONCE = 2
 _CHECKS_IN_LINE = 50
 _KNOWN_PASSWORDS = 100
+
+
+class _Line:
+    """Checks of passwords, one after the other, in a thread."""
+
+    def __init__(self, passwords: Passwords) -> None:
+        self._passwords = passwords
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1, "headrace-password")
+
+    async def check(self, name: str, password: str) -> User | None:
+        if self._waiting >= _CHECKS_IN_LINE:
+            raise Refusal(
+                429, "Too many want to log in at once: try again in a moment.", retry_after=5
+            )
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._passwords.check, name, password)
+        finally:
+            self._waiting -= 1
 
 
 class LoginAccess:
@@ -39,11 +61,14 @@ class LoginAccess:
 
     def __init__(self, passwords: Passwords) -> None:
         self._passwords = passwords
-        self._key = passwords.session_key
+        self.key = passwords.session_key
+        self._sessions = Signed(self.key, "session")
+        self._devices = Signed(self.key, "device")
         self._ended: dict[str, float] = {}
         self._known: dict[bytes, str] = {}
-        self._checking = 0
-        self._checkers = ThreadPoolExecutor(_CHECKS_AT_ONCE, "headrace-password")
+        self._throttle = Throttle(lambda name: passwords.named(name) is not None)
+        # Those who were here before do not wait for those who guess.
+        self._lines = {known: _Line(passwords) for known in (True, False)}
 
     async def admit(self, request: Request) -> User:
         user = self.in_session(cookie(request, SESSION)) or await self._basic(request)
@@ -56,45 +81,50 @@ class LoginAccess:
         given = "authorization" in request.headers
         return given or self.in_session(cookie(request, SESSION)) is not None
 
-    async def check(self, name: str, password: str) -> User | None:
-        """The user, if the password is theirs. Refused if many others are being checked."""
-        if self._checking >= _CHECKS_IN_LINE:
-            raise Refusal(429, "Too many want to log in at once: try again in a moment.")
-        self._checking += 1
-        try:
-            loop = asyncio.get_running_loop()
-            user = await loop.run_in_executor(self._checkers, self._passwords.check, name, password)
-        finally:
-            self._checking -= 1
+    async def check(self, request: Request, name: str, password: str) -> User | None:
+        """The user, if the password is theirs. Refused, whatever the password, if too many were
+        wrong: for that name or from that address, unless the browser has been in before."""
+        device = self._device(request, name)
+        address = request.client.host if request.client else ""
+        guess = self._throttle.guess(name, address, device)
+        if guess.wait:
+            log.warning("a password for %r from %s was not looked at", name[:100], address)
+            raise Refusal(
+                429,
+                "Too many wrong passwords: try again in a while, or with a browser that has logged "
+                "in here before.",
+                retry_after=math.ceil(guess.wait),
+            )
+        user = await self._lines[device is not None].check(name, password)
         if user is None:
-            log.warning("a wrong name or password was given, for %r", name[:100])
+            log.warning("a wrong name or password was given, for %r from %s", name[:100], address)
+        else:
+            guess.was_right()
         return user
 
     def session(self, user: User) -> str:
         """What the cookie of someone says who has just logged in."""
-        said = [user.name, time.time() + SESSION_SECONDS, secrets.token_hex(8)]
-        body = base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
-        return f"{body}.{self._signature(body)}"
+        return self._sessions.write(user.name, secrets.token_hex(8))
 
     def in_session(self, session: str) -> User | None:
-        body, _, signature = session.partition(".")
-        if not body or not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
-            return None
-        name, until, _ = json.loads(base64.urlsafe_b64decode(body))
-        if until < time.time() or body in self._ended:
-            return None
-        return self._passwords.named(name)
+        said = self._sessions.read(session, SESSION_SECONDS)
+        return None if said is None or session in self._ended else self._passwords.named(said[0])
+
+    def device(self, user: User) -> str:
+        """What a browser keeps from which someone has logged in."""
+        return self._devices.write(user.name, secrets.token_hex(8))
 
     def end(self, session: str) -> None:
         """Have a session hold no longer in this process, whoever has its cookie. Others with the
         same secret take that cookie until it runs out."""
         now = time.time()
-        self._ended = {body: until for body, until in self._ended.items() if until > now}
+        self._ended = {ended: until for ended, until in self._ended.items() if until > now}
         if self.in_session(session) is not None:
-            self._ended[session.partition(".")[0]] = now + SESSION_SECONDS
+            self._ended[session] = now + SESSION_SECONDS
 
-    def _signature(self, body: str) -> str:
-        return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()
+    def _device(self, request: Request, name: str) -> str | None:
+        said = self._devices.read(cookie(request, DEVICE), DEVICE_SECONDS)
+        return said[1] if said is not None and said[0] == name else None
 
     async def _basic(self, request: Request) -> User | None:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
@@ -105,10 +135,10 @@ class LoginAccess:
         except ValueError:
             return None
         # A program sends it with each request: one that was right is known again for less.
-        mark = hmac.digest(self._key, f"{name}\n{password}".encode(), "sha256")
+        mark = hmac.digest(self.key, f"{name}\n{password}".encode(), "sha256")
         if mark in self._known:
             return self._passwords.named(self._known[mark])
-        user = await self.check(name, password)
+        user = await self.check(request, name, password)
         if user is not None and len(self._known) < _KNOWN_PASSWORDS:
             self._known[mark] = name
         return user

@@ -46,11 +46,24 @@ class Refusal(Exception):
     """A view cannot show or do what was asked for: `status` and a sentence that says why; of a
     deed also the page that is shown for it, such as the form with what was typed into it."""
 
-    def __init__(self, status: int, sentence: str, page: Page | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        page: Page | None = None,
+        *,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(sentence)
         self.status = status
         self.sentence = sentence
         self.page = page
+        self.retry_after = retry_after
+        """Seconds after which it may be asked for again."""
+
+
+class LoginWanted(Exception):
+    """Nobody is known to be there: a person may log in, a program may send a password."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,8 @@ class Visit:
     token: str = ""
     """What a form must bring along to show that it is one of ours."""
     form: Form = field(default_factory=Form)
+    address: str = ""
+    """Where the request comes from, as far as the server knows."""
 
     @property
     def app(self) -> Headrace:
@@ -76,7 +91,8 @@ class Visit:
     @property
     def admin(self) -> Admin:
         """Whose deeds are recorded as those of the user, and which tells what may be shown."""
-        return self.board.app.admin.by(self.user.name).redacted(self.board.redact)
+        admin = self.board.app.admin.by(self.user.name, address=self.address)
+        return admin.redacted(self.board.redact)
 
     @property
     def hides(self) -> bool:

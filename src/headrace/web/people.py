@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.errors import ConfigError
+from headrace.web.secret import key_of
 
 
 class Role(StrEnum):
@@ -41,7 +42,6 @@ class User:
 
 # 16 MB and some 40 ms for each guess.
 _N, _R, _P = 2**14, 8, 1
-_SHORTEST_SECRET = 16
 
 
 class Passwords:
@@ -51,9 +51,7 @@ class Passwords:
 
     def __init__(self, users: Iterable[str], *, secret: str | None = None) -> None:
         users = list(users)
-        if secret is not None and len(secret) < _SHORTEST_SECRET:
-            raise ConfigError(f"secret must have at least {_SHORTEST_SECRET} characters")
-        key = secrets.token_bytes(32) if secret is None else secret.encode()
+        key = key_of(secret)
         # With the passwords in it: when one changes, all log in anew.
         self.session_key = hmac.digest(key, "\n".join(users).encode(), "sha256")
         self._salt = secrets.token_bytes(16)

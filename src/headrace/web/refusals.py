@@ -26,6 +26,7 @@ TITLES = {
     403: "Not for you",
     404: "Not found",
     405: "Not like that",
+    408: "Too slow",
     413: "Too large",
     429: "Too many at once",
     500: "An error of ours",

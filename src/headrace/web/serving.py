@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import signal
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
 
+from headrace.errors import ConfigError
 from headrace.web import dashboard
+from headrace.web.local import LocalAccess
+from headrace.web.patience import PatientProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -20,15 +26,62 @@ if TYPE_CHECKING:
 _GRACE = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """With what it is served by https."""
+
+    certfile: str
+    keyfile: str | None = None
+    password: str | None = None
+
+    def check(self) -> None:
+        """Refuse files of which no server can be made."""
+
+        def password() -> str:
+            # Whoever is asked at a terminal instead may not be there.
+            if self.password is None:
+                raise ConfigError(
+                    "the key is encrypted: give its password in "
+                    "HEADRACE_DASHBOARD_SSL_KEYFILE_PASSWORD"
+                )
+            return self.password
+
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certfile, self.keyfile, password)
+        except OSError as error:
+            files = " and ".join(filter(None, (self.certfile, self.keyfile)))
+            reason = error.strerror or str(error) or "wrong password"
+            raise ConfigError(
+                f"no certificate and key can be read from {files} ({reason}): --ssl-certfile and "
+                "--ssl-keyfile name PEM files"
+            ) from None
+
+
 class Server(uvicorn.Server):
     """Serves until SIGINT or SIGTERM, or until `handle_exit` is called."""
 
-    def __init__(self, app: Headrace, *, auth: Auth | None = None, insecure: bool = False) -> None:
+    def __init__(
+        self,
+        app: Headrace,
+        *,
+        auth: Auth | None = None,
+        insecure: bool = False,
+        token: str | None = None,
+        origins: Sequence[str] = (),
+        proxies: Sequence[str] = (),
+        certificate: Certificate | None = None,
+    ) -> None:
+        """What `proxies`, by their addresses, say of who asks is believed."""
         self._app = app
-        self._site = dashboard(app, auth=auth, insecure=insecure)
+        self._site = dashboard(app, auth=auth, insecure=insecure, token=token, origins=origins)
+        if certificate is not None:
+            certificate.check()
         super().__init__(
             uvicorn.Config(
                 self._site,
+                http=PatientProtocol,
+                ws="none",
                 lifespan="off",
                 # As the rest of the process logs.
                 log_config=None,
@@ -36,10 +89,22 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=_GRACE,
-                # Whoever runs a proxy in front has to say so to a server of their own.
-                proxy_headers=False,
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=list(proxies),
+                ssl_certfile=certificate.certfile if certificate else None,
+                ssl_keyfile=certificate.keyfile if certificate else None,
+                ssl_keyfile_password=certificate.password if certificate else None,
             )
         )
+
+    def take_token(self) -> str | None:
+        """The token that lets in this machine's user, to be shown to them; None if none is needed.
+        It is not logged then."""
+        access = self._site.state.board.access
+        if not isinstance(access, LocalAccess):
+            return None
+        access.said()
+        return access.token
 
     async def serve_at(self, listening: socket.socket) -> None:
         """Serve what comes in at a socket that is listening, until told to end."""

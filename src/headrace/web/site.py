@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,11 +17,11 @@ from starlette.staticfiles import StaticFiles
 
 from headrace.errors import HeadraceError
 from headrace.web import deeds, door, live, probes, raw
-from headrace.web.access import LoginWanted, access_of
 from headrace.web.board import Board
 from headrace.web.headers import HEADERS, Headers
 from headrace.web.notices import forget_notice, found_notice
-from headrace.web.page import Page, Refusal, Visit
+from headrace.web.origins import check_origin, origins_of
+from headrace.web.page import LoginWanted, Page, Refusal, Visit
 from headrace.web.refusals import TITLES, refusal_of
 from headrace.web.rendering import Rendering
 from headrace.web.routes import VIEWS
@@ -29,7 +29,7 @@ from headrace.web.routes import VIEWS
 if TYPE_CHECKING:
     from headrace.admin.redaction import Redact
     from headrace.app import Headrace
-    from headrace.web.access import Auth
+    from headrace.web.access import Access
 
 STATIC = Path(__file__).parent / "static"
 
@@ -46,10 +46,15 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def site(
-    app: Headrace, *, auth: Auth | None, redact: Redact | None, insecure: bool, title: str
+    app: Headrace,
+    *,
+    access: Access,
+    redact: Redact | None,
+    origins: Collection[str] | None,
+    title: str,
 ) -> Starlette:
     """See `headrace.dashboard`."""
-    board = Board(app, title, access_of(auth, insecure=insecure), redact)
+    board = Board(app, title, access, redact, origins_of(origins))
     made = Site(board)
     dashboard = Starlette(
         routes=made.routes(),
@@ -109,6 +114,7 @@ class Site:
         async def called(request: Request) -> Response:
             visit = self._board.visit(request)
             try:
+                check_origin(request, self._board.origins)
                 visit = await self._board.admitted(request)
                 answer = await handler(visit, request)
             except LoginWanted:
@@ -127,6 +133,7 @@ class Site:
         async def called(request: Request) -> Response:
             visit = self._board.visit(request)
             try:
+                check_origin(request, self._board.origins)
                 answer = await handler(visit, request)
             except Refusal as refusal:
                 return self._refused(request, visit, refusal)
@@ -158,4 +165,7 @@ class Site:
         title = TITLES.get(refusal.status, "That did not work")
         context = {"sentence": refusal.sentence}
         page = Page("refusal.html", title, context, live=None, status=refusal.status)
-        return self._answered(request, visit, page)
+        response = self._answered(request, visit, page)
+        if refusal.retry_after is not None:
+            response.headers["Retry-After"] = str(refusal.retry_after)
+        return response

@@ -1,0 +1,129 @@
+"""This machine's user: who runs the dashboard, and nobody else on the machine or beyond it."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import secrets
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from headrace.web.cookies import cookie
+from headrace.web.forgery import SESSION
+from headrace.web.page import LoginWanted, Refusal
+from headrace.web.people import User
+from headrace.web.secret import derived, token_of
+from headrace.web.signing import Signed
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+log = logging.getLogger("headrace.web")
+
+SESSION_SECONDS = 30 * 86_400
+# Whoever sends one of these is a proxy, and speaks for someone elsewhere.
+_FORWARDING = re.compile(
+    r"forward|^via$|(real|client|connecting|remote|source|origin(ating)?)-?(ip|addr|host|user)\b"
+    r"|^x-(original|rewrite|proxy|proxied|envoy|amzn?|azure|appengine|cluster|varnish|host$|scheme$"
+    r"|url-scheme|server-name|remote|replaced|ssl|https$|tls|arr|gfe|cloud)"
+    r"|^(cf|fly|fastly|akamai|proxy|front-end)-|^cdn-loop$|^max-forwards$|^ssl-client|^early-data$"
+)
+_ADVICE = (
+    "To serve others, give it users: headrace dashboard --auth name:password, or "
+    "headrace.dashboard(app, auth=…)."
+)
+
+
+class LocalAccess:
+    """Lets in who comes from this very machine and has its token, as operator. The name in the
+    address must be this machine's too: a page elsewhere may have its own name point here."""
+
+    has_login = False
+
+    def __init__(self, token: str | None) -> None:
+        chosen = token_of(token)
+        self.token = secrets.token_urlsafe(24) if chosen is None else chosen
+        # Of the token alone: a server that starts anew knows those whom it let in before.
+        self.key = derived(self.token.encode("utf-8", "surrogatepass"), "local")
+        self._sessions = Signed(self.key, "session")
+        self._is_told = chosen is not None
+
+    async def admit(self, request: Request) -> User:
+        self.check_place(request)
+        # A token in the address is taken out of it first, also for those who are in.
+        if "token" in request.query_params or not self.holds(request):
+            self._tell(request)
+            raise LoginWanted
+        return User("local")
+
+    def holds(self, request: Request) -> bool:
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.knows(sent.strip()):
+            return True
+        return self._sessions.read(cookie(request, SESSION), SESSION_SECONDS) is not None
+
+    def knows(self, token: str) -> bool:
+        """Whether that is the token."""
+        given, wanted = (each.encode("utf-8", "surrogatepass") for each in (token, self.token))
+        return hmac.compare_digest(given, wanted)
+
+    def session(self) -> str:
+        """What the cookie of someone says who had the token."""
+        return self._sessions.write(secrets.token_hex(8))
+
+    def check_place(self, request: Request) -> None:
+        """Refuse who is, or may be, elsewhere."""
+        client = request.client.host if request.client else ""
+        if not is_loopback(client):
+            raise Refusal(403, f"This dashboard serves only this machine, not {client}. {_ADVICE}")
+        for name in request.headers:
+            if _FORWARDING.search(name):
+                raise Refusal(403, f"This came through a proxy ({name} is set). {_ADVICE}")
+        if request.scope.get("http_version") == "1.0":
+            raise Refusal(403, f"This came through a proxy (it is HTTP/1.0). {_ADVICE}")
+        if not _is_local_name(request.headers.get("host", "")):
+            raise Refusal(
+                403,
+                "This dashboard answers to localhost or 127.0.0.1, not to the name in the address. "
+                f"{_ADVICE}",
+            )
+        origin = request.headers.get("origin")
+        if origin is not None and not _is_local_name(origin.partition("://")[2]):
+            raise Refusal(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
+
+    def said(self) -> None:
+        """The token is where its user finds it: it need not be logged."""
+        self._is_told = True
+
+    def _tell(self, request: Request) -> None:
+        """Once, if nobody has chosen or printed the token: to the log of this process, which is
+        that of the same user."""
+        if not self._is_told:
+            self._is_told = True
+            root = request.scope.get("root_path", "").rstrip("/")
+            host = request.headers.get("host", "")
+            log.warning(
+                "the dashboard lets in who has its token: open %s://%s%s/?token=%s (or choose one "
+                "with HEADRACE_DASHBOARD_TOKEN)",
+                *(request.url.scheme, host, root, quote(self.token, safe="")),
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that is an address of this very machine."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _is_local_name(host: str) -> bool:
+    name, _, port = host.rpartition(":")
+    if not name or not port.isdecimal():
+        name = host
+    name = name.removeprefix("[").removesuffix("]").lower()
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)

@@ -1,0 +1,103 @@
+"""Whether a request that changes something comes from a page of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from headrace.errors import ConfigError
+from headrace.web.page import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_PORTS = {"http": 80, "https": 443}
+_CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
+
+
+class Origin(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+
+
+def origins_of(given: Collection[str] | None) -> frozenset[Origin]:
+    """Further addresses under which people see the dashboard, as `headrace.dashboard` was told."""
+    texts: list[object] = [] if isinstance(given, str) else list(given or ())
+    found = [_parsed(text) if isinstance(text, str) else None for text in texts]
+    if isinstance(given, str) or None in found:
+        raise ConfigError(
+            f"origins is a list of addresses such as ['https://shop.example'], not {given!r}"
+        )
+    return frozenset(origin for origin in found if origin is not None)
+
+
+def check_origin(request: Request, known: Collection[Origin]) -> None:
+    """Refuse what a page elsewhere may have had the browser send. A browser says where a form comes
+    from, and no page can have it say otherwise: `Origin`, `Referer` in old ones, and by https also
+    `Sec-Fetch-Site`."""
+    if request.method in _CHANGES_NOTHING:
+        return
+    headers = request.headers
+    site = headers.get("sec-fetch-site")
+    if site not in (None, "same-origin"):
+        raise _elsewhere(f"Sec-Fetch-Site is {site}")
+    said = headers.get("origin")
+    name = "Origin" if said is not None else "Referer"
+    said = said if said is not None else headers.get("referer")
+    if said is None:
+        if site is None:
+            raise Refusal(
+                403,
+                "This does not say where it comes from, and was not done: a program has to send "
+                "Origin, with the address of the dashboard.",
+            )
+        return
+    origin = _parsed(said, with_path=name == "Referer")
+    if origin is None or (origin not in known and not _is_ours(request, origin)):
+        raise _elsewhere(f"{name} is not the address of this dashboard")
+
+
+def _elsewhere(why: str) -> Refusal:
+    return Refusal(
+        403,
+        f"This came from another site, and was not done. {why}: if that site is yours, the proxy "
+        "in front has to pass on the Host header, or the dashboard be told its origins.",
+    )
+
+
+def _is_ours(request: Request, origin: Origin) -> bool:
+    """Whether the page has the address that this request went to. That TLS ends at a proxy is not
+    seen here: a page by https may be ours, although it is asked for by http. Not the other way
+    round: whoever sits on the line can write any page that comes by http."""
+    if request.url.scheme == "https" and origin.scheme != "https":
+        return False
+    return any(_parsed(f"{origin.scheme}://{host}") == origin for host in _hosts(request))
+
+
+def _hosts(request: Request) -> Iterator[str]:
+    """By which names it was asked for. What a proxy adds may be believed here: a page elsewhere
+    cannot have a browser send these headers."""
+    yield request.headers.get("host", "")
+    for value in request.headers.getlist("x-forwarded-host"):
+        yield from (each.strip() for each in value.split(","))
+    for value in request.headers.getlist("forwarded"):
+        for part in value.replace(",", ";").split(";"):
+            name, _, host = part.strip().partition("=")
+            if name.lower() == "host":
+                yield host.strip('"')
+
+
+def _parsed(text: str, *, with_path: bool = False) -> Origin | None:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if scheme not in _PORTS or not host or "@" in parts.netloc:
+        return None
+    if not with_path and (parts.path or parts.query or parts.fragment):
+        return None
+    return Origin(scheme, host.lower().rstrip("."), _PORTS[scheme] if port is None else port)

@@ -1,0 +1,39 @@
+"""What only the servers of one dashboard know."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+
+from headrace.errors import ConfigError
+
+SECRET = "HEADRACE_DASHBOARD_SECRET"
+TOKEN = "HEADRACE_DASHBOARD_TOKEN"
+SHORTEST = 16
+
+
+def checked(what: str, value: object) -> str:
+    """`value` if it is a text that nobody guesses."""
+    if not isinstance(value, str) or len(value) < SHORTEST:
+        # Not the text itself: it may be half of the right one.
+        raise ConfigError(f"{what} must be a text of at least {SHORTEST} characters")
+    return value
+
+
+def key_of(secret: str | None) -> bytes:
+    """The key that all processes with the same secret have, which is the argument's or the
+    variable's; without one, a key of this process."""
+    secret = secret if secret is not None else os.environ.get(SECRET) or None
+    return secrets.token_bytes(32) if secret is None else checked("secret", secret).encode()
+
+
+def token_of(token: str | None) -> str | None:
+    """The token that was chosen, by the argument or the variable."""
+    token = token if token is not None else os.environ.get(TOKEN) or None
+    return None if token is None else checked("token", token)
+
+
+def derived(key: bytes, purpose: str) -> bytes:
+    """A key for one purpose: what is signed for one is worth nothing for another."""
+    return hmac.digest(key, purpose.encode(), "sha256")

@@ -1,0 +1,139 @@
+"""Without auth: this machine's user, and nobody else on the machine."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+import headrace
+from headrace import ConfigError, Headrace, dashboard
+from headrace.web.people import Passwords
+from tests.web.browsing import HOME, TOKEN, Person
+
+
+@pytest.fixture
+def store_url() -> str:
+    return "memory://"
+
+
+def stranger(site: object) -> Person:
+    """Another account of this machine, or a browser that was never here."""
+    person = Person(site)
+    del person.http.headers["authorization"]
+    return person
+
+
+async def test_another_account_of_the_machine_is_not_let_in(app: Headrace) -> None:
+    async with stranger(dashboard(app, token=TOKEN)) as person:
+        for path in ("/", "/queues", "/raw", "/metrics", "/live?view=/", "/deeds", "/?token=x"):
+            answer = await person.get(path)
+            assert (answer.status_code, answer.headers["location"][:6]) == (303, "/login")
+        asked = await person.http.get("/queues", headers={"accept": "*/*"})
+        assert (asked.status_code, asked.headers["www-authenticate"]) == (401, "Bearer")
+        sent = {"token": await person.token("/login"), "queue": "mail"}
+        assert (await person.http.post("/do/pause", data=sent)).status_code == 303
+        assert not (await app.admin.queue("mail")).paused
+        page = await person.page("/login")
+        assert "?token=" in page
+        assert TOKEN not in page
+
+
+async def test_the_token_in_the_address_lets_in_once_and_then_a_cookie(app: Headrace) -> None:
+    async with stranger(dashboard(app, token=TOKEN)) as person:
+        entered = await person.get("/queue", name="mail", token=TOKEN)
+        assert entered.status_code == 303
+        assert entered.headers["location"] == "/queue?name=mail"
+        (cookie,) = [c for c in entered.headers.get_list("set-cookie") if "session" in c]
+        assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+        page = await person.page("/queue", name="mail")
+        assert TOKEN not in page
+        assert "Log out" not in page
+        assert (await person.do("pause", queue="mail")).status_code == 303
+        again = await person.get("/queues", token=TOKEN)
+        assert again.headers["location"] == "/queues", "it does not stay in the address"
+        assert (await person.get("/queues", token="wrong")).status_code == 303
+
+
+async def test_the_token_can_be_typed(app: Headrace) -> None:
+    async with stranger(dashboard(app, token=TOKEN)) as person:
+        wrong = await person.log_in("", "a token of nothing")
+        assert wrong.status_code == 401
+        assert "This is not the token." in wrong.text
+        back = (await person.get("/queue", name="mail")).headers["location"]
+        assert back == "/login?back=%2Fqueue%3Fname%3Dmail"
+        assert (await person.log_in("", f" {TOKEN} ")).status_code == 303
+        assert "Overview" in await person.page("/")
+
+
+async def test_a_server_that_starts_anew_with_the_same_token_knows_its_user(app: Headrace) -> None:
+    async with stranger(dashboard(app, token=TOKEN)) as person:
+        await person.get("/", token=TOKEN)
+        kept = dict(person.http.cookies)
+    for token, status in ((TOKEN, 200), ("another token that is long", 303)):
+        async with stranger(dashboard(app, token=token)) as later:
+            later.http.cookies.update(kept)
+            assert (await later.get("/")).status_code == status
+
+
+async def test_a_token_that_nobody_chose_is_told_to_the_log_once(
+    app: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = dashboard(app)
+    async with stranger(Starlette(routes=[Mount("/jobs", site)])) as person:
+        for _ in range(3):
+            await person.get("/jobs/")
+    (record,) = [record for record in caplog.records if record.name == "headrace.web"]
+    token = site.state.board.access.token
+    assert f"open {HOME}/jobs/?token={token} " in record.getMessage()
+
+
+async def test_the_variable_chooses_the_token(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HEADRACE_DASHBOARD_TOKEN", TOKEN)
+    async with stranger(dashboard(app)) as person:
+        assert (await person.get("/")).headers["location"] == "/login"
+        assert (await person.get("/", token=TOKEN)).headers["location"] == "/"
+    assert not caplog.records, "who chose it knows it"
+
+
+async def test_what_speaks_http_1_0_is_a_proxy(app: Headrace) -> None:
+    site = dashboard(app, token=TOKEN)
+
+    async def spoken(scope: dict[str, object], receive: object, send: object) -> None:
+        await site({**scope, "http_version": "1.0"}, receive, send)  # type: ignore[arg-type]
+
+    async with Person(spoken) as person:
+        answer = await person.get("/")
+        assert answer.status_code == 403
+        assert "HTTP/1.0" in answer.text
+        assert (await person.get("/login")).status_code == 403
+        assert (await person.get("/", token=TOKEN)).status_code == 403
+        assert (await person.get("/healthz")).status_code == 200
+
+
+async def test_headers_that_browsers_send_are_no_proxys(app: Headrace) -> None:
+    usual = {
+        "user-agent": "Mozilla/5.0", "accept-language": "en", "dnt": "1", "sec-gpc": "1",
+        "priority": "u=0, i", "te": "trailers", "upgrade-insecure-requests": "1",
+        "sec-ch-ua-platform": "Linux", "sec-fetch-site": "none", "cache-control": "max-age=0",
+        "if-none-match": "x", "range": "bytes=0-", "x-requested-with": "XMLHttpRequest",
+        "traceparent": "00-1-1-00", "save-data": "on", "pragma": "no-cache",
+    }  # fmt: skip
+    async with Person(app, headers=usual) as person:
+        assert "Overview" in await person.page("/")
+
+
+def test_what_makes_no_sense_is_refused(app: Headrace) -> None:
+    users = Passwords(["ann:s3cret"])
+    with pytest.raises(ConfigError, match="16 characters"):
+        dashboard(app, token="short")
+    with pytest.raises(ConfigError, match="leave it out"):
+        dashboard(app, token=TOKEN, auth=users)
+    with pytest.raises(ConfigError, match="leave it out"):
+        dashboard(app, token=TOKEN, insecure=True)
+    with pytest.raises(ConfigError, match="give secret to Passwords"):
+        dashboard(app, auth=users, secret="long enough to be one")
+    with pytest.raises(ConfigError, match="share a token"):
+        headrace.dashboard(app, secret="long enough to be one")
