@@ -74,6 +74,7 @@ class Headrace:
         events: bool | None = None,
         confirm_replicas: int | None = None,
         redact: Callable[[str, Any], Any] | str | None = None,
+        actions_kept: float | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
@@ -105,6 +106,12 @@ class Headrace:
         """How many replicas have a job or an event before its send returns."""
         self.redact = _redact(_setting("REDACT", redact, str, None))
         """What people are shown of arguments and results: see `app.admin.redacted`."""
+        self.actions_kept = limits.check_seconds(
+            "actions_kept",
+            _setting("ACTIONS_KEPT", actions_kept, float, limits.ACTIONS_KEPT),
+            least=1.0,
+        )
+        """Seconds for which the audit log keeps what people did."""
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.topics: dict[str, Topic[Any]] = {}

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, ScheduleNotFound, StoreFull
@@ -90,7 +91,7 @@ async def test_a_record_that_cannot_be_kept_does_not_fail_the_deed(
         raise StoreFull("no room")
 
     await app.admin.queues()
-    monkeypatch.setattr(type(app.store), "note", full)
+    monkeypatch.setattr(type(app.store), "record", full)
     await app.admin.by("ann").pause("mail")
     assert (await app.admin.queue("mail")).paused
     assert "what ann did could not be recorded: no room" in caplog.text
@@ -118,7 +119,7 @@ async def test_a_deed_that_is_cut_short_is_recorded_as_such(
             await pausing
     assert vars(caplog.records[0])["outcome"] == "cut short"
     async with asyncio.timeout(10):
-        while not (deeds := await app.admin.deeds()):  # noqa: ASYNC110
+        while not (deeds := await app.admin.deeds())[0].finished:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert [(deed.verb, deed.target, deed.error) for deed in deeds] == [
         ("pause", "mail", "cut short")
@@ -136,23 +137,132 @@ async def test_a_deed_that_is_cut_short_waits_for_its_record_no_longer_than_a_mo
 
     await app.admin.queues()
     monkeypatch.setattr("headrace.admin.deeds._GRACE", 0.01)
-    for method in ("pause", "note"):
-        monkeypatch.setattr(type(app.store), method, endless)
+    monkeypatch.setattr(type(app.store), "pause", endless)
     pausing = asyncio.create_task(app.admin.by("ann").pause("mail"))
     await begun.wait()
+    monkeypatch.setattr(type(app.store), "record", endless)
     pausing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await pausing
     assert "what ann did could not be recorded in time" in caplog.text
 
 
-async def test_the_latest_thousand_are_kept(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.admin.deeds.MOST_KEPT", 3)
+async def test_a_thousand_cheap_deeds_erase_none(app: Headrace) -> None:
+    admin = app.admin.by("ann")
+    await admin.purge(queue="mail")
+    await asyncio.gather(*(app.admin.by("eve").resume("mail") for _ in range(1_100)))
+    (first,) = (await admin.deeds(2_000))[-1:]
+    assert (first.actor, first.verb, first.target) == ("ann", "purge", "mail")
+
+
+async def test_deeds_are_kept_within_a_bound(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.core.limits.ACTIONS_KEPT_COUNT", 3)
     admin = app.admin.by("ann")
     for number in range(5):
         await admin.pause(f"queue-{number}")
-    assert len(await app.store.notes("deeds")) == 3
     assert [deed.target for deed in await admin.deeds()] == ["queue-4", "queue-3", "queue-2"]
+
+
+async def test_deeds_are_kept_for_as_long_as_the_app_says(
+    store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_ACTIONS_KEPT", "3600")
+    async with Headrace(store_url, namespace=namespace) as app:
+        assert app.actions_kept == 3_600
+        assert Headrace("memory://", actions_kept=5).actions_kept == 5
+        hour_ago = await app.store.time_ms() - 3_600_000
+        data = msgspec.msgpack.encode(
+            {"at_ms": hour_ago, "actor": "bob", "verb": "pause", "target": "old", "detail": "",
+             "error": ""}
+        )  # fmt: skip
+        for moment in (hour_ago - 60_000, hour_ago + 60_000):
+            await app.store.record("deeds", f"{moment:014d}-1", data, keep=86_400, most=100)
+        assert [deed.target for deed in await app.admin.deeds()] == ["old"]
+    with pytest.raises(ConfigError, match="actions_kept"):
+        Headrace("memory://", actions_kept=0)
+
+
+async def test_deeds_are_listed_by_pages(app: Headrace) -> None:
+    admin = app.admin.by("ann")
+    for number in range(7):
+        await admin.pause(f"queue-{number}")
+    found, before = list[str](), ""
+    while page := await admin.deeds(3, before):
+        found += [deed.target for deed in page]
+        before = page[-1].id
+    assert found == [f"queue-{number}" for number in range(6, -1, -1)]
+
+
+async def test_a_deed_is_on_record_before_it_is_done(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process that dies in between leaves it."""
+    found: list[DeedInfo] = []
+
+    async def look(*_: Any) -> None:
+        found.extend(await app.admin.deeds())
+
+    await app.admin.queues()
+    monkeypatch.setattr(type(app.store), "pause", look)
+    await app.admin.by("ann", address="192.0.2.7").pause("mail", "send")
+    (begun,) = found
+    assert (begun.actor, begun.verb, begun.target, begun.detail) == (
+        "ann", "pause", "mail", "task=send",
+    )  # fmt: skip
+    assert (begun.finished, begun.error, begun.address) == (False, None, "192.0.2.7")
+    (ended,) = await app.admin.deeds()
+    assert (ended.finished, ended.at, ended.id) == (True, begun.at, begun.id)
+
+
+async def test_what_was_changed_is_on_record_with_what_it_was(app: Headrace) -> None:
+    @app.cron("0 3 * * *")
+    async def nightly() -> None: ...
+
+    @app.task
+    async def send(to: str, times: int = 1) -> None: ...
+
+    admin = app.admin.by("ann")
+    await admin.pause("mail")
+    await admin.pause("mail")
+    await admin.resume("mail")
+    await admin.pause_schedule("nightly")
+    await bury(app, [envelope("send", "ann@x", 1)])
+    (job,) = await admin.dead("default")
+    await admin.replay(job.id, edit={"to": "bob@x"})
+    changes = [deed.changes for deed in await admin.deeds()][::-1]
+    assert changes == [
+        ("paused: False → True",),
+        (),
+        ("paused: True → False",),
+        ("paused: False → True",),
+        ("to: 'ann@x' → 'bob@x'",),
+    ]
+
+
+async def test_arguments_on_record_are_redacted_as_those_that_are_shown(
+    app: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def charge(card: str, cents: int) -> None: ...
+
+    def redact(task: str, value: dict[str, Any]) -> Any:
+        if value["cents"] == 13:
+            raise ValueError("unlucky")
+        return {**value, "card": "****"} if task == "charge" else value
+
+    await bury(app, [envelope("charge", "4111", cents) for cents in (1, 13)])
+    dead = {job.arguments[1]: job.id for job in await app.admin.dead("default")}
+    admin = app.admin.by("ann", redact=redact)
+    with caplog.at_level(logging.INFO, "headrace.audit"):
+        await admin.replay(dead[1], edit={"card": "4222", "cents": 2})
+        await admin.replay(dead[13], edit={"card": "4333"})
+    unlucky, done = await admin.deeds()
+    assert done.changes == ("card: '****' → '****'", "cents: 1 → 2")
+    assert unlucky.changes == ("card: '(hidden)' → '(hidden)'",)
+    assert "4222" not in caplog.text
+    assert "4333" not in caplog.text
 
 
 async def test_deeds_about_groups_name_the_group(app: Headrace) -> None:

@@ -205,3 +205,17 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.web.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'headrace\[dashboard\]'"):
         headrace.dashboard(headrace.Headrace("memory://"))
+
+
+def test_a_proxy_that_is_named_says_who_asks(shop: Path, start: Start) -> None:
+    told = ("--insecure", "--proxy", "127.0.0.1", "--log-format", "json")
+    program = start("dashboard", "shop:app", "--port", "0", *told)
+    url = url_of(program)
+    person = browser()
+    forwarded = {"X-Forwarded-For": "203.0.113.9", "Origin": url.rstrip("/")}
+    with person.open(f"{url}queue?name=mail") as answer:
+        found = re.search(r'name="token" value="(\w+)"', answer.read().decode())
+    assert found
+    sent = urllib.parse.urlencode({"token": found[1], "queue": "mail"}).encode()
+    person.open(urllib.request.Request(f"{url}do/pause", sent, forwarded)).close()
+    program.says('"address": "203.0.113.9"')

@@ -86,8 +86,20 @@ def test_deeds_are_a_table_for_people(desk: Desk) -> None:
     assert desk.run("deeds").stdout == "nothing was done\n"
     desk.run("queues", "pause", "mail")
     heading, row = desk.run("deeds", "--limit", "1").stdout.splitlines()
-    assert heading.split() == ["WHEN", "WHO", "DEED", "WHAT", "DETAIL", "ERROR"]
-    assert row.split()[-2:] == ["pause", "mail"]
+    assert heading.split() == ["WHEN", "WHO", "FROM", "DEED", "WHAT", "DETAIL", "ERROR"]
+    assert row.split()[-6:] == ["pause", "mail", "paused:", "False", "→", "True"]
+
+
+def test_deeds_are_shown_page_by_page(desk: Desk) -> None:
+    Path(desk.url.removeprefix("sqlite:///")).touch()
+    for number in range(5):
+        desk.run("queues", "pause", f"queue-{number}")
+    latest = desk.run("deeds", "--limit", "2")
+    following = latest.stderr.split()[-2:]
+    assert following[0] == "--before"
+    older = json.loads(desk.run("deeds", "--json", "--limit", "2", *following).stdout)
+    assert [deed["target"] for deed in older] == ["queue-2", "queue-1"]
+    assert "there are more" not in desk.run("deeds", "--before", older[-1]["id"]).stderr
 
 
 def test_a_user_without_a_name_is_a_number(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

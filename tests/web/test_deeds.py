@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from headrace import Headrace, State
 from headrace.web.deeds import DEEDS, Deed, deed
 from headrace.web.page import Visit
+from tests.admin.burying import bury, envelope
+from tests.web.acting import post
 from tests.web.browsing import Person, told
 
 
@@ -138,3 +142,57 @@ async def test_a_dashboard_that_ends_cuts_short_what_goes_on(person: Person) -> 
     place = (await person.do("sweep", queue="mail", sure="yes")).headers["location"]
     await errands.close()
     assert "cut short" in await person.page(place)
+
+
+async def test_the_audit_log_says_from_where_and_what_was_changed_and_what_did_not_end(
+    app: Headrace, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await person.do("pause", queue="mail")
+    page = await person.page("/deeds")
+    assert "127.0.0.1" in page
+    assert "paused: False → True" in page
+    assert "not finished" not in page
+    seen: list[str] = []
+
+    async def look(*_: object) -> None:
+        seen.append(await person.page("/deeds"))
+
+    monkeypatch.setattr(type(app.store), "resume", look)
+    await person.do("resume", queue="mail")
+    assert "not finished" in seen[0]
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_the_audit_log_is_paged(
+    app: Headrace, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.web.pages.deeds._SHOWN", 2)
+    for number in range(3):
+        await app.admin.by("ann").pause(f"queue-{number}")
+    page = await person.page("/deeds")
+    assert "queue-1" in page
+    assert "queue-0" not in page
+    older = re.search(r'href="(/deeds\?before=[^"]+)" rel="next"', page)
+    assert older
+    page = await person.page(older[1])
+    assert "queue-0" in page
+    assert "queue-1" not in page
+    assert 'rel="next"' not in page
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_what_others_recorded_unhidden_is_hidden_where_arguments_are(app: Headrace) -> None:
+    @app.task
+    async def charge(card: str) -> None: ...
+
+    await bury(app, [envelope("charge", f"card-{number}") for number in range(2)])
+    one, other = [job.id for job in await app.admin.dead("default")]
+    await app.admin.by("ann").replay(one, edit={"card": "card-2"})
+    async with Person(app, redact=lambda task, value: {"card": "****"}) as person:
+        fields = {"id": other, "queue": "default", "argument:card": '"card-3"'}
+        await post(person, "edit_replay", **fields)
+        page = html.unescape(await person.page("/deeds"))
+        assert "card: (hidden)" in page
+        assert "card-" not in page
+    async with Person(app) as person:
+        assert "card-2" in await person.page("/deeds")

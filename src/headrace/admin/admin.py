@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.admin.dead_admin import DeadAdmin
-from headrace.admin.deeds import Clerk, DeedInfo, read_deeds
+from headrace.admin.deeds import Clerk, DeedInfo, Redact, read_deeds
 from headrace.admin.events import JobEvent, read_events
 from headrace.admin.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin
@@ -30,10 +30,11 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
     taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
 
     def by(self, actor: str, *, address: str = "") -> Admin:
-        """The same, of which every deed is recorded as that of `actor`: a person, or a program.
-        `deeds` lists them, and the logger `headrace.audit` tells of them, with the fields `actor`,
-        `verb`, `target`, `detail` and `outcome`."""
-        return Admin(self._app, Clerk(actor), self._redaction)
+        """The same, of which every deed is recorded as that of `actor`: a person, or a program, at
+        an `address` if that is known. `deeds` lists them, and the logger `headrace.audit` tells of
+        them, with the fields `actor`, `address`, `verb`, `target`, `detail` and `outcome`. Of
+        arguments that are changed, what the redact hooks leave is recorded."""
+        return Admin(self._app, Clerk(actor, address), self._redaction)
 
     def redacted(self, redact: Redact | None = None) -> Admin:
         """The same for eyes that may not see all: what the app's `redact` hides, and this one, is
@@ -47,11 +48,12 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         """Whether a hook hides anything."""
         return self._redaction.active
 
-    async def deeds(self, limit: int = 100) -> list[DeedInfo]:
-        """What was done with `by`, or tried, the latest first: of the last 30 days, and no more
-        than the last 1,000."""
+    async def deeds(self, limit: int = 100, before: str = "") -> list[DeedInfo]:
+        """What was done with `by`, or tried, the latest first; with `before`, the id of one, those
+        before it. They are kept for the app's `actions_kept`, 90 days unless said otherwise, and no
+        more than 100,000."""
         limits.check_count("limit", limit)
-        return await read_deeds(await self._store(), limit)
+        return await read_deeds(await self._store(), self._app.actions_kept, limit, before)
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that are running, by name. One that died is listed for up to one lease."""

@@ -136,10 +136,7 @@ class DeadAdmin(Desk):
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
             return await self._apply(store.replay, named, queue, conditions)
-        # Records are read by others than whoever acts.
-        recorded_only = self._clerk is not None and not self._redaction.active
-        redaction = redaction_of(self._app) if recorded_only else self._redaction
-        edited = EditedReplay(self._app, store, edit, redaction)
+        edited = EditedReplay(self._app, store, edit, self._redaction_of_records, self._edited)
         await self._apply(edited.check, named, queue, conditions)
         return await self._apply(edited.send, named, queue, conditions)
 

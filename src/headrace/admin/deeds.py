@@ -5,28 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.client.job import to_datetime
+from headrace.core import limits
 from headrace.core.visible import harmless
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headrace.admin.redaction import Redaction
     from headrace.store.contract import Store
 
 log = logging.getLogger("headrace.audit")
 
-MOST_KEPT = 1_000
 _SPACE = "deeds"
-_KEPT_SECONDS = 30 * 86_400.0
 _MOST_TEXT = 500
+_MOST_CHANGES = 20
+_MOST_VALUE = 120
+_PAGE = 500
 # Whoever cuts a deed short wants to be gone.
 _GRACE = 2.0
 _numbers = count()
@@ -38,7 +42,7 @@ class DeedInfo:
     """Something that someone did with `app.admin.by(...)`, or tried to."""
 
     at: datetime
-    """By the store's clock."""
+    """When it began, by the store's clock."""
     actor: str
     verb: str
     """The method of the admin: `pause`, `replay` and so on."""
@@ -48,12 +52,25 @@ class DeedInfo:
     """What else was said, and what it came to."""
     error: str | None
     """Why it failed, or "cut short" if it was interrupted; None if it was done."""
+    address: str = ""
+    """Where the actor was, if known: the address that a request to the dashboard came from."""
+    changes: tuple[str, ...] = ()
+    """Values that were changed, such as `to: 'ann' → 'bob'`."""
+    finished: bool = True
+    """False while it is under way; and for ever if the process died meanwhile, in which case none,
+    some or all of it was done."""
+    id: str = ""
+    """Names the record: `deeds(before=…)` goes on from it."""
+    redacted: bool = False
+    """Whether `changes` went through a redact hook."""
 
     @classmethod
-    def of(cls, record: _Record) -> DeedInfo:
-        at = to_datetime(record.at_ms)
-        error = record.error or None
-        return cls(at, record.actor, record.verb, record.target, record.detail, error)
+    def of(cls, id: str, record: _Record) -> DeedInfo:
+        return cls(
+            to_datetime(record.at_ms),
+            *(record.actor, record.verb, record.target, record.detail, record.error or None),
+            *(record.address, tuple(record.changes), record.finished, id, record.redacted),
+        )
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -65,6 +82,10 @@ class _Record(msgspec.Struct, frozen=True):
     target: str
     detail: str
     error: str
+    address: str = ""
+    changes: list[str] = []
+    finished: bool = True
+    redacted: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -79,29 +100,60 @@ class Deed:
         self.target = _line(target)
         self.detail = _line(detail)
         self.error = ""
+        self.changes: list[str] = []
+        self.redacted = False
+        self.at_ms = 0
+        self.id = ""
 
     def came_to(self, what: str) -> None:
         self.detail = _line(": ".join(filter(None, (self.detail, what))))
 
+    def edited(
+        self, task: str, old: Mapping[str, Any], new: Mapping[str, Any], redaction: Redaction
+    ) -> None:
+        """Note which arguments of a job become others, as far as they may be seen."""
+        self.redacted = redaction.active
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        # A hook may change what it is given.
+        shown = [redaction.value(task, deepcopy(dict(values))) for values in (old, new)]
+        for name in names:
+            before, after = (
+                each.get(name) if isinstance(each, Mapping) else each for each in shown
+            )
+            self.changed(name, before, after)
 
-Opened = Callable[[], Awaitable["Store"]]
-Keep = Callable[[Deed, Opened], Awaitable[None]]
+    def changed(self, what: str, old: object, new: object) -> None:
+        """Note that a value became another one."""
+        if len(self.changes) < _MOST_CHANGES:
+            self.changes.append(_line(f"{what}: {_value(old)} → {_value(new)}"))
+        elif len(self.changes) == _MOST_CHANGES:
+            self.changes.append("…")
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Where deeds are recorded, and for how long."""
+
+    store: Callable[[], Awaitable[Store]]
+    keep: float
 
 
 class Clerk:
-    """Writes down what one actor does. A record that cannot be kept is told to the log alone: what
-    was to be done is done all the same."""
+    """Writes down what one actor does: before it is done, and again with what it came to. A record
+    that cannot be kept is told to the log alone: what was to be done is done all the same."""
 
-    def __init__(self, actor: object) -> None:
+    def __init__(self, actor: object, address: str = "") -> None:
         if not isinstance(actor, str) or not actor.strip():
             raise ConfigError(f"an actor is a text that says who acts, not {actor!r}")
         self._actor = _line(actor)
+        self._address = _line(address)
 
     @asynccontextmanager
-    async def recording(self, deed: Deed, store: Opened) -> AsyncGenerator[None, None]:
-        """Record the deed once it is done, has failed, or was cut short: a part of it may be done
-        by then."""
-        keep: Keep | None = self._keep
+    async def recording(self, deed: Deed, journal: Journal) -> AsyncGenerator[None, None]:
+        """Record the deed before and after: once it is done, has failed, or was cut short, for a
+        part of it may be done by then."""
+        await self._keep(deed, journal, finished=False)
+        keep: Callable[[Deed, Journal], Awaitable[None]] | None = self._keep
         try:
             yield
         except Exception as error:
@@ -115,53 +167,58 @@ class Clerk:
         finally:
             self._tell(deed)
             if keep is not None:
-                await keep(deed, store)
+                await keep(deed, journal)
 
     def _tell(self, deed: Deed) -> None:
         said = {"actor": self._actor, "verb": deed.verb, "target": deed.target}
         outcome = deed.error or "done"
+        more = {"detail": deed.detail, "outcome": outcome, "address": self._address}
         # Failures too: whoever acts is told by the error itself.
-        log.info(
-            "%s: %s %s (%s): %s", *said.values(), deed.detail, outcome,
-            extra={**said, "detail": deed.detail, "outcome": outcome},
-        )  # fmt: skip
+        log.info("%s: %s %s (%s): %s", *said.values(), deed.detail, outcome, extra={**said, **more})
 
-    async def _keep_in_time(self, deed: Deed, store: Opened) -> None:
+    async def _keep_in_time(self, deed: Deed, journal: Journal) -> None:
         """Whatever is cancelled meanwhile, and for no longer than a moment."""
-        keeping = asyncio.create_task(self._keep(deed, store))
+        keeping = asyncio.create_task(self._keep(deed, journal))
         _, late = await asyncio.wait({keeping}, timeout=_GRACE)
         if late:
             keeping.cancel()
             log.warning("what %s did could not be recorded in time", self._actor)
 
-    async def _keep(self, deed: Deed, store: Opened) -> None:
+    async def _keep(self, deed: Deed, journal: Journal, *, finished: bool = True) -> None:
         try:
-            await _write(await store(), self._actor, deed)
+            await self._write(await journal.store(), deed, journal.keep, finished)
         except Exception as error:
             log.warning("what %s did could not be recorded: %s", self._actor, error)
 
+    async def _write(self, store: Store, deed: Deed, keep: float, finished: bool) -> None:
+        if not deed.id:
+            deed.at_ms = await store.time_ms()
+            # In order by name, also those of one process that share a millisecond.
+            deed.id = f"{deed.at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
+        record = _Record(
+            *(deed.at_ms, self._actor, deed.verb, deed.target, deed.detail, deed.error),
+            *(self._address, deed.changes, finished, deed.redacted),
+        )
+        most = limits.ACTIONS_KEPT_COUNT
+        await store.record(_SPACE, deed.id, _encode(record), keep=keep, most=most)
 
-async def _write(store: Store, actor: str, deed: Deed) -> None:
-    at_ms = await store.time_ms()
-    data = _encode(_Record(at_ms, actor, deed.verb, deed.target, deed.detail, deed.error))
-    # In order by name, also those of one process that share a millisecond.
-    name = f"{at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
-    await store.note(_SPACE, name, data, ttl=_KEPT_SECONDS)
-    for old in sorted(await store.notes(_SPACE))[:-MOST_KEPT]:
-        await store.note(_SPACE, old, None)
 
-
-async def read_deeds(store: Store, limit: int) -> list[DeedInfo]:
+async def read_deeds(store: Store, keep: float, limit: int, before: str) -> list[DeedInfo]:
     """The latest first; what another version wrote and this one cannot read is left out."""
     found: list[DeedInfo] = []
-    for _, data in sorted((await store.notes(_SPACE)).items(), reverse=True)[:MOST_KEPT]:
-        try:
-            found.append(DeedInfo.of(_decode(data)))
-        except _UNREADABLE:
-            continue
-        if len(found) == limit:
+    while len(found) < limit:
+        page = await store.records(_SPACE, before, min(limit, _PAGE), keep=keep)
+        for before, data in page:
+            with suppress(*_UNREADABLE):
+                found.append(DeedInfo.of(before, _decode(data)))
+        if len(page) < min(limit, _PAGE):
             break
-    return found
+    return found[:limit]
+
+
+def _value(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_VALUE else text[: _MOST_VALUE - 1] + "…"
 
 
 def _line(text: str) -> str:

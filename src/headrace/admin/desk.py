@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-from headrace.admin.deeds import Clerk
+from headrace.admin.deeds import Clerk, Deed, Journal
 from headrace.admin.paging import Walk
-from headrace.admin.redaction import CLEAR, Redaction
+from headrace.admin.redaction import CLEAR, Redaction, redaction_of
 from headrace.core import limits
 from headrace.core.sources import group_queue, group_source, is_log, log_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
@@ -27,6 +28,29 @@ class Desk:
         self._app = app
         self._clerk = clerk
         self._redaction = redaction
+        self._deed: Deed | None = None
+
+    def _acting(self, deed: Deed) -> Self:
+        """The same, for one deed, to which its method can tell what it changes."""
+        acting = copy.copy(self)
+        acting._deed = deed
+        return acting
+
+    @property
+    def _journal(self) -> Journal:
+        return Journal(self._store, self._app.actions_kept)
+
+    @property
+    def _redaction_of_records(self) -> Redaction:
+        """Records are read by others than whoever acts: what the app hides is in none of them."""
+        if self._clerk is None or self._redaction.active:
+            return self._redaction
+        return redaction_of(self._app)
+
+    def _edited(self, task: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """For the record, if there is one: other arguments of a job."""
+        if self._deed is not None:
+            self._deed.edited(task, old, new, self._redaction_of_records)
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
         """All ordinary queues; or those that a name stands for, which are several if it is that of

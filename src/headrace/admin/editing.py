@@ -26,6 +26,9 @@ Edit = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
 """New values by the names of their arguments, or a function from all arguments, as plain values by
 name, to all arguments."""
 
+Tell = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
+"""Hears of a task the old and the new arguments of one of its jobs, by name."""
+
 _PAYLOAD = 3
 
 
@@ -34,18 +37,25 @@ class EditedReplay:
     store; `check` changes nothing, and refuses what `send` would."""
 
     def __init__(
-        self, app: Headrace, store: Store, edit: Edit, redaction: Redaction = CLEAR
+        self,
+        app: Headrace,
+        store: Store,
+        edit: Edit,
+        redaction: Redaction = CLEAR,
+        tell: Tell = lambda task, old, new: None,
     ) -> None:
+        """`tell` hears of each job's old and new arguments when it is checked."""
         if not callable(edit) and not isinstance(edit, Mapping):
             raise ConfigError(f"edit must map names to values, or be a function, not {edit!r}")
         self._app = app
         self._store = store
         self._edit = edit
         self._redaction = redaction
+        self._tell = tell
 
     async def check(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
         """For each job whether it is dead; raises if one of those cannot be edited."""
-        edited = await self._edited(queue, keys)
+        edited = await self._edited(queue, keys, self._tell)
         return [key in edited for key in keys]
 
     async def send(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
@@ -56,16 +66,18 @@ class EditedReplay:
         done = dict(zip(edited, sent, strict=True))
         return [done.get(key, False) for key in keys]
 
-    async def _edited(self, queue: str, keys: Sequence[JobKey]) -> dict[JobKey, bytes]:
+    async def _edited(
+        self, queue: str, keys: Sequence[JobKey], tell: Tell | None = None
+    ) -> dict[JobKey, bytes]:
         """The new envelopes of those that are dead."""
         sightings = await self._store.look(queue, keys, bodies=True)
         return {
-            key: self._changed(ids.to_text(key), seen.envelope)
+            key: self._changed(ids.to_text(key), seen.envelope, tell)
             for key, seen in zip(keys, sightings, strict=True)
             if seen is not None and seen.state is State.DEAD
         }
 
-    def _changed(self, id: str, data: bytes) -> bytes:
+    def _changed(self, id: str, data: bytes, tell: Tell | None) -> bytes:
         envelope = opened(data)
         if envelope is None:
             raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
@@ -80,14 +92,16 @@ class EditedReplay:
             raise ConfigError(
                 f"job {id} cannot be edited: its first argument comes from the jobs before it"
             )
-        payload = self._payload(id, task, envelope)
+        payload = self._payload(id, task, envelope, tell)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
         return _with_payload(data, payload)
 
-    def _payload(self, id: str, task: Task[..., Any], envelope: Envelope) -> bytes:
+    def _payload(
+        self, id: str, task: Task[..., Any], envelope: Envelope, tell: Tell | None
+    ) -> bytes:
         try:
-            return _Arguments(id, task).edited(envelope.payload, self._edit)
+            return _Arguments(id, task).edited(envelope.payload, self._edit, tell)
         except ArgumentError as error:
             if not self._redaction.active:
                 raise
@@ -113,10 +127,13 @@ class _Arguments:
         self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
         self._variadic = self._rest is not None or inspect.Parameter.VAR_POSITIONAL in kinds
 
-    def edited(self, payload: bytes, edit: Edit) -> bytes:
+    def edited(self, payload: bytes, edit: Edit, tell: Tell | None = None) -> bytes:
         """The arguments with the edit, encoded; `ArgumentError` if they do not fit the task."""
         bound = self._python.bind_partial()
-        changed = self._changed(self._named(payload), edit)
+        named = self._named(payload)
+        changed = self._changed(named, edit)
+        if tell is not None:
+            tell(self._task.name, named, changed)
         # In the order of the parameters, on which binding relies.
         bound.arguments.update(
             {

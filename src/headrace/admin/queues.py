@@ -123,6 +123,7 @@ class QueueAdmin(Desk):
         worker, also one that starts later. What is running goes on. Neither has to exist yet. Of a
         group, such as `billing@orders`, no more events are handled; other groups go on."""
         _check_task(queue, task)
+        await self._note_pause(queue, task, paused=True)
         store = await self._store()
         for name in await self._queue_names(queue):
             await store.pause(name, task or "")
@@ -135,9 +136,18 @@ class QueueAdmin(Desk):
     async def resume(self, queue: str, task: str | None = None) -> None:
         """Undo `pause`, of the queue or of one task in it; each by itself."""
         _check_task(queue, task)
+        await self._note_pause(queue, task, paused=False)
         store = await self._store()
         for name in await self._queue_names(queue):
             await store.resume(name, task or "")
+
+    async def _note_pause(self, queue: str, task: str | None, *, paused: bool) -> None:
+        """For the record, if there is one: what it was."""
+        if self._deed is not None:
+            now = await self.queue(queue)
+            was = now.paused if task is None else task in now.paused_tasks
+            if was is not paused:
+                self._deed.changed("paused", was, paused)
 
 
 def total(counts: Iterable[Counts]) -> Counts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.admin.cancelling import CancelReport
 from headrace.admin.deeds import Deed
-from headrace.admin.redaction import Redaction, redaction_of
+from headrace.admin.redaction import Redaction
 from headrace.client.job import Job
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
             return await method(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
-        redaction = self._redaction if self._redaction.active else redaction_of(self._app)
-        deed = Deed(method.__name__, *_said(given.arguments, redaction))
-        async with clerk.recording(deed, self._store):
-            result = await method(self, *args, **kwargs)
+        deed = Deed(method.__name__, *_said(given.arguments, self._redaction_of_records))
+        acting = self._acting(deed)
+        async with clerk.recording(deed, acting._journal):
+            result = await method(acting, *args, **kwargs)
             deed.came_to(_outcome(result))
         return result
 

@@ -34,15 +34,34 @@ class ScheduleAdmin(Desk):
     @recorded
     async def pause_schedule(self, name: str) -> Schedule:
         """Have a schedule fire no more until `resume_schedule`, whatever is deployed meanwhile."""
+        await self._note_schedule_pause(name, paused=True)
         return await self._app.schedules.pause(name)
 
     @recorded
     async def resume_schedule(self, name: str) -> Schedule:
         """Undo `pause_schedule`. Ticks that came meanwhile are not made up for."""
+        await self._note_schedule_pause(name, paused=False)
         return await self._app.schedules.resume(name)
 
     @recorded
     async def remove_schedule(self, name: str) -> None:
         """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again
         by the next worker that starts with that code."""
+        if self._deed is not None:
+            for each in await self._named(name):
+                self._deed.changed("schedule", _words(each), None)
         await self._app.schedules.remove(name)
+
+    async def _note_schedule_pause(self, name: str, *, paused: bool) -> None:
+        """For the record, if there is one: what it was."""
+        if self._deed is not None:
+            for each in await self._named(name):
+                if each.paused is not paused:
+                    self._deed.changed("paused", each.paused, paused)
+
+    async def _named(self, name: str) -> list[Schedule]:
+        return [each for each in await self._app.schedules.list() if each.name == name]
+
+
+def _words(schedule: Schedule) -> str:
+    return f"{schedule.task}, {schedule.cron or f'every {schedule.every} s'}"

@@ -13,22 +13,28 @@ if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.admin import DeedInfo
 
-_HEADINGS = ("when", "who", "deed", "what", "detail", "error")
+_HEADINGS = ("when", "who", "from", "deed", "what", "detail", "error")
 
 
 @click.command()
 @of_app
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
+@click.option("--before", default="", metavar="ID", help="Those before the one with this id.")
 @json_option
-def deeds(app: Headrace, limit: int, as_json: bool) -> None:
+def deeds(app: Headrace, limit: int, before: str, as_json: bool) -> None:
     """Show what people did: paused, cancelled, replayed and so on, the latest first.
 
-    Deeds of this program, of the dashboard, and of code that says who acts with app.admin.by; of
-    the last 30 days, and no more than the last 1,000.
+    Deeds of this program, of the dashboard, and of code that says who acts with app.admin.by. They
+    are kept for 90 days, or for the app's actions_kept, and no more than 100,000.
     """
-    found = asked(app, lambda app: app.admin.deeds(limit))
-    show_table(found, _HEADINGS, _row, nothing="nothing was done", as_json=as_json)
+    found = asked(app, lambda app: app.admin.deeds(limit + 1, before))
+    shown = found[:limit]
+    show_table(shown, _HEADINGS, _row, nothing="nothing was done", as_json=as_json)
+    if len(found) > limit and not as_json:
+        click.echo(f"there are more: headrace deeds --before {shown[-1].id}", err=True)
 
 
 def _row(deed: DeedInfo) -> tuple[str | int, ...]:
-    return moment(deed.at), deed.actor, deed.verb, deed.target, deed.detail, deed.error or ""
+    said = "; ".join(filter(None, (deed.detail, *deed.changes)))
+    error = deed.error or ("" if deed.finished else "not finished")
+    return moment(deed.at), deed.actor, deed.address, deed.verb, deed.target, said, error

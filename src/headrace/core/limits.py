@@ -17,6 +17,8 @@ DRAIN = 25.0
 DEAD_KEPT_DAYS = 30
 DEAD_KEPT_COUNT = 100_000
 EVENTS_KEPT = 100_000
+ACTIONS_KEPT = 90 * 86_400.0
+ACTIONS_KEPT_COUNT = 100_000
 LOG_LINES = 1000
 LOG_TTL = 86_400
 # About three thousand years: what is longer no store can hold, and nobody waits for.

@@ -236,6 +236,19 @@ class Store(Topics, Protocol):
         """All values of a space that have not expired."""
         ...
 
+    async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
+        """Keep an entry of a log of records, in place of one of that name. Names begin with the
+        store's time, in ms and 14 digits, by which entries are in order and grow old: those older
+        than `keep` seconds go, and the oldest of more than `most`."""
+        ...
+
+    async def records(
+        self, space: str, before: str, limit: int, *, keep: float
+    ) -> list[tuple[str, bytes]]:
+        """Names and values of entries that are not older than `keep` seconds, the latest first:
+        those before a name, or the last if that is empty."""
+        ...
+
     async def hear_notes(self, space: str, hear: Hear) -> Subscription:
         """Call `hear` when a value of the space was written without a `ttl`. Best effort."""
         ...

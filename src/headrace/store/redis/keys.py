@@ -200,16 +200,18 @@ class NoteKeys:
     |---------|------|------------------------------------------------------------|
     | values  | hash | name → value                                               |
     | expiry  | zset | name by the time until which its value is kept, if any     |
+    | order   | zset | of records: all names, in their order                      |
 
     and `sessions`, as a queue has.
     """
 
-    __slots__ = ("expiry", "noted_channel", "sessions", "values")
+    __slots__ = ("expiry", "noted_channel", "order", "sessions", "values")
 
     def __init__(self, namespace: str, space: str) -> None:
         base = f"{{{escaped(namespace)}}}:notes:{space}"
         self.values = f"{base}:values"
         self.expiry = f"{base}:expiry"
+        self.order = f"{base}:order"
         self.sessions = f"{base}:session:"
         self.noted_channel = f"{base}:noted"
 

@@ -181,6 +181,8 @@ _marks = Script("marks")
 _told = Script("told")
 _note = Script("note")
 _notes = Script("notes")
+_record = Script("record")
+_records = Script("records")
 _stats = Script("stats")
 
 
@@ -422,6 +424,20 @@ async def note(
 
 async def notes(link: Link, keys: NoteKeys) -> list[bytes]:
     pairs: list[bytes] = await _notes(link, keys, [])
+    return pairs
+
+
+async def record(
+    link: Link, keys: NoteKeys, *, name: str, value: bytes, keep_ms: int, most: int
+) -> int:
+    removed: int = await _record(link, keys, [name, value, keep_ms, most])
+    return removed
+
+
+async def records(
+    link: Link, keys: NoteKeys, *, before: str, limit: int, keep_ms: int
+) -> list[bytes]:
+    pairs: list[bytes] = await _records(link, keys, [before, limit, keep_ms])
     return pairs
 
 

@@ -272,6 +272,29 @@ class RedisStore(RedisTopics):
         pairs = await scripts.notes(self.links().ask, NoteKeys(self.namespace, space))
         return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
+    async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
+        await scripts.record(
+            self.links().send,
+            NoteKeys(self.namespace, space),
+            name=name,
+            value=value,
+            keep_ms=int(keep * 1000),
+            most=most,
+        )
+
+    async def records(
+        self, space: str, before: str, limit: int, *, keep: float
+    ) -> list[tuple[str, bytes]]:
+        pairs = await scripts.records(
+            self.links().ask,
+            NoteKeys(self.namespace, space),
+            before=before,
+            limit=limit,
+            keep_ms=int(keep * 1000),
+        )
+        names = (name.decode() for name in pairs[::2])
+        return list(zip(names, pairs[1::2], strict=True))
+
     # Hearing
 
     async def hear_finished(self, queue: str, hear: Hear) -> Subscription:

@@ -24,6 +24,15 @@ _WRITE = """
     INSERT OR REPLACE INTO notes (namespace, space, name, value, expires_ms)
     VALUES (?, ?, ?, ?, ?)"""
 _REMOVE = "DELETE FROM notes WHERE namespace = ? AND space = ? AND name = ?"
+_PAGE = """
+    SELECT name, value FROM notes
+    WHERE namespace = ? AND space = ? AND name >= ? AND name < ? ORDER BY name DESC LIMIT ?"""
+_TRIM = "DELETE FROM notes WHERE namespace = ? AND space = ? AND name < ?"
+_BOUND = """
+    SELECT name FROM notes
+    WHERE namespace = ? AND space = ? ORDER BY name DESC LIMIT 1 OFFSET ?"""
+# Behind all names, which begin with a digit.
+_END = "~"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -57,3 +66,42 @@ def notes(
     connection: sqlite3.Connection, *, namespace: str, space: str, now_ms: int
 ) -> dict[str, bytes]:
     return dict(connection.execute(_ALL, (namespace, space, now_ms)).fetchall())
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry of a log of records, which are in the order of their names."""
+
+    namespace: str
+    space: str
+    name: str
+    value: bytes
+    keep_ms: int
+    most: int
+
+    def write(self, connection: sqlite3.Connection, news: list[News], now_ms: int) -> None:
+        place = (self.namespace, self.space)
+        connection.execute(
+            _WRITE, (*place, self.name, self.value, bounded_ms(now_ms + self.keep_ms))
+        )
+        connection.execute(_TRIM, (*place, oldest_name(now_ms, self.keep_ms)))
+        bound = connection.execute(_BOUND, (*place, self.most - 1)).fetchone()
+        if bound is not None:
+            connection.execute(_TRIM, (*place, bound[0]))
+
+
+def records(
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    space: str,
+    before: str,
+    limit: int,
+    oldest: str,
+) -> list[tuple[str, bytes]]:
+    asked = (namespace, space, oldest, before or _END, limit)
+    return connection.execute(_PAGE, asked).fetchall()
+
+
+def oldest_name(now_ms: int, keep_ms: int) -> str:
+    """Names before this one are of entries that are too old."""
+    return f"{max(0, now_ms - keep_ms):014d}"

@@ -133,6 +133,12 @@ class SqliteStore(SqliteViews, SqliteTopics):
             lambda connection, news: note.write(connection, news, self._clock.now_ms())
         )
 
+    async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
+        entry = noting.Entry(self._namespace, space, name, value, int(keep * 1000), most)
+        await self._database.write(
+            lambda connection, news: entry.write(connection, news, self._clock.now_ms())
+        )
+
     async def hear_notes(self, space: str, hear: Hear) -> Subscription:
         return await self._database.listen([("notes", space)], hear)
 

@@ -94,6 +94,21 @@ class SqliteViews:
             )
         )
 
+    async def records(
+        self, space: str, before: str, limit: int, *, keep: float
+    ) -> list[tuple[str, bytes]]:
+        oldest = noting.oldest_name(self._clock.now_ms(), int(keep * 1000))
+        return await self._database.read(
+            partial(
+                noting.records,
+                namespace=self._namespace,
+                space=space,
+                before=before,
+                limit=limit,
+                oldest=oldest,
+            )
+        )
+
     async def look(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
     ) -> list[Sighting | None]:

@@ -82,3 +82,40 @@ class NotesConformance(Ground):
             await store.note(SPACE, "one", value)
             await asyncio.wait_for(heard.wait(), 10)
         await subscription.close()
+
+    async def test_records_are_in_the_order_of_their_names_and_read_by_pages(
+        self, store: Store
+    ) -> None:
+        now = await store.time_ms()
+        names = [f"{now + number:014d}-{number}" for number in range(7)]
+        for name in (*names[3:], *names[:3]):
+            await store.record(SPACE, name, name.encode(), keep=60, most=100)
+        found, before = list[str](), ""
+        while page := await store.records(SPACE, before, 3, keep=60):
+            assert all(value == name.encode() for name, value in page)
+            found += [name for name, _ in page]
+            before = found[-1]
+        assert found == names[::-1]
+        assert await store.records("elsewhere", "", 3, keep=60) == []
+
+    async def test_a_record_takes_the_place_of_one_of_its_name(self, store: Store) -> None:
+        name = f"{await store.time_ms():014d}-1"
+        for value in (b"begun", bytes(range(256))):
+            await store.record(SPACE, name, value, keep=60, most=100)
+        assert await store.records(SPACE, "", 10, keep=60) == [(name, value)]
+
+    async def test_records_are_kept_by_time_and_within_a_bound(self, store: Store) -> None:
+        now = await store.time_ms()
+        names = [f"{now - 1_000 * number:014d}" for number in (90, 50, 40, 30, 20, 10, 0)]
+        for name in names:
+            await store.record(SPACE, name, b"", keep=3_600, most=100)
+
+        async def kept(keep: float) -> list[str]:
+            return [name for name, _ in await store.records(SPACE, "", 100, keep=keep)][::-1]
+
+        assert await kept(3_600) == names
+        assert await kept(60) == names[1:], "what is older is not told"
+        await store.record(SPACE, f"{now:014d}-2", b"", keep=60, most=100)
+        assert await kept(3_600) == [*names[1:], f"{now:014d}-2"]
+        await store.record(SPACE, f"{now:014d}-3", b"", keep=60, most=3)
+        assert await kept(3_600) == [names[-1], f"{now:014d}-2", f"{now:014d}-3"]

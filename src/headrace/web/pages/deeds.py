@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from headrace.admin import DeedInfo
 from headrace.web.page import Page, Visit
 
 _SHOWN = 200
@@ -9,8 +12,22 @@ _SHOWN = 200
 
 async def deeds(visit: Visit) -> Page:
     """One call to the store."""
-    found = await visit.admin.deeds(limit=_SHOWN)
-    return Page("deeds.html", "Audit log", {"deeds": found, "most": _SHOWN}, live=5.0)
+    before = visit.query.get("before", "")
+    found = await visit.admin.deeds(limit=_SHOWN + 1, before=before)
+    # What was recorded without the dashboard's `redact` may show what that hides.
+    is_open = visit.board.redact is None
+    context = {
+        "deeds": [each if is_open or each.redacted else _hidden(each) for each in found[:_SHOWN]],
+        "older": found[_SHOWN - 1].id if len(found) > _SHOWN else None,
+        "before": before,
+        "days": visit.app.actions_kept / 86_400,
+    }
+    return Page("deeds.html", "Audit log", context, live=None if before else 5.0)
+
+
+def _hidden(deed: DeedInfo) -> DeedInfo:
+    names = (change.partition(":")[0] for change in deed.changes)
+    return replace(deed, changes=tuple(f"{name}: (hidden)" for name in names))
 
 
 async def doing(visit: Visit) -> Page:
