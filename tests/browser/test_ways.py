@@ -105,3 +105,17 @@ async def test_the_theme_is_the_systems_until_one_is_chosen(shop: Shop, browser:
         await page.emulate_media(color_scheme="light")
         await visitor.go("/jobs")
         assert not await light()
+
+
+async def test_a_page_that_may_not_be_followed_is_renewed_now_and_then(
+    shop: Shop, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.web.streams.MOST", 0)
+    async with shop.app as app, board(app) as home, visiting(browser, home) as visitor:
+        await shop.greet.enqueue("someone")
+        await visitor.page.clock.install()
+        await visitor.go("/queues")
+        await expect(visitor.page.locator("[data-pulse]")).to_contain_text("Too many pages")
+        await app.admin.pause("mail")
+        await visitor.page.clock.fast_forward(16_000)
+        await expect(visitor.button("Resume queue mail")).to_be_visible()

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+import re
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from starlette.requests import Request
 
 from headrace import Headrace, dashboard
 from headrace.benchmark.looking import listening
-from headrace.web.people import Passwords
+from headrace.web import streams
+from headrace.web.page import Page, Visit
+from headrace.web.people import Passwords, Role, User
+from headrace.web.routes import VIEWS
 from headrace.web.streams import rest
+from headrace.web.watching import TOKEN
 from tests.web.browsing import Person
 
 
@@ -23,7 +30,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     async def brief(end: asyncio.Event, seconds: float) -> None:
         await rest(end, seconds / 100)
 
-    monkeypatch.setattr("headrace.web.live.rest", brief)
+    monkeypatch.setattr("headrace.web.watching.rest", brief)
 
 
 def following(site: Any, view: str) -> AbstractAsyncContextManager[asyncio.Queue[str]]:
@@ -134,3 +141,116 @@ async def test_a_page_that_is_complete_ends_the_stream(app: Headrace) -> None:
     async with following(dashboard(app, insecure=True), "/doing?id=none") as heard:
         assert "Nothing is known of this" in await heard_of(heard, "event: last")
         assert await heard.get() == ""
+
+
+def seen_by(site: Any, name: str) -> Any:
+    """The site as someone sees it who was there before."""
+
+    async def called(scope: Any, receive: Any, send: Any) -> None:
+        headers = [*scope["headers"], (b"x-user", name.encode())]
+        await site({**scope, "headers": headers}, receive, send)
+
+    return called
+
+
+def who(request: Request) -> User:
+    name = request.headers["x-user"]
+    return User(name, Role.VIEWER if name == "bob" else Role.OPERATOR)
+
+
+def token_in(message: str) -> str:
+    found = re.search(r'name="token" value="(\w+)"', message)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_who_sees_the_same_shares_one_rendering_with_a_token_each(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    queues = VIEWS["/queues"]
+
+    async def looked(visit: Visit) -> Page:
+        nonlocal looks
+        looks += 1
+        return replace(await queues(visit), live=3600.0)
+
+    monkeypatch.setitem(VIEWS, "/queues", looked)
+    monkeypatch.setattr("headrace.web.watching._SOON", 0.0)
+    await app.admin.pause("mail")
+    site = dashboard(app, auth=who)
+    async with AsyncExitStack() as stack:
+        heard = [
+            await stack.enter_async_context(following(seen_by(site, name), "/queues"))
+            for name in ["ann", *("carol" for _ in range(19)), "bob"]
+        ]
+        messages = [await heard_of(each, "event: page") for each in heard]
+        assert looks <= 4, "once for each role, and again for those who came in between"
+        tokens = [token_in(message) for message in messages]
+        assert len(set(tokens[:-1])) == 20, "a token for each browser"
+        assert not tokens[-1], "a viewer sees no forms"
+        assert TOKEN not in "".join(messages)
+    assert not site.state.board.watches._watches, "nobody looks any more"
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_one_person_may_follow_so_many_pages_and_is_told(app: Headrace) -> None:
+    site = dashboard(app, auth=who)
+    async with AsyncExitStack() as stack:
+        for number in range(streams.MOST_OF_ONE):
+            view = f"/jobs?search={number}"
+            one = await stack.enter_async_context(following(seen_by(site, "ann"), view))
+            await heard_of(one, "event: page")
+        async with following(seen_by(site, "ann"), "/") as refused:
+            assert "Too many pages are followed" in await heard_of(refused, "event: full")
+            assert await refused.get() == ""
+        async with following(seen_by(site, "carol"), "/") as other:
+            await heard_of(other, "event: page")
+    async with following(seen_by(site, "ann"), "/") as again:
+        await heard_of(again, "event: page")
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+@pytest.mark.parametrize("bound", ["streams.MOST", "watching.MOST"])
+async def test_there_is_a_bound_on_what_all_follow(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(f"headrace.web.{bound}", 2)
+    site = dashboard(app, auth=who)
+    async with (
+        following(seen_by(site, "ann"), "/queues") as one,
+        following(seen_by(site, "bob"), "/workers") as two,
+        following(seen_by(site, "carol"), "/deeds") as three,
+    ):
+        await heard_of(one, "event: page")
+        await heard_of(two, "event: page")
+        await heard_of(three, "event: full")
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_a_bug_in_a_page_ends_its_streams_and_no_other(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(visit: Visit) -> Page:
+        raise KeyError("a bug")
+
+    monkeypatch.setitem(VIEWS, "/workers", broken)
+    site = dashboard(app, auth=who)
+    ended = False
+
+    async def watched(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal ended
+        with pytest.raises(KeyError):
+            await seen_by(site, "ann")(scope, receive, send)
+        ended = True
+
+    async with (
+        following(seen_by(site, "ann"), "/queues") as fine,
+        following(watched, "/workers"),
+    ):
+        await heard_of(fine, "event: page")
+        async with asyncio.timeout(30):
+            while not ended:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await app.admin.pause("mail")
+        await heard_of(fine, "Resume queue mail")

@@ -15,6 +15,7 @@ from headrace.web.page import Visit
 from headrace.web.people import Role, User
 from headrace.web.secret import derived
 from headrace.web.streams import Streams
+from headrace.web.watching import Watches
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -41,6 +42,7 @@ class Board:
     """The next times of schedules, by what they follow from."""
     errands: Errands = field(default_factory=Errands)
     streams: Streams = field(default_factory=Streams)
+    watches: Watches = field(default_factory=Watches)
 
     def __post_init__(self) -> None:
         self.ledgers = Ledgers(self.app.admin)

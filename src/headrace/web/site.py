@@ -148,7 +148,9 @@ class Site:
         return await self._files.get_response(request.path_params["path"], request.scope)
 
     async def _follow(self, visit: Visit, request: Request) -> Answer:
-        return live.streamed(visit, self._rendering, lambda: self._board.access.holds(request))
+        return live.streamed(
+            visit, request, self._rendering, lambda: self._board.access.holds(request)
+        )
 
     def _answered(self, request: Request, visit: Visit, answer: Answer) -> Response:
         if isinstance(answer, Response):

@@ -7,6 +7,7 @@
   var address = main && main.getAttribute("data-live");
   if (!address || !window.EventSource) return;
 
+  var POLL = 15000;
   var pulse = document.querySelector("[data-pulse]");
   var source = null;
   var again = null;
@@ -162,6 +163,12 @@
       say("", "Complete");
       close();
     });
+    source.addEventListener("full", function (event) {
+      close();
+      say("waiting", event.data);
+      poll();
+      again = setTimeout(open, POLL);
+    });
     source.addEventListener("trouble", function (event) {
       say("trouble", event.data);
     });
@@ -177,6 +184,21 @@
         late = setTimeout(say, 3000, "waiting", "Reconnecting…");
       }
     });
+  }
+
+  // Without a stream: the page itself, of which the main content is taken.
+  function poll() {
+    fetch(location.href, { headers: { Accept: "text/html" } }).then(
+      function (answer) {
+        if (answer.redirected) return location.reload();
+        if (!answer.ok) return;
+        return answer.text().then(function (text) {
+          var made = new DOMParser().parseFromString(text, "text/html").getElementById("live");
+          if (made) morphChildren(main, made);
+        });
+      },
+      function () {}
+    );
   }
 
   // When the session is over, the page itself leads to the login.
