@@ -101,6 +101,7 @@ def dashboard(
     origins: tuple[str, ...],
     metrics_port: int | None,
     metrics_host: str | None,
+    metrics_allow: tuple[str, ...],
     log_level: str | None,
     log_format: str | None,
 ) -> None:
@@ -110,7 +111,7 @@ def dashboard(
     prints, unless it is told who else may come in. Ctrl-C ends it.
     """
     follow_supervisor()
-    metrics = place_of(metrics_port, metrics_host)
+    metrics = place_of(metrics_port, metrics_host, metrics_allow)
     auth = _passwords(users)
     _check(host, guarded=auth is not None, insecure=insecure, token=token, proxies=proxies)
     try:

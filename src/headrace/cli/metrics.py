@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from headrace.errors import ConfigError
 from headrace.telemetry.exposition import Exposition
@@ -33,11 +34,22 @@ class Place(NamedTuple):
 
     host: str
     port: int
+    allowed: tuple[str, ...] = ()
+    """Further names by which it may be asked."""
 
 
 def metrics_options(command: Command) -> Command:
-    """The options that `place_of` takes, as `metrics_port` and `metrics_host`."""
+    """The options that `place_of` takes, as `metrics_port`, `metrics_host` and `metrics_allow`."""
     for option in (
+        click.option(
+            "--metrics-allow-host",
+            "metrics_allow",
+            multiple=True,
+            envvar="HEADRACE_METRICS_ALLOW_HOST",
+            metavar="NAME",
+            help="A name with dots by which --metrics-port may be asked, as shop.example or "
+            "*.shop.example; several times. Addresses and names without dots always may.",
+        ),
         click.option(
             "--metrics-host",
             metavar="HOST",
@@ -54,13 +66,20 @@ def metrics_options(command: Command) -> Command:
     return command
 
 
-def place_of(metrics_port: int | None, metrics_host: str | None) -> Place | None:
+def place_of(
+    metrics_port: int | None, metrics_host: str | None, allowed: tuple[str, ...] = ()
+) -> Place | None:
     """Where to serve; None if nothing is to be."""
     if metrics_port is None:
         if metrics_host is not None:
             raise ConfigError("--metrics-host is of no use without --metrics-port")
+        # A variable is for all processes of a machine, also those that serve nothing.
+        context = click.get_current_context(silent=True)
+        source = context and context.get_parameter_source("metrics_allow")
+        if allowed and source is ParameterSource.COMMANDLINE:
+            raise ConfigError("--metrics-allow-host is of no use without --metrics-port")
         return None
-    return Place(_HOST if metrics_host is None else metrics_host, metrics_port)
+    return Place(_HOST if metrics_host is None else metrics_host, metrics_port, allowed)
 
 
 def count_for_parent(worker: Worker) -> None:
@@ -79,7 +98,8 @@ def serve_worker(worker: Worker, place: Place) -> None:
     from headrace.telemetry.serving import pages_of_worker
 
     worker.totals = Totals()
-    _start(Exposition(*place, pages_of_worker(worker.app, worker.totals).answers))
+    pages = pages_of_worker(worker.app, worker.totals)
+    _start(Exposition(place.host, place.port, pages.answers, place.allowed))
 
 
 @contextmanager
@@ -100,7 +120,8 @@ def serve_supervisor(
     from headrace.telemetry.serving import pages_of_parent
 
     gathering = Gathering(Path(settings[FOLDER]), lambda: supervisor.pids)
-    _start(Exposition(*place, pages_of_parent(app, gathering, supervisor).answers))
+    pages = pages_of_parent(app, gathering, supervisor)
+    _start(Exposition(place.host, place.port, pages.answers, place.allowed))
 
 
 def _start(exposition: Exposition) -> None:

@@ -158,6 +158,7 @@ def worker(
     wait_for_store: float | None,
     metrics_port: int | None,
     metrics_host: str | None,
+    metrics_allow: tuple[str, ...],
     log_level: str | None,
     log_format: str | None,
 ) -> None:
@@ -189,7 +190,7 @@ def worker(
         log_level,
         log_format,
     )
-    metrics = place_of(metrics_port, metrics_host)
+    metrics = place_of(metrics_port, metrics_host, metrics_allow)
     if workers == (1, 1):
         _work(settings, metrics)
     else:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
+from headrace.telemetry.hosts import Hosts
 
 log = logging.getLogger("headrace.telemetry")
 
 _PATIENCE = 10.0
+_MOST_AT_ONCE = 64
+_NOT_OURS = (
+    b"this is not served under that name: allow it with --metrics-allow-host, or ask by address\n"
+)
 
 
 class Page(NamedTuple):
@@ -34,9 +41,13 @@ class Exposition:
     """Serves some paths, from threads of its own. The port is bound when it is made: one that is
     taken is told before any work begins."""
 
-    def __init__(self, host: str, port: int, answers: Mapping[str, Answer]) -> None:
+    def __init__(
+        self, host: str, port: int, answers: Mapping[str, Answer], allowed: Iterable[str] = ()
+    ) -> None:
+        """`allowed` are further names by which it may be asked; see `Hosts`."""
+        hosts = Hosts(host, allowed)
         try:
-            self._server = _server_at(host, port, answers)
+            self._server = _server_at(host, port, answers, hosts)
         except (OSError, OverflowError) as error:
             raise ConfigError(
                 f"nothing can be served on port {port} of {host} ({error}): is it taken? Choose "
@@ -61,12 +72,28 @@ class Exposition:
         self._server.server_close()
 
 
-def _server_at(host: str, port: int, answers: Mapping[str, Answer]) -> ThreadingHTTPServer:
+def _server_at(
+    host: str, port: int, answers: Mapping[str, Answer], hosts: Hosts
+) -> ThreadingHTTPServer:
     (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
     class Server(ThreadingHTTPServer):
         address_family = family
         daemon_threads = True
+        _room = threading.BoundedSemaphore(_MOST_AT_ONCE)
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            if not self._room.acquire(blocking=False):
+                log.warning("a request of %s was refused: too many at once", client_address)
+                self.shutdown_request(request)
+                return
+            super().process_request(request, client_address)
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                self._room.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             # Whoever asked has gone before the answer; nothing to make a noise about.
@@ -74,15 +101,38 @@ def _server_at(host: str, port: int, answers: Mapping[str, Answer]) -> Threading
 
     class Handler(_Handler):
         pages = answers
+        known = hosts
 
     return Server((host, port), Handler)
 
 
+class _InTime(io.RawIOBase):
+    """What comes in at a socket until a moment, however slowly: then it is as if nothing came."""
+
+    def __init__(self, incoming: socket.socket, seconds: float) -> None:
+        self._socket = incoming
+        self._until = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request did not come to its end in time")
+        self._socket.settimeout(left)
+        return self._socket.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     pages: Mapping[str, Answer] = {}
-    timeout = _PATIENCE
+    known: Hosts
     server_version = "headrace"
     sys_version = ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_InTime(self.connection, _PATIENCE))
 
     def do_GET(self) -> None:
         self._send(self._page())
@@ -91,6 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self._page(), with_body=False)
 
     def _page(self) -> Page:
+        # Whoever answers takes as long as it takes, and whoever reads has time again.
+        self.connection.settimeout(_PATIENCE)
+        if not self.known.answers(self.headers.get("host")):
+            return Page(_NOT_OURS, status=403)
         answer = self.pages.get(self.path.partition("?")[0])
         if answer is None:
             return Page(f"here are {', '.join(self.pages)}\n".encode(), status=404)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.telemetry import health, prometheus
@@ -84,11 +84,12 @@ def pages_of_parent(app: Headrace, gathering: Gathering, crew: Crew) -> Pages:
     )
 
 
-def serve_fleet(app: Headrace, host: str, port: int) -> Exposition:
+def serve_fleet(app: Headrace, host: str, port: int, allowed: Iterable[str] = ()) -> Exposition:
     """Serve the metrics of a whole store, for a dashboard: `/metrics`, and the health of a process
     that only has to reach its store. Not started yet; `ConfigError` if the port is taken."""
 
     def metrics(headers: Mapping[str, str]) -> Page:
         return app.portal.run(prometheus.of_fleet(app, headers))
 
-    return Exposition(host, port, Pages(app, metrics, list, health.why_store_not_ready).answers)
+    pages = Pages(app, metrics, list, health.why_store_not_ready)
+    return Exposition(host, port, pages.answers, allowed)
