@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
+import json
 from collections.abc import Mapping
 
 import httpx2 as httpx
@@ -170,3 +172,19 @@ def test_origins_are_addresses_without_a_path(app: Headrace, origins: object) ->
 def test_a_secret_is_long(app: Headrace, secret: object) -> None:
     with pytest.raises(ConfigError, match="16 characters"):
         dashboard(app, auth=proxied, secret=secret)  # type: ignore[arg-type]
+
+
+async def test_a_sibling_that_plants_cookies_puts_no_words_into_our_mouth(app: Headrace) -> None:
+    async with Person(app, home=SHOP, auth=proxied) as person:
+        await person.do("pause", queue="mail")
+        (cookie,) = (name for name in person.http.cookies if "notice" in name)
+        right = person.http.cookies[cookie]
+        said = json.dumps(["Call 555-1234 for help.", "bad"]).encode()
+        planted = base64.urlsafe_b64encode(said).decode()
+        for forged in (planted, f"{planted}.{right.partition('.')[2]}"):
+            person.http.cookies.clear()
+            person.http.cookies.set(cookie, forged)
+            assert not told(await person.page("/queues"))
+        person.http.cookies.clear()
+        person.http.cookies.set(cookie, right)
+        assert told(await person.page("/queues")).startswith("Paused queue mail")

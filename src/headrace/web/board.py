@@ -14,6 +14,7 @@ from headrace.web.origins import Origin
 from headrace.web.page import Visit
 from headrace.web.people import Role, User
 from headrace.web.secret import derived
+from headrace.web.signing import Signed
 from headrace.web.streams import Streams
 from headrace.web.watching import Watches
 
@@ -48,6 +49,7 @@ class Board:
         self.ledgers = Ledgers(self.app.admin)
         self.probe = StoreProbe(self.app)
         self._form_key = derived(self.access.key, "form")
+        self._notices = Signed(self.access.key, "notice")
 
     async def admitted(self, request: Request) -> Visit:
         """The visit that a request is. Raises what `Access.admit` does."""
@@ -56,7 +58,7 @@ class Board:
     def visit(self, request: Request, user: User = NOBODY) -> Visit:
         """A visit by a user, or for errors and the login by nobody."""
         seal = Seal(request, user.name, self._form_key)
-        request.state.seal = seal
+        request.state.seal, request.state.notices = seal, self._notices
         return Visit(
             board=self,
             user=user,

@@ -31,6 +31,7 @@ DEVICE_SECONDS = 365 * 86_400
 # Each check takes 16 MB and a core for a while: guesses wait for each other.
 _CHECKS_IN_LINE = 50
 _KNOWN_PASSWORDS = 100
+_QUIET = 10.0
 
 
 class _Line:
@@ -66,6 +67,7 @@ class LoginAccess:
         self._devices = Signed(self.key, "device")
         self._ended: dict[str, float] = {}
         self._known: dict[bytes, str] = {}
+        self._quiet_until = 0.0
         self._throttle = Throttle(lambda name: passwords.named(name) is not None)
         # Those who were here before do not wait for those who guess.
         self._lines = {known: _Line(passwords) for known in (True, False)}
@@ -88,7 +90,7 @@ class LoginAccess:
         address = request.client.host if request.client else ""
         guess = self._throttle.guess(name, address, device)
         if guess.wait:
-            log.warning("a password for %r from %s was not looked at", name[:100], address)
+            self._tell_of_guesses(name, address)
             raise Refusal(
                 429,
                 "Too many wrong passwords: try again in a while, or with a browser that has logged "
@@ -101,6 +103,15 @@ class LoginAccess:
         else:
             guess.was_right()
         return user
+
+    def _tell_of_guesses(self, name: str, address: str) -> None:
+        """Now and then: whoever guesses must not fill the log, either."""
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET
+            log.warning(
+                "passwords for %r from %s are not looked at: too many were wrong",
+                *(name[:100], address),
+            )
 
     def session(self, user: User) -> str:
         """What the cookie of someone says who has just logged in."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,10 +12,12 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from headrace.web.page import Page
+    from headrace.web.signing import Signed
 
 _PURPOSE = "notice"
 # Cookies end at 4 KB.
 _MOST = 700
+_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,21 @@ class Notice:
 
 def leave_notice(request: Request, response: Response, notice: Notice) -> None:
     """Have the next page show it. In a cookie and not in the address: a link from elsewhere must
-    not put words into our mouth."""
+    not put words into our mouth. Signed: nor must another host of our domain, which can plant
+    cookies."""
     text = notice.text if len(notice.text) <= _MOST else f"{notice.text[:_MOST]}…"
-    data = json.dumps([text, notice.tone]).encode()
-    set_cookie(request, response, _PURPOSE, base64.urlsafe_b64encode(data).decode(), max_age=60)
+    set_cookie(request, response, _PURPOSE, _signed(request).write(text, notice.tone), _SECONDS)
 
 
 def found_notice(request: Request) -> Notice | None:
-    try:
-        text, tone = json.loads(base64.urlsafe_b64decode(cookie(request, _PURPOSE)))
-    except ValueError:
-        return None
-    known = isinstance(text, str) and tone in ("good", "warn", "bad")
-    return Notice(text, tone) if known else None
+    said = _signed(request).read(cookie(request, _PURPOSE), _SECONDS)
+    return None if said is None else Notice(said[0], said[1])
 
 
 def forget_notice(request: Request, response: Response) -> None:
     forget_cookie(request, response, _PURPOSE)
+
+
+def _signed(request: Request) -> Signed:
+    notices: Signed = request.state.notices
+    return notices
