@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -298,3 +301,34 @@ def test_an_actor_has_a_name(app: Headrace, actor: Any) -> None:
 )  # fmt: skip
 def test_every_method_that_changes_something_is_recorded(verb: str) -> None:
     assert hasattr(getattr(Admin, verb), "__wrapped__")
+
+
+DIES_HALF_WAY = """
+import asyncio, os, signal, sys
+from headrace import Headrace
+from headrace.store.sqlite.store import SqliteStore
+
+async def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with Headrace(sys.argv[1]) as app:
+        SqliteStore.pause = die
+        await app.admin.by("ann", address="192.0.2.7").pause("mail")
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_is_killed_half_way_leaves_a_record_that_says_so(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_HALF_WAY, url)
+    assert await process.wait() == -signal.SIGKILL
+    async with Headrace(url) as app:
+        (deed,) = await app.admin.deeds()
+    assert (deed.actor, deed.verb, deed.target, deed.address) == (
+        "ann", "pause", "mail", "192.0.2.7",
+    )  # fmt: skip
+    assert (deed.finished, deed.error) == (False, None)
