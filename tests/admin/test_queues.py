@@ -8,7 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace
 from headrace.admin import QueueInfo
-from headrace.client.job import to_datetime
+from headrace.core.clock import to_datetime
 from tests.admin.burying import bury, envelope
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.job import to_datetime
 from headrace.core import codec, ids
+from headrace.core.clock import to_datetime
 from headrace.core.content import readable
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, decode_envelope

@@ -11,8 +11,9 @@ from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, tas
 from headrace.admin.moments import EVER_MS, Moment, between_ms
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
 from headrace.admin.searching import Search
-from headrace.client.job import AttemptInfo, to_datetime
+from headrace.client.job import AttemptInfo
 from headrace.core import ids
+from headrace.core.clock import to_datetime
 from headrace.core.job import Envelope, decode_past
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.ties import decode_ties

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.client.job import to_datetime
 from headrace.core import limits
+from headrace.core.clock import to_datetime
 from headrace.core.visible import harmless
 from headrace.errors import ConfigError
 

@@ -56,9 +56,19 @@ class Desk:
         """All ordinary queues; or those that a name stands for, which are several if it is that of
         a group and its topic has shards."""
         if only is not None:
-            return await self._queues_named(limits.check_name("queue", only))
+            return await self._queues_named(await self._checked(only))
         known = await (await self._store()).queues()
         return sorted({*known, *self._app.queues})
+
+    async def _checked(self, queue: str) -> str:
+        """A name that can be that of a queue; or cannot, but stands in the store all the same, so
+        that people can look at it."""
+        try:
+            return limits.check_name("queue", queue)
+        except ConfigError:
+            if queue not in await (await self._store()).queues():
+                raise
+            return queue
 
     async def _sources(self, only: str | None = None) -> list[str]:
         """As `_queue_names`, and if no name is given the queues of all groups too."""

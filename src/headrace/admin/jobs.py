@@ -17,8 +17,9 @@ from headrace.admin.redaction import (
     masked_limits,
     masked_progress,
 )
-from headrace.client.job import AttemptInfo, to_datetime
+from headrace.client.job import AttemptInfo
 from headrace.core import codec, ids
+from headrace.core.clock import to_datetime
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from headrace.admin.desk import Desk
 from headrace.admin.recording import recorded
-from headrace.client.job import to_datetime
 from headrace.core import limits
+from headrace.core.clock import to_datetime
 from headrace.core.sources import group_source
 from headrace.errors import ConfigError, StoreFull
 from headrace.store.values import Counts, QueueState

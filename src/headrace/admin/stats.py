@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from headrace.admin.histograms import percentile_of
-from headrace.client.job import to_datetime
+from headrace.core.clock import to_datetime
 from headrace.core.tally import RUN, RUN_US, WAIT, WAIT_US
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.admin.desk import Desk
-from headrace.client.job import to_datetime
 from headrace.core.address import without_password
+from headrace.core.clock import to_datetime
 
 
 @dataclass(frozen=True, slots=True)

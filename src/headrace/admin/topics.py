@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.admin.queues import total
 from headrace.admin.stats import read_stats
-from headrace.client.job import to_datetime
 from headrace.core import ids
+from headrace.core.clock import to_datetime
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.topic import OnFailure
 

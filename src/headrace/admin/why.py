@@ -8,8 +8,8 @@ from headrace.admin.bodies import opened
 from headrace.admin.jobs import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
-from headrace.client.job import to_datetime
 from headrace.core import ids
+from headrace.core.clock import to_datetime
 from headrace.core.ids import JobKey
 from headrace.core.job import Past, Reason, State, decode_past
 from headrace.core.outcome import gated_task

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.client.watch import JobUpdate, Watch
 from headrace.core import codec, ids
+from headrace.core.clock import to_datetime
 from headrace.core.ids import JobKey
 from headrace.core.job import Attempt, State, Verdict, decode_envelope, decode_past, decode_verdict
 from headrace.core.limits import check_seconds
@@ -196,10 +197,6 @@ class Job(Generic[R]):
 
     def __hash__(self) -> int:
         return hash(self.key)
-
-
-def to_datetime(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _failure(job_id: str, sighting: Sighting, verdict: Verdict | None) -> JobFailed:

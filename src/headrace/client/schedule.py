@@ -57,9 +57,9 @@ class Schedule:
             next_ms = record.next_ms()
             if next_ms is not None:
                 next_ms = definition.after(max(record.passed_ms, now_ms))
-        except HeadraceError as error:
+            return cls._of(name, record, definition, zone, next_ms)
+        except Exception as error:  # A time that no calendar has, a zone that is none, and so on.
             return cls.broken(name, record.problem or str(error), record)
-        return cls._of(name, record, definition, zone, next_ms)
 
     @classmethod
     def _of(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
+from headrace.core.clock import to_datetime
 from headrace.errors import ConfigError
 
 MAX_LINE = 4_096
@@ -23,7 +24,7 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
     @property
     def at(self) -> datetime:
         """When the job said so."""
-        return datetime.fromtimestamp(self.at_ms / 1000, UTC)
+        return to_datetime(self.at_ms)
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from headrace.core.breaker import Breaker
+from headrace.core.clock import to_datetime
 from headrace.core.ids import JobKey
 from headrace.core.scaling import Scaler
 
@@ -81,12 +82,12 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     @property
     def started(self) -> datetime:
         """When it began to take jobs."""
-        return datetime.fromtimestamp(self.started_ms / 1000, UTC)
+        return to_datetime(self.started_ms)
 
     @property
     def last_beat(self) -> datetime:
         """When it last said so."""
-        return datetime.fromtimestamp(self.beat_ms / 1000, UTC)
+        return to_datetime(self.beat_ms)
 
 
 class SupervisorRecord(msgspec.Struct, frozen=True):

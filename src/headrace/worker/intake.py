@@ -19,7 +19,7 @@ from headrace.core.job import (
 from headrace.core.judgement import NotNow, Unfit
 from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.outcome import task_gate
-from headrace.core.ties import decode_ties
+from headrace.core.ties import read_ties
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
 from headrace.worker.run import Run
@@ -103,7 +103,7 @@ class Intake:
         if expires_ms is not None and self._now_ms() >= expires_ms:
             raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
         if delivery.ties:
-            run.limited = bool(decode_ties(delivery.ties).limits)
+            run.limited = _has_limits(delivery.ties)
 
     def _oversize(self, what: str) -> Unfit:
         return Unfit(
@@ -142,6 +142,13 @@ class _Wishes:
         self.cancelling: set[JobKey] = {key for key in control.cancelling if key not in in_hand}
 
 
+def _has_limits(ties: bytes) -> bool:
+    try:
+        return bool(read_ties(ties).limits)
+    except ValueError as error:
+        raise Unfit(Reason.MALFORMED, f"its constraints cannot be read: {error}") from None
+
+
 def _fed(run: Run) -> bytes:
     """The first argument of a job that takes it from the jobs before it, as MessagePack."""
     inputs = run.delivery.inputs
@@ -149,7 +156,7 @@ def _fed(run: Run) -> bytes:
         return inputs
     try:
         return bytes(_decode_inputs(inputs)[0])
-    except (msgspec.MsgspecError, IndexError):
+    except (msgspec.MsgspecError, IndexError, RecursionError):
         raise Unfit(
             Reason.BAD_ARGUMENTS, "the result that should be its first argument is missing"
         ) from None

@@ -76,6 +76,7 @@ class Line:
             shop.reporter.before_settling,
             acks.settled if acks else None,
             shop.counted,
+            shop.clock.now_ms,
         )
         self._executor = self._made_executor(tasks)
         if acks is not None:

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from headrace.client.dead import DeadEvent, DeadHandler
 from headrace.client.subscription import Subscription
 from headrace.core import ids
+from headrace.core.clock import to_datetime
 from headrace.core.event import read_event
 from headrace.core.job import decode_past
 from headrace.core.kinds import named
@@ -169,7 +169,7 @@ def dead_event(subscription: Subscription[..., Any], job: DeadJob) -> DeadEvent:
         reason=job.reason,
         error=attempts[-1].error_text if attempts else "",
         attempts=len(attempts),
-        died_at=datetime.fromtimestamp(job.died_ms / 1000, UTC),
+        died_at=to_datetime(job.died_ms),
         raw=job.envelope,
         event=read_event(
             job.envelope,

@@ -92,7 +92,7 @@ class Books:
         data = (await self._store.notes(_SPACE)).get(queue)
         try:
             book = _NEW if data is None else _decode(data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Told of twice is better than not at all.
             book = _NEW
         self._known[queue] = book, data

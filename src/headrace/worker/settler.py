@@ -6,16 +6,19 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from headrace.core.clock import SystemClock
 from headrace.core.delivery import Delivery
 from headrace.core.outcome import Outcome
 from headrace.core.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.values import IdempotencyKey
+from headrace.worker import refusals
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
 
+_CLOCK = SystemClock()
 _IDLE = 3600.0
 _LEFT_KNOWN = 10_000
 
@@ -43,6 +46,7 @@ class Settler(Service):
         before: Before | None = None,
         settled: Settled | None = None,
         counted: Counted | None = None,
+        now_ms: Callable[[], int] = _CLOCK.now_ms,
     ) -> None:
         super().__init__()
         self._before = before
@@ -50,6 +54,7 @@ class Settler(Service):
         self._counted = counted
         self._consumer = consumer
         self._held = held
+        self._now_ms = now_ms
         self._pending: list[Settlement] = []
         self._batches: list[_Batch] = []
         self.lost_leases = 0
@@ -84,7 +89,7 @@ class Settler(Service):
             trouble = await self._settle(batch) or trouble
         if trouble is not None:
             raise trouble
-        return 0.0 if self._pending else _IDLE
+        return 0.0 if self._pending or self._batches else _IDLE
 
     async def _settle(self, batch: _Batch) -> StoreError | None:
         if self._before is not None:
@@ -93,16 +98,13 @@ class Settler(Service):
         if self._counted is not None:
             # The store takes it over, so that all is counted once.
             tally = Tally.of(batch.settlements, self._consumer.ready_ms)
-        repeat, batch.tried = batch.tried, True
         try:
-            lost = await self._consumer.settle(
-                batch.queue,
-                batch.settlements,
-                repeat=repeat,
-                tally=tally,
-                idempotency=batch.idempotency,
-            )
-        except StoreError as error:
+            lost = await self._write(batch, tally)
+        except Exception as error:
+            if refusals.is_of_one(error):
+                return await self._divide(batch, error)
+            if not isinstance(error, StoreError):
+                raise
             return error
         self._batches.remove(batch)
         self._held.difference_update([item.delivery for item in batch.settlements])
@@ -112,6 +114,50 @@ class Settler(Service):
             self._count(batch, tally, lost)
         if self._settled is not None:
             self._settled(batch.settlements, lost)
+        return None
+
+    async def _write(self, batch: _Batch, tally: Tally | None) -> list[Delivery]:
+        """Have the store apply a batch: once more after an error about what is in it, for if that
+        is false, this is answered as it should have been."""
+        tries = 1 if batch.tried else 2
+        while True:
+            tries -= 1
+            repeat, batch.tried = batch.tried, True
+            try:
+                return await self._consumer.settle(
+                    batch.queue,
+                    batch.settlements,
+                    repeat=repeat,
+                    tally=tally,
+                    idempotency=batch.idempotency,
+                )
+            except Exception as error:
+                if not tries or not refusals.is_of_one(error):
+                    raise
+
+    async def _divide(self, batch: _Batch, error: Exception) -> StoreError | None:
+        """Something in the batch cannot be written: look for it in its halves, which know what the
+        first try may have done. A job whose outcome is refused by itself is dead, if that can be
+        written at the same moment; else the store is in trouble, and the outcome is kept."""
+        if len(batch.settlements) > 1:
+            self._batches.remove(batch)
+            for part in refusals.parts_of(batch.settlements):
+                self._batches.append(_Batch(batch.queue, part, tried=True))
+            return None
+        (refused,) = batch.settlements
+        instead = refusals.instead_of(refused, error, self._now_ms())
+        try:
+            lost = await self._consumer.settle(batch.queue, [instead], repeat=True)
+        except Exception:
+            return error if isinstance(error, StoreError) else StoreError(repr(error))
+        if lost:
+            self._report(lost)
+        else:
+            refusals.report(refused, error)
+        self._batches.remove(batch)
+        self._held.discard(refused.delivery)
+        if self._settled is not None:
+            self._settled([instead], lost)
         return None
 
     def _count(self, batch: _Batch, tally: Tally, lost: Sequence[Delivery]) -> None:
@@ -134,11 +180,13 @@ class Settler(Service):
 class _Batch:
     """Outcomes of one queue that are written together."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(
+        self, queue: str, settlements: list[Settlement] | None = None, *, tried: bool = False
+    ) -> None:
         self.queue = queue
-        self.settlements: list[Settlement] = []
+        self.settlements = settlements or []
         self.idempotency = IdempotencyKey()
-        self.tried = False
+        self.tried = tried
         """It may have been written: answers can be lost, and errors can be false."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.core.limits import EVENTS_KEPT
 from headrace.core.sources import group_source
 from headrace.store.loops import LoopLocal
+from headrace.store.oddities import Oddities
 from headrace.store.redis.ear import Ear
 from headrace.store.redis.keys import QueueKeys, queues_key
 from headrace.store.redis.link import Link
@@ -72,6 +73,7 @@ class Connected:
         self._links: LoopLocal[LoopLinks] = LoopLocal()
         self._keys: dict[str, QueueKeys] = {}
         self._announced: dict[str, float] = {}
+        self.oddities = Oddities()
         self._joined: dict[str, Group] = {}
         """What this process wants of each group, for the case that someone empties the server."""
 
@@ -123,7 +125,7 @@ class Connected:
         """All queues and logs that were announced, sorted."""
         key = queues_key(self.namespace)
         names = await self.links().ask.call("SMEMBERS", key, key=key)
-        return sorted(name.decode() for name in names)
+        return sorted(self.oddities.texts(key, names))
 
     def keys(self, queue: str) -> QueueKeys:
         keys = self._keys.get(queue)

@@ -219,7 +219,18 @@ class RedisConsumer:
             limit=limit,
             ticket=_TICKET_MS,
         )
-        return [_letter(id, fields) for id, fields in entries]
+        letters: list[Letter] = []
+        odd: list[str] = []
+        for id, fields in entries:
+            try:
+                letters.append(_letter(id, fields))
+            except (KeyError, ValueError):
+                # To whom it was, nobody can tell: it must not stand before the others for ever.
+                log.error("a letter of queue %r cannot be read, and is dropped: %r", queue, fields)
+                odd.append(id.decode())
+        if odd:
+            await scripts.posted(self._upkeep, self._store.keys(queue), entries=odd)
+        return letters
 
     async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
         if letters:

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
-from headrace.core.job import key_and_task
+from headrace.core.job import Malformed, key_and_task
 from headrace.core.outcome import Done
 from headrace.core.tally import Tally, detail_of, kind_of
 from headrace.errors import ConfigError
@@ -23,6 +23,8 @@ from headrace.store.values import Event, Fact, MinuteCount
 _encode = msgspec.msgpack.Encoder().encode
 _decode_facts = msgspec.msgpack.Decoder(list[Fact]).decode
 _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_COUNT = re.compile(rb"-?[0-9]{1,18}")
 _ROW = b"\x97"
 _NO_RUN = b"\x00\x00\x00\xa0"
 _Row = tuple[str, bytes, str, int, int, int, str]
@@ -98,10 +100,14 @@ def _without_header(array: bytes, count: int) -> bytes:
 
 def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Event]:
     """The events of one entry, without the first `skip` facts of it. The start of a run is told
-    with its end, and with the cursor of what came before, so that going on there misses nothing."""
+    with its end, and with the cursor of what came before, so that going on there misses nothing.
+    `Malformed` if it is none of ours."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
-    facts = _decode_facts(named[b"f"])
-    untrue = _untrue(facts, _decode_keys(named[b"x"])) if b"x" in named else ()
+    try:
+        facts = _decode_facts(named.get(b"f", b""))
+        untrue = _untrue(facts, _decode_keys(named[b"x"])) if b"x" in named else ()
+    except _UNREADABLE as error:
+        raise Malformed(f"entry {entry_id}: {error}") from None
     at_ms = int(entry_id.partition("-")[0])
     events: list[Event] = []
     for at, fact in enumerate(facts[skip:], start=skip + 1):
@@ -138,10 +144,15 @@ def parsed_cursor(cursor: str) -> tuple[str, int | None]:
     return found[1] or "", int(found[2]) if found[2] else None
 
 
-def minute_counts(minutes: Sequence[Sequence[bytes]]) -> list[MinuteCount]:
-    found = []
+def minute_counts(minutes: Sequence[Sequence[bytes]]) -> tuple[list[MinuteCount], list[int]]:
+    """What was counted, and the minutes in which there is something that is no count."""
+    found: list[MinuteCount] = []
+    odd: list[int] = []
     for minute, *pairs in minutes:
         for name, count in zip(pairs[::2], pairs[1::2], strict=True):
             kind, _, task = name.decode("utf-8", "replace").partition(" ")
-            found.append(MinuteCount(int(minute), task, kind, int(count)))
-    return found
+            if _COUNT.fullmatch(count):
+                found.append(MinuteCount(int(minute), task, kind, int(count)))
+            else:
+                odd.append(int(minute))
+    return found, odd

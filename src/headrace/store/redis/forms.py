@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.core.call import Child, Parcel
-from headrace.core.job import State, decode_verdict
+from headrace.core.job import Malformed, State, decode_verdict
 from headrace.core.ties import NO_TIES, encode_ties
 from headrace.store.contract import DeadJob, Sighting
+from headrace.store.oddities import readable
 from headrace.store.redis.keys import unsigned
 from headrace.store.redis.link import Argument
+
+UNREADABLE = b"unreadable"
+"""The reason of an entry among the dead that names none."""
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
@@ -70,23 +75,27 @@ def cancelled(answer: bytes) -> State | None:
         return None
     if answer in (b"cancelled", b"running", b"dead"):
         return State(answer.decode())
-    return decode_verdict(answer).state
+    try:
+        return decode_verdict(answer).state
+    except Malformed:
+        return None
 
 
 def sighting(sight: list[Any]) -> Sighting | None:
+    """What `look.lua` says of a job; `Malformed` if there is but a verdict that is none."""
     state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress = sight
     if not state:
         if not verdict:
             return None
         return Sighting(decode_verdict(verdict).state, verdict)
-    now, moment = State(state.decode()), int(float(due)) or None
+    now, moment = State(state.decode()), _moment(due)
     return Sighting(
         now,
         verdict,
         None if now is State.DEAD else moment,
-        unsigned(worker.decode()),
+        unsigned(readable(worker)),
         deliveries,
-        reason.decode(),
+        readable(reason),
         envelope,
         past,
         ties,
@@ -95,8 +104,23 @@ def sighting(sight: list[Any]) -> Sighting | None:
     )
 
 
-def dead_job(entry_id: bytes, fields: list[bytes]) -> DeadJob:
+def _moment(due: bytes) -> int | None:
+    seconds = float(due)
+    return int(seconds) or None if math.isfinite(seconds) else None
+
+
+def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJob:
+    """A dead job by what its entry holds, which may be anything. `place` is where the index has the
+    job: if that is elsewhere, it goes by the id of the entry, so that it can be purged."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     died_ms = int(entry_id.split(b"-")[0])
-    reason, ties = named[b"r"].decode(), named.get(b"t", b"")
-    return DeadJob(named[b"k"], died_ms, reason, named[b"j"], named[b"h"], ties)
+    own = key_of(fields)
+    key = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
+    envelope = named[b"j"] if b"j" in named else msgspec.msgpack.encode(fields)
+    past, ties = named.get(b"h", b""), named.get(b"t", b"")
+    return DeadJob(key, died_ms, readable(named.get(b"r", UNREADABLE)), envelope, past, ties)
+
+
+def key_of(fields: Sequence[bytes]) -> bytes:
+    """The job key in an entry of dead jobs; empty if it has none."""
+    return fields[1] if fields[0] == b"k" else b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.job import Malformed
 from headrace.store.redis.facts import events_of, parsed_cursor
 from headrace.store.values import Event, Fact
 
@@ -31,7 +32,10 @@ async def read_events(
             wait = 0.0
         for id, fields in entries:
             at = id.decode()
-            events += events_of(at, fields, (seen or 0) if at == entry_id else 0)
+            try:
+                events += events_of(at, fields, (seen or 0) if at == entry_id else 0)
+            except Malformed as error:
+                store.oddities.note(keys.events, str(error))
             if len(events) >= limit:
                 break
         if events or not entries:

@@ -130,9 +130,11 @@ class Reading:
 
     async def _refresh(self, source: Source) -> None:
         keys = self._store.keys(source.queue)
-        source.epoch, levels, paused, waiting = await scripts.prepare(
+        source.epoch, levels, paused, waiting, odd = await scripts.prepare(
             self._upkeep, keys, member=self._store.member(source.queue)
         )
+        for key in odd:
+            self._store.oddities.note(key, "it holds something that is not a number")
         source.learn(levels, paused, waiting)
         for level in levels:
             self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"

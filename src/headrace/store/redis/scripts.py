@@ -302,9 +302,11 @@ async def promote(
     return moved, wait
 
 
-async def prepare(link: Link, keys: QueueKeys, *, member: str) -> tuple[int, list[bytes], int, int]:
-    epoch, levels, paused, waiting = await _prepare(link, keys, [keys.group, member])
-    return epoch, levels, paused, waiting
+async def prepare(
+    link: Link, keys: QueueKeys, *, member: str
+) -> tuple[int, list[bytes], int, int, list[bytes]]:
+    epoch, levels, paused, waiting, *odd = await _prepare(link, keys, [keys.group, member])
+    return epoch, levels, paused, waiting, odd
 
 
 async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:

@@ -8,12 +8,13 @@ from typing import Literal
 
 from headrace.core.call import Child, Parcel
 from headrace.core.ids import JobKey
-from headrace.core.job import State, decode_verdict
+from headrace.core.job import Malformed, State, decode_verdict
 from headrace.core.limits import LOG_LINES, LOG_TTL
 from headrace.core.outcome import task_gate
 from headrace.core.sources import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadPage, Hear, Subscription
+from headrace.store.oddities import readable
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.consumer import RedisConsumer
 from headrace.store.redis.ear import encode_keys
@@ -112,10 +113,11 @@ class RedisStore(RedisTopics):
         if not reply:
             return None
         state, verdict = reply
-        if verdict:
+        try:
             ended = decode_verdict(verdict)
-            return Ending(ended.state, ended.value)
-        return Ending(State(state.decode()) if state else State.DONE)
+        except Malformed:
+            return Ending(State(state.decode()) if state else State.DONE)
+        return Ending(ended.state, ended.value)
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
         told: list[Argument] = []
@@ -147,7 +149,14 @@ class RedisStore(RedisTopics):
         _check_cursor(State.DEAD, cursor)
         start, key = f"({cursor}" if cursor else "+", self.keys(queue).dead
         entries = await self.links().ask.call("XREVRANGE", key, start, "-", "COUNT", limit, key=key)
-        jobs = [forms.dead_job(entry_id, fields) for entry_id, fields in entries]
+        if not entries:
+            return DeadPage([], "")
+        index, named = self.keys(queue).jobs, [forms.key_of(fields) for _, fields in entries]
+        places = await self.links().ask.call("HMGET", index, *named, key=index)
+        jobs = [
+            forms.dead_job(entry_id, fields, place)
+            for (entry_id, fields), place in zip(entries, places, strict=True)
+        ]
         following = entries[-1][0].decode() if len(entries) == limit else ""
         return DeadPage(jobs, following)
 
@@ -157,12 +166,13 @@ class RedisStore(RedisTopics):
         lines = await self.links().ask.call("LRANGE", raw, 0, -1, key=name)
         if not lines:
             return LogPage([], start)
-        dropped, texts = int(lines[0]), [line.decode("utf-8", "replace") for line in lines[1:]]
+        dropped = int(lines[0]) if lines[0].isdigit() else 0
+        texts = [line.decode("utf-8", "replace") for line in lines[1:]]
         return LogPage(texts[max(0, start - dropped) :], dropped + len(texts))
 
     async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
         pairs = await scripts.marks(self.links().ask, self.keys(queue), job=key)
-        return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+        return {readable(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
     async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
         flat = [key for pair in pairs for key in pair]
@@ -176,9 +186,8 @@ class RedisStore(RedisTopics):
 
     async def control(self, queue: str) -> Control:
         keys, ask = self.keys(queue), self.links().ask
-        paused = {
-            name.decode() for name in await ask.call("SMEMBERS", keys.paused, key=keys.paused)
-        }
+        names = await ask.call("SMEMBERS", keys.paused, key=keys.paused)
+        paused = set(self.oddities.texts(keys.paused, names))
         cancelling = await ask.call("HKEYS", keys.cancelling, key=keys.cancelling)
         return Control("" in paused, frozenset(paused - {""}), tuple(cancelling))
 
@@ -269,8 +278,10 @@ class RedisStore(RedisTopics):
         return bool(done)
 
     async def notes(self, space: str) -> dict[str, bytes]:
-        pairs = await scripts.notes(self.links().ask, NoteKeys(self.namespace, space))
-        return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+        keys = NoteKeys(self.namespace, space)
+        pairs = await scripts.notes(self.links().ask, keys)
+        values = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return {name: values[name.encode()] for name in self.oddities.texts(keys.values, values)}
 
     async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
         await scripts.record(

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from headrace.core.ids import JobKey
+from headrace.core.job import Malformed
 from headrace.store.contract import Sighting
+from headrace.store.oddities import readable
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.cluster import slot_of
 from headrace.store.redis.connected import Connected
@@ -33,25 +35,27 @@ class RedisSurveys(Connected):
     ) -> list[Sighting | None]:
         ask, queues = self.links().ask, [self.keys(queue)]
         sights = await scripts.look(ask, queues, bodies=bodies, job_keys=keys)
-        return [forms.sighting(sight) for sight in sights]
+        seen = zip(keys, sights, strict=True)
+        return [self._sighting(queue, key, sight) for key, sight in seen]
 
     async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
         look = partial(scripts.look, bodies=False, job_keys=[key])
         sights = await self.of_each(queues, look)
-        found = zip(queues, map(forms.sighting, sights), strict=True)
-        return [queue for queue, sighting in found if sighting is not None]
+        found = zip(queues, sights, strict=True)
+        return [queue for queue, sight in found if self._sighting(queue, key, sight) is not None]
 
     async def count(self, queue: str) -> Counts:
         (state,) = await self.survey([queue])
         return state.counts
 
     async def survey(self, queues: Sequence[str]) -> list[QueueState]:
-        return [_state(row) for row in await self.of_each(queues, scripts.survey)]
+        found = zip(queues, await self.of_each(queues, scripts.survey), strict=True)
+        return [self._state(queue, row) for queue, row in found]
 
     async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
         stats = partial(scripts.stats, since=since_minute, most=_MINUTES_TOGETHER)
         counted = zip(queues, await self.of_each(queues, stats), strict=True)
-        return {queue: facts.minute_counts(minutes) for queue, minutes in counted}
+        return {queue: self._counts(queue, minutes) for queue, minutes in counted}
 
     async def of_each(self, queues: Sequence[str], ask: Ask[Answer]) -> list[Answer]:
         """What a script says of each queue. In a cluster it can be asked only of those together
@@ -78,8 +82,21 @@ class RedisSurveys(Connected):
             found += await ask(link, keys[len(found) : len(found) + _TOGETHER])
         return found
 
+    def _state(self, queue: str, row: Sequence[Any]) -> QueueState:
+        *counts, oldest = row[:6]
+        paused = set(self.oddities.texts(self.keys(queue).paused, row[6:]))
+        return QueueState(Counts(*counts), "" in paused, frozenset(paused - {""}), oldest or None)
 
-def _state(row: Sequence[Any]) -> QueueState:
-    *counts, oldest = row[:6]
-    paused = {name.decode() for name in row[6:]}
-    return QueueState(Counts(*counts), "" in paused, frozenset(paused - {""}), oldest or None)
+    def _sighting(self, queue: str, key: JobKey, sight: list[Any]) -> Sighting | None:
+        try:
+            return forms.sighting(sight)
+        except Malformed as error:
+            name = f"{self.keys(queue).result}{readable(key)}"
+            self.oddities.note(name, str(error))
+            return None
+
+    def _counts(self, queue: str, minutes: Sequence[Sequence[bytes]]) -> list[MinuteCount]:
+        counts, odd = facts.minute_counts(minutes)
+        for minute in odd:
+            self.oddities.note(f"{self.keys(queue).minute}{minute}", "a count is not a number")
+        return counts

@@ -31,6 +31,7 @@ _DISBANDED_FOR = 3600
 _TRIM_MOST = 5000
 _TICKET_MS = 1000
 _CURSOR = re.compile(r"\d+-\d+")
+_RECORD = re.compile(rb"[01] [a-z_]+ [0-9]{1,18}")
 
 
 class RedisTopics(RedisSurveys):
@@ -142,9 +143,9 @@ class RedisTopics(RedisSurveys):
     async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
         told = await self.of_each(logs, topic_scripts.logs)
         members = [
-            (log, name.decode(), record)
+            (log, name, record)
             for log, (_, pairs) in zip(logs, told, strict=True)
-            for name, record in sorted(zip(pairs[::2], pairs[1::2], strict=True))
+            for name, record in sorted(self._members(log, pairs).items())
         ]
         queues = [f"{name}{log}" for log, name, _ in members]
         states = await self.survey(queues)
@@ -152,6 +153,19 @@ class RedisTopics(RedisSurveys):
         found: dict[str, list[GroupState]] = {log: [] for log in logs}
         for (log, name, record), state, figure in zip(members, states, figures, strict=True):
             found[log].append(_state(name, record, state.counts, figure))
+        return found
+
+    def _members(self, log: str, pairs: Sequence[bytes]) -> dict[str, bytes]:
+        """The records of the groups of a log, by name; without what is none."""
+        key, records = self.keys(log).groups, dict(zip(pairs[::2], pairs[1::2], strict=True))
+        found: dict[str, bytes] = {}
+        for name in self.oddities.texts(key, records):
+            if not name or "@" in name:
+                self.oddities.note(key, f"{name!r} cannot be the name of a group")
+            elif _RECORD.fullmatch(records[name.encode()]):
+                found[name] = records[name.encode()]
+            else:
+                self.oddities.note(key, f"what it says of {name!r} is not that of a group")
         return found
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
@@ -163,12 +177,18 @@ class RedisTopics(RedisSurveys):
             most=_TRIM_MOST,
             ticket=_TICKET_MS,
         )
-        return Trimmed(removed, bool(more), tuple(sorted(name.decode() for name in gone)))
+        names = self.oddities.texts(self.keys(log).groups, gone)
+        return Trimmed(removed, bool(more), tuple(sorted(names)))
 
     async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
         found = await topic_scripts.stopped(self.links().ask, self.keys(queue))
         rows = zip(found[::3], found[1::3], found[2::3], strict=True)
-        keys = [_stopped(lane, record, waiting) for lane, record, waiting in rows]
+        keys: list[StoppedKey] = []
+        for row in rows:
+            try:
+                keys.append(_stopped(*row))
+            except ValueError:
+                self.oddities.note(self.keys(queue).stopped, f"{row[:2]!r} is no stopped key")
         return sorted(keys, key=lambda each: each.key)[:limit]
 
     async def free_key(self, queue: str, key: str) -> bool:

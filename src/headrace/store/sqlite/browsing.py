@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.job import State, decode_verdict
+from headrace.core.job import Malformed, State, decode_verdict
 from headrace.core.sources import group_source, is_log
 from headrace.store.contract import DeadJob, DeadPage, Sighting
-from headrace.store.sqlite import reporting, stopping, untaken
+from headrace.store.sqlite import entries, reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.values import KeyPage
@@ -17,15 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.ids import JobKey
+    from headrace.store.oddities import Oddities
     from headrace.store.sqlite.step import Step
 
+# A column can hold a value of any type: as what it should be, it can be read.
 _JOB = """
-    SELECT state, time_ms, owner, count, reason, flags, ties, {bodies} FROM jobs
+    SELECT CAST(state AS TEXT), CAST(time_ms AS INTEGER), CAST(owner AS TEXT),
+        CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER), CAST(ties AS BLOB),
+        {bodies} FROM jobs
     WHERE queue = ? AND key = ?"""
-_WITH_BODIES = _JOB.format(bodies="envelope, past")
+_WITH_BODIES = _JOB.format(bodies="CAST(envelope AS BLOB), CAST(past AS BLOB)")
 _WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
-_PROGRESS = "SELECT value FROM progress WHERE queue = ? AND key = ?"
-_RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
+_PROGRESS = "SELECT CAST(value AS BLOB) FROM progress WHERE queue = ? AND key = ?"
+_RESULT = """
+    SELECT CAST(verdict AS BLOB) FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"""
 LOCATE = """
     SELECT name FROM queues
     WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names)) AND (
@@ -40,44 +45,53 @@ LOCATE = """
             SELECT 1 FROM topic_groups CROSS JOIN topic_events
                 ON topic_events.log = topic_groups.log AND topic_events.key = :key
             WHERE topic_groups.queue = queues.id AND topic_events.id > position))"""
+_NAMES = "SELECT CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _DEAD = """
-    SELECT id, key, time_ms, reason, envelope, past, ties FROM jobs
-    WHERE queue = ? AND state = 'dead' AND (time_ms, id) < (?, ?)
+    SELECT id, time_ms, CAST(key AS BLOB), CAST(time_ms AS INTEGER), reason,
+        CAST(envelope AS BLOB), CAST(past AS BLOB), CAST(ties AS BLOB) FROM jobs
+    WHERE queue = ? AND state = 'dead'{before}
     ORDER BY time_ms DESC, id DESC LIMIT ?"""
+_LATEST_DEAD = _DEAD.format(before="")
+_DEAD = _DEAD.format(before=" AND (time_ms, id) < (?, ?)")
 _AFTER_ALL = 2**63 - 1
+_STATES = frozenset(State)
 _PAGES = {
     State.WAITING: (
-        """SELECT key, -priority, position, id FROM jobs
+        """SELECT CAST(key AS BLOB), -priority, position, id FROM jobs
         WHERE queue = :queue AND state = 'waiting'
             AND priority <= -:first AND (-priority, position, id) > (:first, :second, :third)
         ORDER BY priority DESC, position, id LIMIT :limit""",
         [-_AFTER_ALL, 0, 0],
     ),
     State.SCHEDULED: (
-        """SELECT key, time_ms, id FROM jobs
+        """SELECT CAST(key AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs
         WHERE queue = :queue AND state = 'scheduled' AND (time_ms, id) > (:first, :second)
         ORDER BY time_ms, id LIMIT :limit""",
         [-1, 0],
     ),
     # Not by the time of the lease, which moves.
     State.RUNNING: (
-        "SELECT key, id FROM jobs WHERE queue = :queue AND state = 'running' AND id > :first"
+        "SELECT CAST(key AS BLOB), id FROM jobs WHERE queue = :queue AND state = 'running' AND id > :first"
         " ORDER BY id LIMIT :limit",
         [0],
     ),
     State.BLOCKED: (
-        "SELECT key, id FROM jobs WHERE queue = :queue AND state = 'blocked' AND id > :first"
+        "SELECT CAST(key AS BLOB), id FROM jobs WHERE queue = :queue AND state = 'blocked' AND id > :first"
         " ORDER BY id LIMIT :limit",
         [0],
     ),
     State.DEAD: (
-        """SELECT key, time_ms, id FROM jobs
+        """SELECT CAST(key AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs
         WHERE queue = :queue AND state = 'dead' AND (time_ms, id) < (:first, :second)
         ORDER BY time_ms DESC, id DESC LIMIT :limit""",
         [_AFTER_ALL, _AFTER_ALL],
     ),
 }
 _PURGE = "DELETE FROM jobs WHERE queue = ? AND key = ? AND state = 'dead'"
+# Keys that are none of ours: no blob, so that none of ours is equal to them.
+_ODD_KEYS = """
+    SELECT CAST(key AS BLOB), id FROM jobs
+    WHERE queue = ? AND state = 'dead' AND typeof(key) != 'blob' LIMIT 1000"""
 _FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND key = ?"
 
 
@@ -119,11 +133,16 @@ def _sighting(
     verdict: bytes = kept[0] if kept else b""
     if job:
         return _of_job(job, verdict, b"")
-    return Sighting(decode_verdict(verdict).state, verdict) if verdict else None
+    try:
+        return Sighting(decode_verdict(verdict).state, verdict) if verdict else None
+    except Malformed:
+        return None
 
 
-def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting:
+def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting | None:
     state, time_ms, owner, count, reason, _, ties, envelope, past = job
+    if state not in _STATES:
+        return None
     return Sighting(
         State(state),
         verdict,
@@ -154,20 +173,34 @@ def locate(
     return [queue for queue in queues if queue in names]
 
 
-def queues(connection: sqlite3.Connection, *, namespace: str) -> list[str]:
-    found = connection.execute("SELECT name FROM queues WHERE namespace = ?", (namespace,))
-    return sorted(name for (name,) in found if not is_log(name) and not group_source(name))
+def queues(connection: sqlite3.Connection, *, namespace: str, oddities: Oddities) -> list[str]:
+    found = connection.execute(_NAMES, (namespace,)).fetchall()
+    names = oddities.texts("table queues", [raw for (raw,) in found])
+    return sorted(name for name in names if not is_log(name) and not group_source(name))
 
 
 def dead(
     connection: sqlite3.Connection, *, namespace: str, queue: str, cursor: str, limit: int
 ) -> DeadPage:
     number = queue_id(connection, namespace, queue)
-    before = numbers_in(cursor, 2, "dead jobs") if cursor else [_AFTER_ALL, _AFTER_ALL]
-    rows = connection.execute(_DEAD, (number, *before, limit)).fetchall()
-    jobs = [DeadJob(*row[1:]) for row in rows]
-    is_last = len(rows) < limit
-    return DeadPage(jobs, "" if is_last else f"{rows[-1][2]}_{rows[-1][0]}")
+    if cursor:
+        before = numbers_in(cursor, 2, "dead jobs")
+        rows = connection.execute(_DEAD, (number, *before, limit)).fetchall()
+    else:
+        rows = connection.execute(_LATEST_DEAD, (number, limit)).fetchall()
+    jobs = [_dead_job(*row[2:]) for row in rows]
+    if len(rows) < limit:
+        return DeadPage(jobs, "")
+    id, time_ms = rows[-1][:2]
+    # A time that is no number is the latest of all: what follows it, by id, is found again.
+    return DeadPage(jobs, f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}")
+
+
+def _dead_job(
+    key: JobKey, died_ms: int, reason: object, envelope: bytes, past: bytes, ties: bytes
+) -> DeadJob:
+    readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
+    return DeadJob(key, died_ms, str(reason) if readable else "unreadable", envelope, past, ties)
 
 
 def browse(
@@ -200,6 +233,10 @@ def purge(step: Step, keys: Sequence[JobKey]) -> list[bool]:
         if gone:
             step.connection.execute(_FORGET_RESULT, (step.number, key))
         purged.append(gone > 0)
+    if not all(purged):
+        odd = dict(step.connection.execute(_ODD_KEYS, (step.number,)).fetchall())
+        entries.delete(step.connection, [odd[key] for key in keys if key in odd])
+        purged = [gone or key in odd for key, gone in zip(keys, purged, strict=True)]
     forgotten = [key for key, gone in zip(keys, purged, strict=True) if gone]
     reporting.forget_marks(step, forgotten)
     if group_source(step.queue):

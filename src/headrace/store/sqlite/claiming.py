@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
     from headrace.store.sqlite.step import Step
 
-# What there is of few jobs is not read with the others: each column would cost all of them.
-_COLUMNS = "id, envelope, count, position, flags, ready_ms"
+# What there is of few jobs is not read with the others: each column would cost all of them. A
+# column can hold a value of any type: as what it should be, it can be read.
+_COLUMNS = """id, CAST(envelope AS BLOB), count, CAST(position AS INTEGER), CAST(flags AS INTEGER),
+    CAST(ready_ms AS INTEGER)"""
 _LADEN = """
-    SELECT id, priority, past, ties, inputs FROM jobs
+    SELECT id, CAST(priority AS INTEGER), CAST(past AS BLOB), CAST(ties AS BLOB),
+        CAST(inputs AS BLOB) FROM jobs
     WHERE id IN (SELECT value FROM json_each(?))"""
 _NOT_PAUSED = """NOT EXISTS (
     SELECT 1 FROM pauses

@@ -43,8 +43,11 @@ def pause_gate(task: str) -> str:
 
 # Enough of an envelope for the longest id and the longest name of a task.
 _HEAD = 1100
-COLUMNS = f"""jobs.id, jobs.key, jobs.state, jobs.position, jobs.time_ms, jobs.flags, jobs.lane,
-    jobs.gate, jobs.reason, jobs.ties, substr(jobs.envelope, 1, {_HEAD})"""
+# Whatever type a value has, it is read as that which it should have.
+COLUMNS = f"""jobs.id, jobs.key, jobs.state, CAST(jobs.position AS INTEGER),
+    CAST(jobs.time_ms AS INTEGER), CAST(jobs.flags AS INTEGER), CAST(jobs.lane AS TEXT),
+    CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT), CAST(jobs.ties AS BLOB),
+    CAST(substr(jobs.envelope, 1, {_HEAD}) AS BLOB)"""
 _BY_IDS = f"SELECT {COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _BY_KEYS = f"""
     WITH named (queue, key) AS (VALUES {{rows}})

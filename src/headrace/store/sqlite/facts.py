@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from headrace.core.clock import Clock
+    from headrace.store.oddities import Oddities
     from headrace.store.sqlite.step import Step
 
 _DROPPED_TOGETHER = 1_000
@@ -39,7 +40,7 @@ _COUNT = """
     INSERT INTO counters (queue, minute, task, kind, count) VALUES {rows}
     ON CONFLICT DO UPDATE SET count = count + excluded.count"""
 _READ = """
-    SELECT first, at_ms, facts FROM facts
+    SELECT first, CAST(at_ms AS INTEGER), CAST(facts AS BLOB) FROM facts
     WHERE queue = :queue AND first >= coalesce(
         (SELECT max(first) FROM facts WHERE queue = :queue AND first <= :wanted), 0)
         AND first + count > :wanted
@@ -47,13 +48,14 @@ _READ = """
 _LAST = "SELECT first + count - 1 FROM facts WHERE queue = ? ORDER BY first DESC LIMIT 1"
 _OLDEST = "SELECT first, at_ms FROM facts WHERE queue = ? ORDER BY first LIMIT 1"
 _STATS = """
-    SELECT name, minute, task, kind, count
+    SELECT name, minute, CAST(task AS TEXT), CAST(kind AS TEXT), count
     FROM queues CROSS JOIN counters ON counters.queue = queues.id
     WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND minute >= ?
     ORDER BY name, minute, task, kind"""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Fact]).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOTHING = Fact("lost", b"")
 
 
@@ -94,6 +96,7 @@ def read(
     after: str,
     limit: int,
     clock: Clock,
+    oddities: Oddities,
 ) -> list[Event]:
     """Facts after a cursor, which is the number of the last one seen."""
     number = queue_id(connection, namespace, queue) or 0
@@ -103,8 +106,13 @@ def read(
     wanted = numbers_in(after, 1, "events")[0] + 1 if after else 1
     events = _gap(connection, number, wanted) if after else []
     asked = {"queue": number, "wanted": wanted, "limit": limit}
-    for first, at_ms, facts in connection.execute(_READ, asked):
-        for place, fact in enumerate(_decode(facts), start=first):
+    for first, at_ms, raw in connection.execute(_READ, asked):
+        try:
+            facts = _decode(raw)
+        except _UNREADABLE as error:
+            oddities.note(f"table facts, queue {queue!r}", f"row {first}: {error}")
+            continue
+        for place, fact in enumerate(facts, start=first):
             if place >= wanted:
                 events += _events(place, at_ms, fact)
             if len(events) >= limit:
@@ -129,12 +137,20 @@ def _events(place: int, at_ms: int, fact: Fact) -> Iterator[Event]:
 
 
 def stats(
-    connection: sqlite3.Connection, *, namespace: str, queues: Sequence[str], since_minute: int
+    connection: sqlite3.Connection,
+    *,
+    namespace: str,
+    queues: Sequence[str],
+    since_minute: int,
+    oddities: Oddities,
 ) -> dict[str, list[MinuteCount]]:
     counted: dict[str, list[MinuteCount]] = {queue: [] for queue in queues}
     chosen = (namespace, json_of(queues), since_minute)
-    for queue, *count in connection.execute(_STATS, chosen):
-        counted[queue].append(MinuteCount(*count))
+    for queue, minute, task, kind, count in connection.execute(_STATS, chosen):
+        if isinstance(minute, int) and isinstance(count, int):
+            counted[queue].append(MinuteCount(minute, task, kind, count))
+        else:
+            oddities.note(f"table counters, queue {queue!r}", f"{count!r} at {minute!r}")
     return counted
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from headrace.core.job import State, decode_verdict
+from headrace.core.job import Malformed, State, decode_verdict
 from headrace.store.sqlite import endings, entries, way
 from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
 from headrace.store.sqlite.facts import task_of
@@ -104,7 +104,11 @@ def told(
 def ending_of(verdict: bytes) -> Ending:
     if not verdict:
         return Ending(State.DONE)
-    decoded = decode_verdict(verdict)
+    try:
+        decoded = decode_verdict(verdict)
+    except Malformed:
+        # Anyone's bytes. That it has ended is known; those who wait for it must not wait for ever.
+        return Ending(State.DONE)
     return Ending(decoded.state, decoded.value)
 
 

@@ -35,7 +35,7 @@ _FORGET_UNBEGUN = """
     RETURNING key, lane, flags"""
 _UNBEGUN = [_FORGET_UNBEGUN.format(state=state) for state in ("waiting", "blocked")]
 _ALL = """
-    SELECT queues.name, queue, ordered, on_failure, seen_ms,
+    SELECT queues.name, queue, ordered, on_failure, CAST(seen_ms AS INTEGER),
         (SELECT count(*) FROM stopped_keys WHERE stopped_keys.queue = topic_groups.queue)
     FROM queues AS logs CROSS JOIN topic_groups ON topic_groups.log = logs.id
         CROSS JOIN queues ON queues.id = topic_groups.queue
@@ -147,14 +147,17 @@ def groups(
     states = surveying.survey(connection, namespace=namespace, queues=[row[0] for row in rows])
     found: dict[str, list[GroupState]] = {log: [] for log in logs}
     for (name, queue, ordered, *about), state in zip(rows, states, strict=True):
-        source, left = _source(name), behind.get(queue, untaken.NOTHING)
+        source, left = group_source(name), behind.get(queue, untaken.NOTHING)
+        if source is None or source.log not in found:
+            # No name that a group can have: someone else's row.
+            continue
         on_failure, seen_ms, stopped = about
         oldest_ms = _first(left.oldest_ms, oldest.get(queue))
         found[source.log].append(
             GroupState(
                 source.group,
                 bool(ordered),
-                on_failure,
+                on_failure if on_failure in ("block", "fail_key") else "skip",
                 left.count,
                 state.counts,
                 oldest_ms,

@@ -41,7 +41,8 @@ _NAMES = """
 _AT = "SELECT id FROM topic_events WHERE log = ? AND key = ?"
 _ADDED = "SELECT added_ms FROM topic_events WHERE id = ?"
 _READ = """
-    SELECT id, key, added_ms, envelope FROM topic_events WHERE id > ? AND id <= ?
+    SELECT id, CAST(key AS BLOB), CAST(added_ms AS INTEGER), CAST(envelope AS BLOB)
+    FROM topic_events WHERE id > ? AND id <= ?
     ORDER BY id LIMIT ?"""
 _CUT = "DELETE FROM topic_events WHERE id >= ? AND id <= ?"
 _TAKEN = "SELECT min(position) FROM topic_groups WHERE log = ? AND seen_ms > ?"

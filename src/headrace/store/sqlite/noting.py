@@ -12,13 +12,15 @@ from headrace.store.sqlite.signals import News
 if TYPE_CHECKING:
     import sqlite3
 
+    from headrace.store.oddities import Oddities
+
 Expected = bytes | Literal["anything"] | None
 
 _FIND = """
     SELECT value FROM notes
     WHERE namespace = ? AND space = ? AND name = ? AND (expires_ms IS NULL OR expires_ms > ?)"""
 _ALL = """
-    SELECT name, value FROM notes
+    SELECT CAST(name AS BLOB), CAST(value AS BLOB) FROM notes
     WHERE namespace = ? AND space = ? AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY name"""
 _WRITE = """
     INSERT OR REPLACE INTO notes (namespace, space, name, value, expires_ms)
@@ -63,9 +65,11 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def notes(
-    connection: sqlite3.Connection, *, namespace: str, space: str, now_ms: int
+    connection: sqlite3.Connection, *, namespace: str, space: str, now_ms: int, oddities: Oddities
 ) -> dict[str, bytes]:
-    return dict(connection.execute(_ALL, (namespace, space, now_ms)).fetchall())
+    found = dict(connection.execute(_ALL, (namespace, space, now_ms)).fetchall())
+    where = f"table notes, space {space!r}"
+    return {name: found[name.encode()] for name in oddities.texts(where, found)}
 
 
 class Entry(msgspec.Struct, frozen=True):

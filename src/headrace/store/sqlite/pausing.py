@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.job import State, decode_verdict
+from headrace.core.job import State
 from headrace.core.outcome import task_gate
 from headrace.store.sqlite import endings, entries, limits, way
 from headrace.store.sqlite.entries import CANCELLING, pause_gate
+from headrace.store.sqlite.flows import ending_of
 from headrace.store.sqlite.rows import queue_id, select_rows
 from headrace.store.values import Control
 
@@ -95,7 +96,7 @@ def cancel(step: Step, keys: Sequence[JobKey], *, running: bool) -> list[State |
     found = entries.by_keys(step.connection, step.number, keys)
     unknown = [(step.number, key, step.now_ms) for key in keys if key not in found]
     ended = select_rows(step.connection, _RESULTS, unknown)
-    states: dict[JobKey, State] = {key: decode_verdict(verdict).state for key, verdict in ended}
+    states: dict[JobKey, State] = {key: ending_of(verdict).state for key, verdict in ended}
     asked = [key for key, entry in found.items() if running and entry.state == "running"]
     if asked:
         entries.flag(step.connection, step.number, asked, CANCELLING)

@@ -29,7 +29,8 @@ _MOST_BLOCKED = 100_000
 _SEEN_EVERY_MS = 10_000
 
 _GROUP = """
-    SELECT topic_groups.log, ordered, position, first, last, seen_ms
+    SELECT topic_groups.log, ordered, CAST(position AS INTEGER), CAST(first AS INTEGER),
+        CAST(last AS INTEGER), CAST(seen_ms AS INTEGER)
     FROM topic_groups JOIN topics ON topics.log = topic_groups.log WHERE queue = ?"""
 _ANYTHING = """
     SELECT 1 FROM queues

@@ -31,9 +31,12 @@ _WRITE = "INSERT INTO lines (log, number, line) VALUES {rows}"
 _CUT = "DELETE FROM lines WHERE log = ? AND number < ?"
 _LOG = """
     SELECT id, following FROM logs WHERE queue = ? AND key = ? AND expires_ms > ?"""
-_LINES = "SELECT number, line FROM lines WHERE log = ? AND number >= ? ORDER BY number"
+_LINES = (
+    "SELECT number, CAST(line AS TEXT) FROM lines WHERE log = ? AND number >= ? ORDER BY number"
+)
 _MARK = "INSERT OR REPLACE INTO marks (queue, key, name, value) VALUES (?, ?, ?, ?)"
-_MARKS = "SELECT name, value FROM marks WHERE queue = ? AND key = ?"
+_MARKS = """
+    SELECT CAST(name AS TEXT), CAST(value AS BLOB) FROM marks WHERE queue = ? AND key = ?"""
 
 
 def report(step: Step, reports: Sequence[Report]) -> None:

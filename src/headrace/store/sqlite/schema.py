@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from functools import partial
 
 from headrace.errors import StoreMismatch
 from headrace.store.sqlite.failures import translated
@@ -30,6 +31,9 @@ _PRAGMAS = (
 )
 # In memory, and nobody else's; what is written to it is undone with the rest of a transaction.
 _COMMITTED = "CREATE TEMP TABLE committed (number INTEGER NOT NULL)"
+
+
+_text = partial(str, encoding="utf-8", errors="replace")
 
 
 class Connection(sqlite3.Connection):
@@ -87,6 +91,8 @@ def _make_private(path: str) -> None:
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
     # Before anything is written: a file that is not ours must stay as it is.
     _checked_version(connection, path)
+    # A column can hold any bytes as text: they are to be read, whatever they are.
+    connection.text_factory = _text
     if path != MEMORY:
         _use_wal(connection, path)
     for pragma in _PRAGMAS:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.address import without_password
 from headrace.errors import ConfigError
+from headrace.store.oddities import Oddities
 from headrace.store.sqlite import (
     browsing,
     flows,
@@ -56,6 +57,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         database = Database(_path(url))
         writer = Writer(database, namespace, clock, recording=events)
         super().__init__(database, writer, namespace=namespace, clock=clock)
+        self._oddities = Oddities()
         self._crash_limit = crash_limit
         self._risks = _FORGETFUL if url == "memory://" else ()
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.core.job import State
     from headrace.store.contract import DeadPage, Sighting
+    from headrace.store.oddities import Oddities
     from headrace.store.sqlite.database import Database
     from headrace.store.values import (
         Control,
@@ -32,6 +33,7 @@ class SqliteViews:
     _database: Database
     _namespace: str
     _clock: Clock
+    _oddities: Oddities
 
     async def control(self, queue: str) -> Control:
         return await self._database.read(
@@ -77,20 +79,29 @@ class SqliteViews:
             after=after,
             limit=limit,
             clock=self._clock,
+            oddities=self._oddities,
         )
         return await self._database.read_when_told(("facts", queue), read, wait)
 
     async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
         return await self._database.read(
             partial(
-                facts.stats, namespace=self._namespace, queues=queues, since_minute=since_minute
+                facts.stats,
+                namespace=self._namespace,
+                queues=queues,
+                since_minute=since_minute,
+                oddities=self._oddities,
             )
         )
 
     async def notes(self, space: str) -> dict[str, bytes]:
         return await self._database.read(
             lambda connection: noting.notes(
-                connection, namespace=self._namespace, space=space, now_ms=self._clock.now_ms()
+                connection,
+                namespace=self._namespace,
+                space=space,
+                now_ms=self._clock.now_ms(),
+                oddities=self._oddities,
             )
         )
 
@@ -124,7 +135,9 @@ class SqliteViews:
         )
 
     async def queues(self) -> list[str]:
-        return await self._database.read(partial(browsing.queues, namespace=self._namespace))
+        return await self._database.read(
+            partial(browsing.queues, namespace=self._namespace, oddities=self._oddities)
+        )
 
     async def count(self, queue: str) -> Counts:
         return await self._database.read(

@@ -8,7 +8,7 @@ local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- The streams one after the other: a cursor is a level and the last id that was seen in it.
 local function streams()
-  local levels = redis.call('ZREVRANGE', key.levels, 0, -1)
+  local levels = levels_in(key.levels)
   levels[#levels + 1] = '0'
   local begun, last = string.match(cursor, '^(-?%d+) (.+)$')
   local found = {}

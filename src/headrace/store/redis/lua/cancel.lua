@@ -28,14 +28,21 @@ end
 
 local function parked(job_key, place)
   local job, in_lane = unpark(job_key), false
-  if place == 's' or place == 'S' then
+  if not job then
+    -- Nothing of it is left but its place.
+    places[job_key] = false
+    redis.call('ZREM', key.scheduled, job_key)
+    return redis.call('GET', key.result .. job_key) or ''
+  elseif place == 's' or place == 'S' then
     watch_due()
     redis.call('ZREM', key.scheduled, job_key)
     in_lane = place == 'S'
   elseif place == 'k' then
     local name = tie_of(job).k
-    redis.call('ZREM', key.lane .. name, job_key)
-    if lane_of(name).width == 0 then
+    if name then
+      redis.call('ZREM', key.lane .. name, job_key)
+    end
+    if name and lane_of(name).width == 0 then
       -- It may have been the one that the others waited behind.
       enter_while_wide(lane_of(name), key.lane .. name)
     end
@@ -53,7 +60,7 @@ end
 -- from those of other groups.
 local function in_log(event)
   local id = MEMBERS and redis.call('HGET', key.log_jobs, event)
-  local entry = id and string.find(id, '-', 1, true) and redis.call('XPENDING', key.log, GROUP, id, id, 1)[1]
+  local entry = id and string.find(id, '^%d+%-%d+$') and redis.call('XPENDING', key.log, GROUP, id, id, 1)[1]
   if not entry or entry[2] == RETURNED then
     return ''
   end
@@ -64,22 +71,32 @@ local function in_log(event)
   return 'running'
 end
 
-local answers = {}
-for i = 4, #ARGV do
-  local job_key = ARGV[i]
+local function cancel(job_key)
   local place = place_of(job_key)
   if not place then
-    answers[#answers + 1] = redis.call('GET', key.result .. job_key) or in_log(job_key)
+    return redis.call('GET', key.result .. job_key) or in_log(job_key)
   elseif string.find(place, '^%d') and string.sub(ARGV[2], 1, 1) == '@' then
     -- What a log holds belongs to its groups.
-    answers[#answers + 1] = ''
+    return ''
   elseif string.find(place, '^%d') then
-    answers[#answers + 1] = in_stream(job_key, place)
+    return is_entry(place) and in_stream(job_key, place) or ''
   elseif string.sub(place, 1, 1) == 'd' then
-    answers[#answers + 1] = 'dead'
-  else
-    answers[#answers + 1] = parked(job_key, place)
+    return 'dead'
+  elseif not string.find(place, '^[sSkfg]') then
+    -- No place of ours: there is nothing to cancel.
+    return ''
   end
+  return parked(job_key, place)
+end
+
+local wrong = wrong_way() or wrong_special()
+if wrong then
+  return wrong
+end
+local answers = {}
+for i = 4, #ARGV do
+  local fine, answer = pcall(cancel, ARGV[i])
+  answers[#answers + 1] = fine and answer or ''
 end
 finish(0, '', {}, '')
 return applied(answers)

@@ -67,6 +67,11 @@ local function fill()
   return #page
 end
 
+local wrong = wrong_way()
+if wrong then
+  -- Before anything is taken from the log: what is taken is not given again.
+  return wrong
+end
 local taken, wants = 0, redis.call('XLEN', key.ready) - pending_in(key.ready, GROUP) < limit
 local is_full = many_blocked()
 if wants and not is_full then

@@ -14,7 +14,7 @@ local function read(stream, prefix)
   end
 end
 
-for _, level in ipairs(redis.call('ZREVRANGE', key.levels, 0, -1)) do
+for _, level in ipairs(levels_in(key.levels)) do
   read(key.level .. level, level .. '/')
 end
 read(key.ready, '')

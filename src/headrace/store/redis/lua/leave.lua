@@ -26,7 +26,7 @@ local back = leave(key.ready)
 if key.log ~= key.ready then
   back = back + leave(key.log)
 end
-for _, level in ipairs(redis.call('ZRANGE', key.levels, 0, -1)) do
+for _, level in ipairs(levels_in(key.levels)) do
   back = back + leave(key.level .. level)
 end
 -- Others need not wait until what it was in charge of expires.

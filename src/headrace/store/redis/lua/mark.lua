@@ -10,8 +10,7 @@ local alive = place and string.sub(place, 1, 1) ~= 'd'
 if not alive and not (key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job)) then
   return applied(0)
 end
-local marks = redis.call('HGET', key.marks, job)
-local noted = marks and cmsgpack.unpack(marks) or {}
+local noted = marks_in(redis.call('HGET', key.marks, job))
 noted[ARGV[3]] = ARGV[4]
 redis.call('HSET', key.marks, job, cmsgpack.pack(noted))
 return applied(1)

@@ -4,8 +4,8 @@
 -- ARGV: job
 -- Returns names and values in turn.
 
-local found, marks = {}, redis.call('HGET', key.marks, ARGV[1])
-for name, value in pairs(marks and cmsgpack.unpack(marks) or {}) do
+local found = {}
+for name, value in pairs(marks_in(redis.call('HGET', key.marks, ARGV[1]))) do
   found[#found + 1] = name
   found[#found + 1] = value
 end

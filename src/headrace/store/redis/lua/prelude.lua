@@ -53,9 +53,57 @@ local function wrong_type(kinds)
   end
 end
 
--- What a hash of a parked job holds, as a stream entry would.
+-- The priorities in use, the highest first; what is none is passed over.
+local function levels_in(name)
+  local found = {}
+  for _, level in ipairs(redis.call('ZREVRANGE', name, 0, -1)) do
+    if string.find(level, '^[1-9]%d*$') then
+      found[#found + 1] = level
+    end
+  end
+  return found
+end
+
+-- The epoch, as text. One that is no number is made anew, so that it is none that any holder knows.
+local function epoch_now()
+  local epoch = redis.call('GET', key.epoch) or '0'
+  if not string.find(epoch, '^%d+$') or #epoch > 15 then
+    redis.log(redis.LOG_WARNING, 'headrace: ' .. key.epoch .. ' was not a number; it begins anew')
+    epoch = string.format('%d', now_ms())
+    redis.call('SET', key.epoch, epoch)
+  end
+  return epoch
+end
+
+-- Leases were taken: who settles with an older epoch must first see what it still holds.
+local function next_epoch()
+  redis.call('SET', key.epoch, string.format('%d', epoch_now() + 1))
+end
+
+-- What was done once for a job, by name; what cannot be read was not done.
+local function marks_in(raw)
+  local fine, read = pcall(cmsgpack.unpack, raw or '')
+  local marks = {}
+  for name, value in pairs(fine and type(read) == 'table' and read or {}) do
+    if type(name) == 'string' and type(value) == 'string' then
+      marks[name] = value
+    end
+  end
+  return marks
+end
+
+-- Whether a place is an entry of a stream, and not anyone's bytes.
+local function is_entry(place)
+  return string.find(place, '^%d+%-%d+$') or string.find(place, '^%d+/%d+%-%d+$')
+end
+
+-- What a hash of a parked job holds, as a stream entry would. What is none of ours is all envelope:
+-- a worker will say so.
 local function unparked(job_key, body)
   local past, ties, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
+  if not at then
+    return {key = job_key, past = '', ties = '', inputs = '', envelope = body}
+  end
   past = at + tonumber(past)
   ties = past + (tonumber(ties) or 0)
   inputs = ties + (tonumber(inputs) or 0)
@@ -179,7 +227,7 @@ end
 -- Whether an event is in a worker's hands that has it from the log; `positions` has where events are.
 local function is_held(log, positions, group, event)
   local id = redis.call('HGET', positions, event)
-  return id and string.find(id, '-', 1, true) and #redis.call('XPENDING', log, group, id, id, 1) > 0
+  return id and string.find(id, '^%d+%-%d+$') and #redis.call('XPENDING', log, group, id, id, 1) > 0
 end
 
 -- How many entries there are from one end to the other, page by page; no more than `most`, or a few.
@@ -230,7 +278,7 @@ local function place_in(log, positions, kind, value)
     return id_before(value .. '-0')
   elseif kind == 'event' then
     local id = redis.call('HGET', positions, value)
-    if not id or not string.find(id, '-', 1, true) or #redis.call('XRANGE', log, id, id) == 0 then
+    if not id or not string.find(id, '^%d+%-%d+$') or #redis.call('XRANGE', log, id, id) == 0 then
       return nil
     end
     return id_before(id)
@@ -337,6 +385,45 @@ local function drop_events(log, most, limit)
   return dropped
 end
 
+-- How many facts an entry of `events` holds.
+local function facts_in(entry)
+  local count = string.match(field(entry[2], 'n'), '^%d+$')
+  return count and #count < 10 and count or '1'
+end
+
+-- How many facts there are, with so many more; counted anew if the number is none.
+local function add_facts(count)
+  local total = redis.pcall('INCRBY', key.facts, count)
+  if type(total) == 'number' then
+    return total
+  end
+  redis.log(redis.LOG_WARNING, 'headrace: ' .. key.facts .. ' was not a number; it is counted anew')
+  local from = '-'
+  total = 0
+  repeat
+    local page = redis.call('XRANGE', key.events, from, '+', 'COUNT', 1000)
+    for _, entry in ipairs(page) do
+      total = total + facts_in(entry)
+      from = '(' .. entry[1]
+    end
+  until #page < 1000
+  redis.call('SET', key.facts, string.format('%d', total))
+  return total
+end
+
+-- Add to a count; one that is no number, or a minute that is no hash, is begun anew.
+local function count_in(minute, name, amount)
+  local count = redis.pcall('HINCRBY', minute, name, amount)
+  if type(count) ~= 'number' then
+    if redis.call('TYPE', minute).ok ~= 'hash' then
+      redis.call('DEL', minute)
+    end
+    redis.call('HSET', minute, name, amount)
+  elseif count == 0 then
+    redis.call('HDEL', minute, name)
+  end
+end
+
 -- Keep facts: `count` of them, encoded one after the other, but for as many of each job key as it
 -- is in `lost`; no more than about `most` are kept. `counts`, encoded, and `made` are what to add
 -- to this minute by name.
@@ -355,23 +442,21 @@ local function record(most, count, facts, lost, counts, made)
     else
       id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(count) .. facts)
     end
-    local total = redis.call('INCRBY', key.facts, count)
+    local total = add_facts(count)
     while total > most do
       local oldest = redis.call('XRANGE', key.events, '-', '(' .. id, 'COUNT', 1)[1]
       if not oldest then
         break
       end
       redis.call('XDEL', key.events, oldest[1])
-      total = redis.call('DECRBY', key.facts, oldest[2][2])
+      total = redis.call('DECRBY', key.facts, facts_in(oldest))
     end
   end
   if counts ~= '' or next(made) then
     local minute = key.minute .. string.format('%d', math.floor(now_ms() / 60000))
     for _, amounts in ipairs({counts ~= '' and cmsgpack.unpack(counts) or {}, made}) do
       for name, amount in pairs(amounts) do
-        if redis.call('HINCRBY', minute, name, amount) == 0 then
-          redis.call('HDEL', minute, name)
-        end
+        count_in(minute, name, amount)
       end
     end
     redis.call('EXPIRE', minute, 90000)

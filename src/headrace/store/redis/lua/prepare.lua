@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- See to it that the consumer groups exist; atomic with the epoch, because a group made anew hands out again what others hold.
--- KEYS: ready level levels epoch paused log groups counted disbanded
+-- KEYS: ready level levels epoch paused log groups counted disbanded facts
 -- ARGV: group member
--- Returns {epoch, levels, paused, waiting}: what a reader must know; `waiting` is how many jobs of `ready` wait.
+-- Returns {epoch, levels, paused, waiting, odd…}: what a reader must know; `waiting` is how many jobs of `ready` wait, `odd` are keys that hold what they should not.
 
 -- member: 'ordered on_failure' of the group of a topic, '' for an ordinary queue.
 local SEEN_EVERY = 10000
@@ -11,7 +11,7 @@ local group, member = ARGV[1], ARGV[2]
 local function made(stream)
   local answer = redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
   if not answer.err then
-    redis.call('INCR', key.epoch)
+    next_epoch()
   elseif string.sub(answer.err, 1, 9) ~= 'BUSYGROUP' then
     return answer
   end
@@ -26,7 +26,22 @@ local function be_seen()
   end
 end
 
-local levels = redis.call('ZREVRANGE', key.levels, 0, -1)
+-- Keys whose values are passed over, or made anew: people are to hear of it.
+local function odd_keys()
+  local odd = {}
+  for _, name in ipairs({key.epoch, key.facts}) do
+    local value = redis.call('GET', name)
+    if value and not string.find(value, '^%-?%d+$') then
+      odd[#odd + 1] = name
+    end
+  end
+  if redis.call('ZCARD', key.levels) > #levels_in(key.levels) then
+    odd[#odd + 1] = key.levels
+  end
+  return odd
+end
+
+local odd, levels = odd_keys(), levels_in(key.levels)
 local streams = {key.ready}
 for _, level in ipairs(levels) do
   streams[#streams + 1] = key.level .. level
@@ -35,7 +50,7 @@ if member ~= '' then
   if redis.call('EXISTS', key.disbanded) == 1 then
     -- As long as someone would make it anew.
     redis.call('EXPIRE', key.disbanded, 3600)
-    return {0, levels, 1, 0}
+    return {0, levels, 1, 0, unpack(odd)}
   end
   streams[#streams + 1] = key.log
   be_seen()
@@ -50,4 +65,4 @@ local waiting = 0
 if member ~= '' then
   waiting = redis.call('XLEN', key.ready) - redis.call('XPENDING', key.ready, group)[1]
 end
-return {tonumber(redis.call('GET', key.epoch) or '0'), levels, redis.call('SISMEMBER', key.paused, ''), waiting}
+return {tonumber(epoch_now()), levels, redis.call('SISMEMBER', key.paused, ''), waiting, unpack(odd)}

@@ -160,6 +160,10 @@ local function forget_old_dead()
   end
 end
 
+local wrong = wrong_way() or wrong_special()
+if wrong then
+  return wrong
+end
 local in_use = levels()
 for _, level in ipairs(in_use) do
   take_back(level, stream_of(level))
@@ -184,8 +188,7 @@ if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
 end
 
 if foreign then
-  -- Who settles with an older epoch must first see what it still holds.
-  redis.call('INCR', key.epoch)
+  next_epoch()
 end
 local entries, counts = {}, {}
 for level, claims in pairs(chosen) do
@@ -198,4 +201,4 @@ end
 finish(0, '', {}, '')
 -- Not with what was claimed: whoever missed the answer finds that among what is leased to it.
 applied({})
-return {entries, counts, redis.call('ZREVRANGE', key.levels, 0, -1), paused, more and not left_behind and 1 or 0}
+return {entries, counts, levels_in(key.levels), paused, more and not left_behind and 1 or 0}

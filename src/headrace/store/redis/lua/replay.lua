@@ -4,11 +4,27 @@
 -- ARGV: events queue, then for each job: key envelope
 -- Returns for each job 1 if it was dead and is on its way now, 0 otherwise.
 
+local wrong = wrong_way() or wrong_special()
+if wrong then
+  return wrong
+end
+
+local function send(job)
+  -- A debounced job has its name only while it waits for its time.
+  local unique = tie_of(job).u and not tie_of(job).b and key.unique .. tie_of(job).u
+  if unique and (redis.call('GET', unique) or job.key) == job.key then
+    redis.call('SET', unique, job.key)
+  end
+  redis.call('DEL', key.result .. job.key)
+  place(job, freed_by(job) == 'blocked')
+  tell('replayed', job)
+end
+
 local replayed = {}
 for i = 3, #ARGV, 2 do
   local job_key = ARGV[i]
   local place_now = place_of(job_key)
-  local id = place_now and string.match(place_now, '^d(.+)$')
+  local id = place_now and string.match(place_now, '^d(%d+%-%d+)$')
   local entry = id and redis.call('XRANGE', key.dead, id, id)[1]
   local done = 0
   if entry and redis.call('XDEL', key.dead, id) == 1 then
@@ -17,14 +33,7 @@ for i = 3, #ARGV, 2 do
     if ARGV[i + 1] ~= '' then
       job.envelope = ARGV[i + 1]
     end
-    -- A debounced job has its name only while it waits for its time.
-    local unique = tie_of(job).u and not tie_of(job).b and key.unique .. tie_of(job).u
-    if unique and (redis.call('GET', unique) or job_key) == job_key then
-      redis.call('SET', unique, job_key)
-    end
-    redis.call('DEL', key.result .. job_key)
-    place(job, freed_by(job) == 'blocked')
-    tell('replayed', job)
+    safely(job, send, job)
     done = 1
   end
   replayed[#replayed + 1] = done

@@ -15,7 +15,7 @@ end
 
 local function is_in_log(event)
   local at = redis.call('HGET', key.log_jobs, event)
-  return at and string.find(at, '-', 1, true) and at
+  return at and string.find(at, '^%d+%-%d+$') and at
 end
 
 local function comes_again(event)
@@ -78,7 +78,7 @@ if string.sub(redis.call('HGET', key.groups, GROUP) or '', 1, 1) == '1' then
 end
 revive_dead()
 set_place('SETID', key.log, GROUP, id)
-redis.call('INCR', key.epoch)
+next_epoch()
 control_changed = true
 finish(0, '', {}, '')
 return applied(1)

@@ -11,17 +11,14 @@
 local consumer, checked = ARGV[3], ARGV[5] == '1'
 local at = 15
 
-local epoch = redis.call('GET', key.epoch) or '0'
+local epoch = epoch_now()
 if not checked and epoch ~= ARGV[4] then
   return {'epoch', epoch}
 end
 
 local tied, moving = ARGV[12] == '1', tonumber(ARGV[13])
-local kinds = {[key.jobs] = 'hash'}
-if moving > 0 then
-  kinds[key.scheduled], kinds[key.parked], kinds[key.dead] = 'zset', 'hash', 'stream'
-end
-local wrong = wrong_type(kinds)
+local wrong = (tied or moving > 0) and wrong_way() or wrong_type({[key.jobs] = 'hash', [key.events] = 'stream'})
+wrong = wrong or wrong_special()
 if wrong then
   return wrong
 end
@@ -99,7 +96,8 @@ local function release_all(keys, ties)
   end
   read_ahead(lanes, key.lanes, held_lanes)
   for i, each in ipairs(ties) do
-    release(keys[i], read_ties(each), true)
+    -- The job is done: what it held in keys that are not of their type cannot be given back.
+    pcall(release, keys[i], read_ties(each), true)
   end
 end
 
@@ -150,11 +148,13 @@ if #heard[1] > 0 then
 end
 
 -- The gate of everything that moves on: only who takes the entry out may put the job elsewhere.
+local out
 local function taken_out(receipt)
   local stream, id = entry_at(receipt)
   if redis.call('XACK', stream, GROUP, id) == 0 then
     return false
   end
+  out = receipt
   take_away(stream, id)
   return true
 end
@@ -302,7 +302,16 @@ local function move(receipt, job_key, count, kind, value, past, envelope, verdic
 end
 
 for _, each in ipairs(moves) do
-  move(unpack(each))
+  local fine, failure = pcall(move, unpack(each))
+  if not fine then
+    local job = {key = each[2], envelope = each[7], past = each[6], ties = each[10], inputs = each[11]}
+    correct(job, told_as[each[4]] or each[4])
+    if out == each[1] then
+      die_on_the_way(job, failure)
+    else
+      lose(each[1], each[3])
+    end
+  end
 end
 
 if ARGV[6] ~= '' then

@@ -55,7 +55,7 @@ local states = {}
 each_queue(ARGV[1], function(its_group)
   group, there, running, oldest = its_group, 0, 0, nil
   add_stream(key.ready)
-  for _, level in ipairs(redis.call('ZRANGE', key.levels, 0, -1)) do
+  for _, level in ipairs(levels_in(key.levels)) do
     add_stream(key.level .. level)
   end
   local blocked_or_here = redis.call('HLEN', key.jobs) - there

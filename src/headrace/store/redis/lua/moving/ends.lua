@@ -1,6 +1,11 @@
 -- What the end of a job sets free, and whom it concerns.
 
 local finished = {}
+
+local function trouble_in(failure)
+  return string.sub(tostring(type(failure) == 'table' and failure.err or failure), 1, 500)
+end
+
 -- What is to be told to those who wait for a job: {child queue, child, parent, state, value, anyway}
 local agenda = {}
 
@@ -13,6 +18,10 @@ local function tell_children(parent, state, value)
   local at = 1
   while at <= #records do
     local queue, child, anyway, start = string.match(records, '^(%d+),(%d+),(%d):()', at)
+    if not start then
+      -- None of ours: who else is named there cannot be told.
+      return
+    end
     local split = start + tonumber(queue)
     at = split + tonumber(child)
     queue, child = string.sub(records, start, split - 1), string.sub(records, split, at - 1)
@@ -116,11 +125,33 @@ local function bury(job, reason)
   bury_oldest()
 end
 
-local function failed_by_parent(job)
-  bury(job, 'parent_failed')
-  local verdict = '\149\164dead\196\0' .. cmsgpack.pack('parent_failed') .. '\160' .. cmsgpack.pack('a job that it waited for failed')
+-- A job that never runs, with a verdict that says why.
+local function fail(job, reason, text)
+  bury(job, reason)
+  local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
   keep_verdict(job.key, verdict, tie_of(job).t or KEPT_MS)
   finished[#finished + 1] = binary(job.key)
-  tell('dead', job, 'parent_failed')
+  tell('dead', job, reason)
+end
+
+local function failed_by_parent(job)
+  fail(job, 'parent_failed', 'a job that it waited for failed')
   ended(job.key, tie_of(job), false, 'dead', '')
+end
+
+-- Something in the store that the job needs is not what it should be. It is dead with its bytes, so
+-- that others go on.
+die_on_the_way = function(job, failure)
+  bodies[job.key] = false
+  fail(job, 'malformed', 'it could not be moved: ' .. trouble_in(failure))
+  pcall(ended, job.key, tie_of(job), false, 'dead', '')
+end
+
+-- Do what moves a job that was taken out of its place.
+local function safely(job, act, ...)
+  local fine, answer = pcall(act, ...)
+  if fine then
+    return answer
+  end
+  die_on_the_way(job, answer)
 end

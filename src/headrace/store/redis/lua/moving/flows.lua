@@ -5,6 +5,9 @@ local function parents_in(names)
   local parents, at = {}, 1
   while at <= #names do
     local size, start = string.match(names, '^(%d+):()', at)
+    if not start then
+      break
+    end
     at = start + tonumber(size)
     parents[#parents + 1] = string.sub(names, start, at - 1)
   end
@@ -12,7 +15,7 @@ local function parents_in(names)
 end
 
 local function inputs_of(flow)
-  local parents = parents_in(redis.call('HGET', flow, '@'))
+  local parents = parents_in(redis.call('HGET', flow, '@') or '')
   local parts = {array(#parents)}
   for i = 1, #parents, 1000 do
     for _, value in ipairs(redis.call('HMGET', flow, unpack(parents, i, math.min(i + 999, #parents)))) do
@@ -22,28 +25,59 @@ local function inputs_of(flow)
   return table.concat(parts)
 end
 
+-- The job that was blocked behind others; if there is nothing of it, its place goes too.
+local function unblocked(child)
+  local job = unpark(child)
+  if not job then
+    places[child] = false
+  end
+  return job
+end
+
+local function go_on_from(job, when)
+  if place_at(job, when) == 'sent' then
+    tell('ready', job)
+  end
+end
+
+-- How many are still missing; nil if that number is none.
+local function one_less_missing(flow)
+  local missing = redis.pcall('HINCRBY', flow, '#', -1)
+  return type(missing) == 'number' and missing or nil
+end
+
 local function arrive(child, parent, state, value, anyway)
   local flow = key.flow .. child
   if place_of(child) ~= 'f' then
     return
   end
-  if redis.call('HSETNX', flow, parent, value == '' and NIL or value) == 0 then
+  local new = redis.pcall('HSETNX', flow, parent, value == '' and NIL or value)
+  if new == 0 then
     return
-  end
-  if state ~= 'done' and not anyway then
+  elseif state ~= 'done' and not anyway then
     redis.call('DEL', flow)
-    local job = unpark(child)
-    if state == 'dead' then
+    local job = unblocked(child)
+    if job and state == 'dead' then
       failed_by_parent(job)
-    else
+    elseif job then
       cancelled(job, false)
     end
-  elseif redis.call('HINCRBY', flow, '#', -1) == 0 then
-    local job, when = unpark(child), redis.call('HGET', flow, '+') or ''
-    job.inputs = inputs_of(flow)
+    return
+  end
+  local missing = new == 1 and one_less_missing(flow)
+  if not missing then
     redis.call('DEL', flow)
-    if place_at(job, when) == 'sent' then
-      tell('ready', job)
+    local job = unblocked(child)
+    if job then
+      fail(job, 'malformed', 'what it waits for cannot be read')
+    end
+  elseif missing == 0 then
+    local job, when = unblocked(child), redis.call('HGET', flow, '+') or ''
+    local inputs = inputs_of(flow)
+    redis.call('DEL', flow)
+    if job then
+      job.inputs = inputs
+      safely(job, go_on_from, job, when)
     end
   end
 end
@@ -62,7 +96,7 @@ local function run_agenda()
     if news[1] ~= QUEUE or at > 500 then
       post(news)
     else
-      arrive(news[2], news[3], news[4], news[5], news[6])
+      pcall(arrive, news[2], news[3], news[4], news[5], news[6])
     end
     at = at + 1
   end

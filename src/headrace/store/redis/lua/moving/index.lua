@@ -17,6 +17,9 @@ local function now()
   return clock
 end
 
+-- No time or number in ties is larger.
+local MOST_MS = 1e14
+
 local special
 -- Whether any job here has something beside its place: mostly none does, and one look is enough.
 local function any_special()
@@ -52,6 +55,46 @@ local function job_of(job_key, fields)
   }
 end
 
+local function is_whole(value, least, most)
+  return type(value) == 'number' and value >= least and value <= most and value % 1 == 0
+end
+
+local function is_text(value)
+  return type(value) == 'string' and value ~= ''
+end
+
+local function is_limit(limit)
+  return type(limit) == 'table' and is_text(limit[1]) and is_whole(limit[2], 1, MOST_MS)
+    and is_whole(limit[3], 1, MOST_MS) and (limit[4] == nil or is_whole(limit[4], 0, MOST_MS))
+end
+
+local function are_limits(limits)
+  if type(limits) ~= 'table' then
+    return false
+  end
+  for at, limit in pairs(limits) do
+    if type(at) ~= 'number' or not is_limit(limit) then
+      return false
+    end
+  end
+  return true
+end
+
+-- Whether ties are such as `core/ties.py` makes. They may be anyone's bytes, and a script that fails
+-- over them half way has lost the jobs that it was moving: none of them counts if one is odd.
+local function are_sound(tie)
+  if type(tie) ~= 'table' then
+    return false
+  end
+  -- As good as not said.
+  tie.p = tie.p ~= 0 and tie.p or nil
+  tie.b = tie.u and tie.b
+  return (tie.k == nil or is_text(tie.k)) and (tie.u == nil or is_text(tie.u))
+    and (tie.w == nil or is_whole(tie.w, 1, MOST_MS)) and (tie.f == nil or is_whole(tie.f, 1, MOST_MS))
+    and (tie.t == nil or is_whole(tie.t, 0, MOST_MS)) and (tie.p == nil or is_whole(tie.p, 1, 100))
+    and (tie.b == nil or type(tie.b) == 'boolean') and (tie.r == nil or are_limits(tie.r))
+end
+
 local UNTIED = {}
 -- Jobs of one lane mostly have the very same ties.
 local known_ties = {[''] = UNTIED}
@@ -62,8 +105,8 @@ local function read_ties(ties)
     tie = {k = string.sub(ties, 5)}
     known_ties[ties] = tie
   elseif not tie then
-    local fine, read = pcall(cmsgpack.unpack, ties)
-    tie = fine and type(read) == 'table' and read or UNTIED
+    local fine, read, more = pcall(cmsgpack.unpack, ties)
+    tie = fine and more == nil and are_sound(read) and read or UNTIED
     known_ties[ties] = tie
   end
   return tie
@@ -76,6 +119,24 @@ end
 -- The index, the bodies of parked jobs and the lanes are written once, by `finish`, since a script
 -- may move a thousand jobs; until then what is new is here, `false` for what is gone.
 local places, bodies, lanes = {}, {}, {}
+
+-- An error reply if a key is not of its type among those that any job may need on its way.
+local function wrong_way()
+  return wrong_type({
+    [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
+    [key.dead] = 'stream', [key.lanes] = 'hash', [key.gates] = 'zset', [key.levels] = 'zset',
+    [key.outbox] = 'stream', [key.events] = 'stream',
+  })
+end
+
+-- The same of what some jobs have beside their place.
+local function wrong_special()
+  if any_special() then
+    return wrong_type({
+      [key.children] = 'hash', [key.progress] = 'hash', [key.cancelling] = 'hash', [key.marks] = 'hash',
+    })
+  end
+end
 
 local function place_of(job_key)
   local new = places[job_key]

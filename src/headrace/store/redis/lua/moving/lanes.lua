@@ -1,11 +1,24 @@
 -- Lanes: jobs of one key, a few at a time, in the order in which they came.
 
-local function after_lane(job, opened)
+-- In ends.lua: the end of a job that something in the store keeps from moving.
+local die_on_the_way
+
+local function go_through(job, opened)
   if pass_gates(job, opened) then
     put_in_stream(job)
     return true
   end
   return false
+end
+
+-- Whether the job, which is in its lane if it has one, went to a stream; nil if it died on the way:
+-- its place in the lane is free then.
+local function after_lane(job, opened)
+  local fine, answer = pcall(go_through, job, opened)
+  if fine then
+    return answer
+  end
+  die_on_the_way(job, answer)
 end
 
 -- A lane has the jobs in it, the width that all of its jobs agree on (0 if they do not), and the
@@ -18,6 +31,11 @@ local function lane_of(name)
       state = redis.call('HGET', key.lanes, name)
     end
     local inside, width, last, mixed = string.match(state or '', '^(%d+) (%d+) (%d+)(.*)$')
+    if state and not last then
+      -- Anyone's bytes. Whoever waits does so because someone is inside, who will leave.
+      last = redis.call('ZRANGE', key.lane .. name, -1, -1, 'WITHSCORES')[2]
+      inside = last and 1 or 0
+    end
     state = {inside = tonumber(inside) or 0, width = tonumber(width), last = tonumber(last) or 0, widths = {}}
     for each, count in string.gmatch(mixed or '', ' (%d+):(%d+)') do
       state.widths[tonumber(each)] = tonumber(count)
@@ -72,10 +90,17 @@ end
 local function enter_from_line(lane, head)
   local job = unpark(head)
   if job then
-    step_in(lane, tie_of(job).w or 1, 1)
-    if after_lane(job) then
+    local width = tie_of(job).w or 1
+    step_in(lane, width, 1)
+    local went = after_lane(job)
+    if went then
       tell('ready', job)
+    elseif went == nil then
+      step_in(lane, width, -1)
     end
+  elseif place_of(head) == 'k' then
+    -- Nothing of it is left but its place.
+    places[head] = false
   end
 end
 
@@ -135,10 +160,21 @@ local function place(job, in_lane)
     put_in_stream(job)
     return true
   end
-  if tie_of(job).k and not in_lane and not enter_lane(job) then
-    return false
+  local lane = tie_of(job).k
+  if lane and not in_lane then
+    local fine, entered = pcall(enter_lane, job)
+    if not fine then
+      die_on_the_way(job, entered)
+    end
+    if not fine or not entered then
+      return false
+    end
   end
-  return after_lane(job)
+  local went = after_lane(job)
+  if went == nil and lane then
+    leave_lane(lane, tie_of(job).w)
+  end
+  return went
 end
 
 -- 'when' is '' for now, '+ms' so long from now, '@ms' at that time: the moment, nil for now.

@@ -18,7 +18,7 @@ local function starts_within(limit)
     starts_after_setting(limit)
   end
   local oldest = redis.call('LINDEX', starts, 0)
-  while oldest and tonumber(oldest) + limit[3] < now() do
+  while oldest and (tonumber(oldest) or 0) + limit[3] < now() do
     redis.call('LPOP', starts)
     oldest = redis.call('LINDEX', starts, 0)
   end
@@ -33,7 +33,7 @@ local function wait_for(limit)
   end
   local burst = limit[4] or 0
   if burst > 0 then
-    local next_at, step = tonumber(redis.call('GET', key.pace .. limit[1]) or 0), limit[3] / limit[2]
+    local next_at, step = tonumber(redis.call('GET', key.pace .. limit[1])) or 0, limit[3] / limit[2]
     -- No further away than a full burst, unless the clock was set back.
     return math.max(0, math.ceil(math.min(next_at - now(), burst * step) - (burst - 1) * step))
   end
@@ -45,7 +45,7 @@ local function keep_pace(limit, steps)
   if (limit[4] or 0) > 0 then
     local pace = key.pace .. limit[1]
     local step = limit[3] / limit[2]
-    local from = math.max(tonumber(redis.call('GET', pace) or 0), steps > 0 and now() or 0)
+    local from = math.max(tonumber(redis.call('GET', pace)) or 0, steps > 0 and now() or 0)
     local next_at = string.format('%.3f', math.min(from, now() + limit[4] * step) + steps * step)
     redis.call('SET', pace, next_at, 'PX', limit[3] + 1000)
   end

@@ -34,7 +34,7 @@ end
 
 -- The stream and the entry of a place or receipt.
 local function entry_at(place)
-  local level, id = string.match(place, '^(%d+)/(.+)$')
+  local level, id = string.match(place, '^(%d+)/(%d+%-%d+)$')
   if level then
     return key.level .. level, id
   elseif string.sub(place, 1, 2) == '@/' then
@@ -52,7 +52,7 @@ end
 
 -- Priorities in use, the highest first.
 local function levels()
-  local found = redis.call('ZREVRANGE', key.levels, 0, -1)
+  local found = levels_in(key.levels)
   found[#found + 1] = '0'
   if MEMBERS then
     found[#found + 1] = '@'

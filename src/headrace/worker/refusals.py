@@ -1,0 +1,64 @@
+"""Outcomes that a store refuses: found one by one, so that each hurts none but itself."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from headrace.core.job import (
+    Attempt,
+    Reason,
+    State,
+    Verdict,
+    decode_past,
+    encode_past,
+    encode_verdict,
+)
+from headrace.core.judgement import describe, moved_on
+from headrace.core.limits import RESULT_TTL
+from headrace.core.outcome import Dead, Done
+from headrace.errors import StoreFull, StoreMismatch, StoreUnavailable
+from headrace.store.contract import Settlement
+
+log = logging.getLogger("headrace.worker")
+
+# The store is away, full, or not ours: the same for every outcome.
+_OF_THE_STORE = (StoreUnavailable, StoreFull, StoreMismatch)
+
+
+def is_of_one(error: Exception) -> bool:
+    """Whether an error may come from one of the outcomes that were to be written."""
+    return not isinstance(error, _OF_THE_STORE)
+
+
+def parts_of(settlements: list[Settlement]) -> list[list[Settlement]]:
+    """The halves of a batch that was refused."""
+    middle = len(settlements) // 2
+    return [settlements[:middle], settlements[middle:]]
+
+
+def report(refused: Settlement, error: Exception) -> None:
+    delivery = refused.delivery
+    log.error(
+        "what became of job %s of queue %r was refused by the store, so it is dead: %s",
+        *(delivery.key_text, delivery.queue, error),
+        extra=delivery.fields,
+    )
+
+
+def instead_of(refused: Settlement, error: Exception, now_ms: int) -> Settlement:
+    """What to write for an outcome that was refused by itself: that the job is dead, with its bytes
+    and why."""
+    delivery, outcome = refused.delivery, refused.outcome
+    past = moved_on(decode_past(delivery.past), delivery.count)
+    said = type(outcome).__name__.lower()
+    _, text, _ = describe(error)
+    problem = f"its outcome ({said}) was refused by the store: {text}"
+    started_ms = delivery.started_ms or now_ms
+    attempt = Attempt(len(past.attempts) + 1, started_ms, now_ms, "", "", problem, "")
+    past = msgspec.structs.replace(past, attempts=(*past.attempts, attempt))
+    ttl_ms = outcome.ttl_ms if isinstance(outcome, Done) else int(RESULT_TTL * 1000)
+    verdict = Verdict(State.DEAD, b"", Reason.MALFORMED, "", problem) if ttl_ms else None
+    encoded = encode_verdict(verdict) if verdict else b""
+    return Settlement(delivery, Dead(Reason.MALFORMED, encode_past(past), encoded, ttl_ms))

@@ -1,0 +1,270 @@
+"""Odd values for each kind of key on Redis, and each column on SQLite: what someone else's program,
+a broken script or a hand at the console may leave there."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+import redis
+
+from headrace.core import ids
+from headrace.core.job import encode_envelope
+from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key
+
+pack = msgspec.msgpack.encode
+QUEUE, TOPIC, GROUP = "mail", "orders", "billing"
+BAD_TEXT = b"\xff\xfe odd"
+TIES: Mapping[str, bytes] = {
+    "a lane that is a list": pack({"k": [1]}),
+    "a lane that is a number": pack({"k": 7}),
+    "a lane that is empty": pack({"k": ""}),
+    "a width that is text": pack({"k": "a", "w": "wide"}),
+    "a width of zero": pack({"k": "a", "w": 0}),
+    "a name that is a map": pack({"u": {"a": 1}}),
+    "a time that is text": pack({"u": "a", "f": "long"}),
+    "limits that are a number": pack({"r": 3}),
+    "a limit without numbers": pack({"r": [["slow"]]}),
+    "a limit of nothing": pack({"r": [["slow", 0, 0]]}),
+    "a limit that is text": pack({"r": ["slow"]}),
+    "a priority that is text": pack({"p": "high"}),
+    "a priority beyond all": pack({"p": 10**9}),
+    "a fraction": pack({"p": 1.5}),
+    "an array": pack(["k", "a"]),
+    "two values": pack({"k": "a"}) + pack({"k": "b"}),
+    "half a value": pack({"k": "a"})[:-1],
+    "no MessagePack": b"\xc1\xff",
+    "text that is not UTF-8": b"\x81\xa1k\xa2\xff\xfe",
+    "endless nesting": b"\x91" * 2000,
+}
+
+
+def envelope(key: bytes | None = None, *, task: str = "send", arguments: Any = ("odd",)) -> bytes:
+    return encode_envelope(key or ids.new_key(), task, pack(arguments))
+
+
+class OddRedis:
+    """The keys of one queue, one topic and its group, to write odd values into."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self.client = redis.Redis.from_url(url)
+        self.namespace = namespace
+        self.keys = QueueKeys(namespace, QUEUE)
+        self.log = QueueKeys(namespace, f"@{TOPIC}")
+        self.group = QueueKeys(namespace, f"{GROUP}@{TOPIC}")
+        self.names = queues_key(namespace)
+
+    def run(self, *command: Any) -> Any:
+        return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    def tie(self, ties: bytes) -> None:
+        self.run("XADD", self.keys.ready, "*", "j", envelope(), "t", ties)
+
+    def notes(self, space: str) -> str:
+        return NoteKeys(self.namespace, space).values
+
+    def schedule(self, body: bytes, due_ms: float | None = None) -> None:
+        """A job that is due, whose body is this."""
+        key = ids.new_key()
+        self.run("HSET", self.keys.parked, key, body)
+        self.run("HSET", self.keys.jobs, key, "s")
+        self.run("ZADD", self.keys.scheduled, due_ms or time.time() * 1000 - 1000, key)
+
+    def bury(self, *fields: bytes, index: bytes | None = b"d%b") -> None:
+        """An entry among the dead, which the index knows if there is a key in it."""
+        entry = self.run("XADD", self.keys.dead, "*", *fields)
+        if index is not None and fields[0] == b"k":
+            place = index % entry if b"%b" in index else index
+            self.run("HSET", self.keys.jobs, fields[1], place)
+
+    def index(self, place: bytes) -> None:
+        self.run("HSET", self.keys.jobs, ids.new_key(), place)
+
+    def minute(self) -> str:
+        return f"{self.keys.minute}{int(time.time() // 60)}"
+
+
+Plant = Callable[[OddRedis], Any]
+_GOOD = ids.to_key("odd")
+
+ON_REDIS: dict[str, Plant] = {
+    **{f"ties: {name}": partial(OddRedis.tie, ties=ties) for name, ties in TIES.items()},
+    "ties of a scheduled job": lambda odd: odd.schedule(b"0,5,0:" + pack({"k": [1]}) + envelope()),
+    "entry: past": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "h", b"\xc1"),
+    "entry: inputs": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "i", b"\xc1"),
+    "entry: no job": lambda o: o.run("XADD", o.keys.ready, "*", BAD_TEXT, BAD_TEXT),
+    "parked: no lengths": lambda o: o.schedule(b"garbage"),
+    "parked: lengths beyond it": lambda o: o.schedule(b"999,999,999:" + envelope()),
+    "parked: nothing": lambda o: o.schedule(b""),
+    "scheduled: no body": lambda o: (
+        o.run("ZADD", o.keys.scheduled, 1, b"=gone"), o.run("HSET", o.keys.jobs, b"=gone", "s")
+    ),
+    "scheduled: in eternity": lambda o: o.schedule(b"0:" + envelope(), float("inf")),
+    "scheduled: beyond all calendars": lambda o: o.schedule(b"0:" + envelope(), 1e18),
+    "index: no place": lambda o: o.index(b"zzz"),
+    "index: not UTF-8": lambda o: o.index(BAD_TEXT),
+    "index: a broken entry": lambda o: o.index(b"12-x"),
+    "index: a broken priority": lambda o: o.index(b"5/abc"),
+    "index: dead nowhere": lambda o: o.index(b"dxyz"),
+    "index: a lane without a body": lambda o: o.index(b"k"),
+    "index: an empty place": lambda o: o.index(b""),
+    "dead: reason not UTF-8": lambda o: o.bury(
+        b"k", _GOOD, b"r", BAD_TEXT, b"j", envelope(_GOOD), b"h", b""
+    ),
+    "dead: past": lambda o: o.bury(
+        b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"\xc1\xff"
+    ),
+    "dead: past of another age": lambda o: o.bury(
+        b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h",
+        pack([[[1, 10**17, -(10**17), "w", "E", "text", ""]], 1, 0]),
+    ),
+    "dead: envelope": lambda o: o.bury(b"k", _GOOD, b"r", b"odd", b"j", BAD_TEXT, b"h", b""),
+    "dead: ties": lambda o: o.bury(
+        b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"", b"t", pack({"k": [1]})
+    ),
+    "dead: no field of ours": lambda o: o.bury(BAD_TEXT, BAD_TEXT),
+    "dead: a key alone": lambda o: o.bury(b"k", _GOOD),
+    "dead: not in the index": lambda o: o.bury(
+        b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"", index=None
+    ),
+    "dead: elsewhere in the index": lambda o: o.bury(
+        b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"", index=b"s"
+    ),
+    "dead: an empty key": lambda o: o.bury(b"k", b"", b"r", b"odd", b"j", b"", b"h", b""),
+    "epoch": lambda o: o.run("SET", o.keys.epoch, "many"),
+    "epoch beyond all numbers": lambda o: o.run("SET", o.keys.epoch, "9" * 40),
+    "facts": lambda o: o.run("SET", o.keys.facts, BAD_TEXT),
+    "levels": lambda o: o.run("ZADD", o.keys.levels, 5, BAD_TEXT, 7, "-3", 8, "high"),
+    "minute": lambda o: o.run("HSET", o.minute(), "done send", "many", BAD_TEXT, BAD_TEXT),
+    "minute: a histogram": lambda o: o.run("HSET", o.minute(), "run:odd send", "1", "wait: x", "2"),
+    "events: not facts": lambda o: o.run("XADD", o.keys.events, "*", "n", "x", "f", b"\xc1"),
+    "events: other fields": lambda o: o.run("XADD", o.keys.events, "*", BAD_TEXT, BAD_TEXT),
+    "look": lambda o: o.run("HSET", o.keys.look, "0", "odd", "at", "odd", "hold", "odd"),
+    "paused": lambda o: o.run("SADD", o.keys.paused, BAD_TEXT),
+    "lanes": lambda o: o.run("HSET", o.keys.lanes, "key:a", "odd"),
+    "result": lambda o: o.run("SET", o.keys.result + "odd", b"\xc1"),
+    "progress": lambda o: o.run("HSET", o.keys.progress, b"=x", b"\xc1"),
+    "marks": lambda o: o.run("HSET", o.keys.marks, b"=x", b"\xc1"),
+    "children": lambda o: o.run("HSET", o.keys.children, b"=x", b"odd"),
+    "outbox": lambda o: o.run("XADD", o.keys.outbox, "*", BAD_TEXT, BAD_TEXT),
+    "outbox: no state": lambda o: o.run(
+        "XADD", o.keys.outbox, "*", "q", "x", "k", "a", "p", "b", "s", "odd", "v", "", "a", "1"
+    ),
+    "queues: not UTF-8": lambda o: o.run("SADD", o.names, BAD_TEXT),
+    "queues: refused": lambda o: o.run("SADD", o.names, "bad name", "", "a{b}", "x" * 300, "@"),
+    "groups: not UTF-8": lambda o: o.run("HSET", o.log.groups, BAD_TEXT, "0 skip 1"),
+    "groups: no record": lambda o: o.run("HSET", o.log.groups, "odd", "odd", "old", BAD_TEXT),
+    "groups: odd names": lambda o: o.run("HSET", o.log.groups, "", "0 skip 1", "a@b", "0 skip 1"),
+    "stopped": lambda o: o.run("HSET", o.group.stopped, "a", "odd", BAD_TEXT, BAD_TEXT),
+    "positions": lambda o: o.run("HSET", o.log.jobs, b"=x", "od-d", b"=y", BAD_TEXT),
+    "notes: schedules": lambda o: o.run("HSET", o.notes("schedules"), BAD_TEXT, b"x", "s", b"\xc1"),
+    "notes: workers": lambda o: o.run("HSET", o.notes("workers"), BAD_TEXT, b"x", "w", b"\xc1"),
+    "notes: supervisors": lambda o: o.run("HSET", o.notes("supervisors"), "w", pack([1])),
+    "notes: deeds": lambda o: o.run("HSET", o.notes("deeds"), BAD_TEXT, b"x", "w", b"\xc1"),
+    "notes: paused": lambda o: o.run("HSET", o.notes("paused"), BAD_TEXT, b"1", "bad name", b"1"),
+}  # fmt: skip
+
+
+_LADEN, _TIED = 64, 2
+
+
+class OddSqlite:
+    """The rows of one queue, one topic and its group, to write odd values into."""
+
+    def __init__(self, path: str, namespace: str) -> None:
+        self.namespace = namespace
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.queue = self._number(QUEUE)
+
+    def _number(self, name: str) -> int:
+        found = self.run("SELECT id FROM queues WHERE namespace=? AND name=?", self.namespace, name)
+        return int(found[0][0])
+
+    def run(self, sql: str, *values: Any) -> list[Any]:
+        return self.connection.execute(sql, values).fetchall()
+
+    def job(self, state: str, **cells: Any) -> Any:
+        """A job in this state with odd cells."""
+        key = ids.new_key()
+        [(last,)] = self.run("UPDATE numbers SET last = last + 1 RETURNING last")
+        now_ms = int(time.time() * 1000)
+        row = {"id": last, "queue": self.queue, "key": key, "state": state, "position": last,
+               "time_ms": now_ms - 5, "envelope": envelope(key), **cells}  # fmt: skip
+        marks = ", ".join("?" * len(row))
+        return self.run(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", *row.values())
+
+    def tie(self, ties: bytes) -> None:
+        self.job("waiting", ties=ties, flags=_LADEN | _TIED, lane="a")
+
+    def note(self, space: str, name: Any, value: Any) -> Any:
+        return self.run("INSERT INTO notes VALUES (?, ?, CAST(? AS TEXT), ?, NULL)",
+                 self.namespace, space, name, value)  # fmt: skip
+
+
+PlantRow = Callable[[OddSqlite], Any]
+_TEXT = "CAST(x'fffe' AS TEXT)"
+
+IN_SQLITE: dict[str, PlantRow] = {
+    **{f"ties: {name}": partial(OddSqlite.tie, ties=ties) for name, ties in TIES.items()},
+    "ties of a scheduled job": lambda o: o.job("scheduled", ties=pack({"k": [1]}), flags=_LADEN),
+    "ties that are text": lambda o: o.job("scheduled", ties="odd", flags=_LADEN | _TIED),
+    "past": lambda o: o.job("waiting", past=b"\xc1", flags=_LADEN),
+    "past that is text": lambda o: o.job("waiting", past="odd", flags=_LADEN),
+    "inputs that are a number": lambda o: o.job("waiting", inputs=3, flags=_LADEN),
+    "envelope": lambda o: o.job("waiting", envelope=BAD_TEXT),
+    "envelope that is text": lambda o: o.job("waiting", envelope="odd"),
+    "envelope that is a number": lambda o: o.job("scheduled", envelope=3.5),
+    "position that is text": lambda o: o.job("waiting", position="odd"),
+    "flags that are text": lambda o: o.job("waiting", flags="odd"),
+    "count that is text": lambda o: o.job("waiting", count="odd"),
+    "ready_ms that is text": lambda o: o.job("waiting", ready_ms="odd"),
+    "priority that is text": lambda o: o.job("waiting", priority="odd", flags=_LADEN),
+    "key that is text": lambda o: o.job("waiting", key="odd"),
+    "state": lambda o: o.job("odd"),
+    "dead: reason not UTF-8": lambda o: (
+        o.job("dead", key=_GOOD), o.run(f"UPDATE jobs SET reason={_TEXT} WHERE key=?", _GOOD)
+    ),
+    "dead: reason that is bytes": lambda o: o.job("dead", reason=BAD_TEXT),
+    "dead: past": lambda o: o.job("dead", past=b"\xc1"),
+    "dead: past that is text": lambda o: o.job("dead", past="odd"),
+    "dead: envelope": lambda o: o.job("dead", envelope=BAD_TEXT),
+    "dead: envelope that is text": lambda o: o.job("dead", envelope="odd"),
+    "dead: time that is text": lambda o: o.job("dead", time_ms="odd"),
+    "dead: time beyond all calendars": lambda o: o.job("dead", time_ms=2**62),
+    "dead: key that is text": lambda o: o.job("dead", key="odd"),
+    "dead: ties": lambda o: o.job("dead", ties=3),
+    "results": lambda o: o.run(
+        "INSERT INTO results (queue, key, expires_ms, verdict) VALUES (?, x'3d78', ?, x'c1')",
+        o.queue, 2**62,
+    ),
+    "counters": lambda o: o.run(
+        "INSERT INTO counters VALUES (?, ?, 'send', 'run:odd', 'many'), (?, 'odd', 'a', 'done', 1)",
+        o.queue, int(time.time() // 60), o.queue,
+    ),
+    "facts": lambda o: o.run(
+        "INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (?, 900, 1, 'odd', x'c1')",
+        o.queue,
+    ),
+    "notes: schedules": lambda o: (
+        o.note("schedules", BAD_TEXT, b"x"), o.note("schedules", "s", "odd")
+    ),
+    "notes: workers": lambda o: (
+        o.note("workers", BAD_TEXT, b"x"), o.note("workers", "w", b"\xc1")
+    ),
+    "notes: deeds": lambda o: (o.note("deeds", BAD_TEXT, b"x"), o.note("deeds", "w", 3)),
+    "queues: not UTF-8": lambda o: o.run(
+        f"INSERT INTO queues (namespace, name) VALUES (?, {_TEXT})", o.namespace
+    ),
+    "queues: refused": lambda o: o.run(
+        "INSERT INTO queues (namespace, name) VALUES (?1, 'bad name'), (?1, ''), (?1, 'a{b}')",
+        o.namespace,
+    ),
+    "groups": lambda o: o.run("UPDATE topic_groups SET on_failure = x'ff', seen_ms = 'odd'"),
+    "pauses": lambda o: o.run(
+        f"INSERT INTO pauses VALUES (?, ?, {_TEXT})", o.namespace, QUEUE
+    ),
+}  # fmt: skip
