@@ -45,6 +45,18 @@ PAGES = (
     "/deeds",
     "/metrics",
 )
+# What of a dead job cannot be told; the others lack nothing that people see.
+UNREADABLE = {
+    "reason not UTF-8",
+    "reason that is bytes",
+    "past",
+    "past that is text",
+    "envelope",
+    "envelope that is text",
+    "no field of ours",
+    "a key alone",
+    "an empty key",
+}
 COMMANDS = ("queues", "dead list", "jobs list", "workers", "schedules", "topics", "deeds")
 
 
@@ -138,6 +150,11 @@ async def test_what_is_dead_beside_it_can_be_purged_and_so_can_it(
         shop.plant()
         found = await shop.app.admin.dead(QUEUE)
         assert len(found) == 2
+        odd = next(info for info in found if info.id != "good")
+        async with Person(shop.app) as person:
+            page = await person.page("/dead")
+        assert ("unreadable: " in page) == bool(odd.unreadable)
+        assert bool(odd.unreadable) == (case.split(": ")[1] in UNREADABLE)
         for info in found:
             assert await shop.app.admin.purge(info.id, QUEUE) == 1
         assert await shop.app.admin.dead(QUEUE) == []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.admin.redaction import Redaction
 
 # Decoded values take many times the room of their bytes: larger ones are not for showing.
-_MOST_SHOWN = 16 * 1024 * 1024
+MOST_SHOWN = 2 * 1024 * 1024
 
 decode_plain = codec.decoder(Any)
 
@@ -37,10 +37,10 @@ def task_of(data: bytes) -> str | None:
     return None if envelope is None else envelope.task
 
 
-def arguments_of(envelope: Envelope | None) -> Any:
-    """The arguments as plain values, for showing; None if they cannot be read. Of an event, what
-    its content type tells; else its bytes."""
-    if envelope is None or len(envelope.payload) > _MOST_SHOWN:
+def arguments_of(envelope: Envelope | None, most: int = MOST_SHOWN) -> Any:
+    """The arguments as plain values, for showing; None if they cannot be read, or take more bytes
+    than `most`. Of an event, what its content type tells; else its bytes."""
+    if envelope is None or len(envelope.payload) > most:
         return None
     if is_log(envelope.task):
         return readable(envelope.overrides.content, envelope.payload)

@@ -14,10 +14,10 @@ from headrace.admin.searching import Search
 from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.clock import to_datetime
-from headrace.core.job import Envelope, decode_past
+from headrace.core.job import Envelope, decode_past, is_readable_past
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.ties import decode_ties
-from headrace.store.contract import DeadJob
+from headrace.store.contract import UNREADABLE, DeadJob
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -39,6 +39,8 @@ class DeadInfo:
     attempts: tuple[AttemptInfo, ...]
     envelope: bytes
     """The bytes that the job came in; none where a hook hides something."""
+    unreadable: tuple[str, ...] = ()
+    """What of it is none of ours, and cannot be shown: `reason`, `history`, `envelope`."""
 
     @classmethod
     def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
@@ -53,6 +55,7 @@ class DeadInfo:
             died=to_datetime(job.died_ms),
             attempts=masked_attempts(attempts, _masks(job, redaction)),
             envelope=b"" if redaction.active else job.envelope,
+            unreadable=_unreadable(job),
         )
         if isinstance(info, RedactedDead):
             info.keep(job.envelope, redaction)
@@ -231,6 +234,15 @@ def _masks(job: DeadJob, redaction: Redaction) -> Masks:
     if not redaction.active:
         return NOTHING_HIDDEN
     return redaction.masks(opened(job.envelope), decode_ties(job.ties))
+
+
+def _unreadable(job: DeadJob) -> tuple[str, ...]:
+    parts = {
+        "reason": job.reason == UNREADABLE,
+        "history": not is_readable_past(job.past),
+        "envelope": opened(job.envelope) is None,
+    }
+    return tuple(name for name, is_odd in parts.items() if is_odd)
 
 
 def _last_error(job: DeadJob) -> str:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import EventInfo, event_in, opened, sent_at
+from headrace.admin.bodies import (
+    MOST_SHOWN,
+    EventInfo,
+    decode_plain,
+    event_in,
+    opened,
+    sent_at,
+)
 from headrace.admin.redaction import (
     CLEAR,
     Redaction,
@@ -178,6 +185,8 @@ def _flow(envelope: Envelope | None) -> str | None:
 def _result(sighting: Sighting) -> Any:
     try:
         verdict = decode_verdict(sighting.verdict) if sighting.verdict else Verdict(State.DEAD)
-        return codec.decoder(Any)(verdict.value) if verdict.value else None
+        if not verdict.value or len(verdict.value) > MOST_SHOWN:
+            return None
+        return decode_plain(verdict.value)
     except (Malformed, *codec.DECODE_ERRORS):
         return None

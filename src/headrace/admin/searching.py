@@ -18,6 +18,8 @@ from headrace.core.job import Envelope, decode_past
 
 _RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
 _BEGINNING = 8
+# A page looks at a thousand jobs: what is in larger ones is not looked for.
+_MOST_SEARCHED = 256 * 1024
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
 
@@ -67,7 +69,7 @@ class Search:
         for attempt in decode_past(past).attempts:
             yield AttemptInfo.of(attempt).error
         if self.arguments and envelope is not None:
-            written = _written(arguments_of(envelope))
+            written = _written(arguments_of(envelope, _MOST_SEARCHED))
             yield _ESCAPE.sub(_unescaped, written) if "\\" in written else written
             if "\\" in self.text:
                 # As it stands on a page, from where it may have been copied.

@@ -32,6 +32,7 @@ def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
         "arguments": info.arguments,
         "event": _event(info),
         "size": info.size,
+        "unreadable": info.unreadable,
     }
     if not whole:
         return value
@@ -53,6 +54,7 @@ def show_job(info: DeadInfo) -> None:
         ("queue", info.queue),
         ("task", "(cannot be read)" if info.task is None else info.task),
         ("reason", info.reason),
+        ("unreadable", ", ".join(info.unreadable) or None),
         ("died", moment(info.died)),
         *_facts(info),
         ("size", f"{info.size:,} bytes"),
@@ -68,6 +70,8 @@ def show_job(info: DeadInfo) -> None:
 def _row(info: DeadInfo) -> tuple[str | int, ...]:
     task = "?" if info.task is None else info.task
     error = info.attempts[-1].error.partition("\n")[0] if info.attempts else ""
+    if info.unreadable:
+        error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     died = moment(info.died)
     return died, info.queue, info.id, task, info.reason, len(info.attempts), error
 

@@ -7,11 +7,14 @@ paths.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
+
+from headrace.core.collisions import check_items, check_keys
 
 # What encoding raises for a value that cannot travel, and decoding for bytes that do not fit.
 ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
@@ -59,9 +62,22 @@ def encode_alike(value: Any) -> bytes:
 
 
 def decoder(kind: Any) -> Callable[[bytes], Any]:
-    """A function that reads values of type `kind`; raises TypeError if no bytes could be one."""
-    _check_customs(msgspec.inspect.type_info(kind), set())
-    return msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
+    """A function that reads values of type `kind`; raises TypeError if no bytes could be one. What
+    it raises for bytes that do not fit, or that would take for ever, are `DECODE_ERRORS`."""
+    info = msgspec.inspect.type_info(kind)
+    _check_customs(info, set())
+    decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
+    hashed, opened = _hash_types(info)
+    if not hashed and not opened:
+        return decode
+
+    def decode_checked(data: bytes) -> Any:
+        check_keys(data)
+        if hashed and len(data) >= _WORTH_CHECKING:
+            check_items(_decode_plain(data))
+        return decode(data)
+
+    return decode_checked
 
 
 def _check_customs(info: Any, seen: set[int]) -> None:
@@ -78,6 +94,69 @@ def _check_customs(info: Any, seen: set[int]) -> None:
             for part in parts if isinstance(parts, tuple) else (parts,):
                 found = part.type if isinstance(part, msgspec.inspect.Field) else part
                 _check_customs(found, seen)
+
+
+# What nobody can foretell the hash of, or of which few have the same one.
+_KEYED = (
+    msgspec.inspect.StrType,
+    msgspec.inspect.BytesType,
+    msgspec.inspect.FloatType,
+    msgspec.inspect.BoolType,
+    msgspec.inspect.NoneType,
+    msgspec.inspect.EnumType,
+    msgspec.inspect.LiteralType,
+    msgspec.inspect.DateType,
+    msgspec.inspect.TimeType,
+)
+# In MessagePack a number has 64 bits, so that at most a few have the same hash; in JSON any length.
+_KEYED_OR_SHORT = (*_KEYED, msgspec.inspect.IntType)
+_SETS = (msgspec.inspect.SetType, msgspec.inspect.FrozenSetType)
+_WORTH_CHECKING = 1024
+_decode_plain = msgspec.msgpack.Decoder().decode
+_decode_plain_json = msgspec.json.Decoder().decode
+
+
+def _hash_types(info: Any, keyed: tuple[type, ...] = _KEYED_OR_SHORT) -> tuple[bool, bool]:
+    """Whether a type has sets or maps of what can be made to collide, and whether it leaves open
+    what is in it, so that MessagePack can bring such a map."""
+    hashed = opened = False
+    for part in _parts(info, {}):
+        if isinstance(part, (msgspec.inspect.AnyType, msgspec.inspect.CustomType)):
+            opened = True
+        item = part.item_type if isinstance(part, _SETS) else None
+        if isinstance(part, msgspec.inspect.DictType):
+            item = part.key_type
+        if isinstance(item, msgspec.inspect.UnionType):
+            hashed |= not all(isinstance(each, keyed) for each in item.types)
+        elif item is not None and not isinstance(item, keyed):
+            # Of keys that are left open, `check_keys` sees all.
+            is_open = isinstance(item, msgspec.inspect.AnyType) and not isinstance(part, _SETS)
+            hashed |= not is_open
+    return hashed, opened
+
+
+def _parts(info: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """A type and all types in it, each once."""
+    if not isinstance(info, msgspec.inspect.Type) or id(info) in seen:
+        return
+    seen[id(info)] = info
+    yield info
+    for name in info.__struct_fields__:
+        parts = getattr(info, name)
+        for part in parts if isinstance(parts, tuple) else (parts,):
+            yield from _parts(part.type if isinstance(part, msgspec.inspect.Field) else part, seen)
+
+
+def _is_hashed(kind: Any) -> bool:
+    try:
+        return _is_hashed_type(kind)
+    except TypeError:
+        return _hash_types(msgspec.inspect.type_info(kind))[0]
+
+
+@lru_cache(maxsize=1024)
+def _is_hashed_type(kind: Any) -> bool:
+    return _hash_types(msgspec.inspect.type_info(kind))[0]
 
 
 def _to_json(value: Any) -> Any:
@@ -99,12 +178,26 @@ encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_json).en
 
 def json_decoder(kind: Any) -> Callable[[bytes], Any]:
     """As `decoder`, for JSON."""
-    _check_customs(msgspec.inspect.type_info(kind), set())
-    return msgspec.json.Decoder(kind, dec_hook=_from_json).decode
+    info = msgspec.inspect.type_info(kind)
+    _check_customs(info, set())
+    decode = msgspec.json.Decoder(kind, dec_hook=_from_json).decode
+    hashed, _ = _hash_types(info, _KEYED)
+    if not hashed:
+        # Keys of what has no type are text.
+        return decode
+
+    def decode_checked(data: bytes) -> Any:
+        if len(data) >= _WORTH_CHECKING:
+            check_items(_decode_plain_json(data))
+        return decode(data)
+
+    return decode_checked
 
 
 def convert(plain: Any, kind: Any) -> Any:
     """A decoded plain value as a `kind`."""
+    if _is_hashed(kind):
+        check_items(plain)
     return msgspec.convert(plain, kind, dec_hook=_from_plain, builtin_types=_BUILTINS)
 
 

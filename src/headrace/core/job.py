@@ -297,6 +297,11 @@ def decode_past(data: bytes) -> Past:
         return NO_PAST
 
 
+def is_readable_past(data: bytes) -> bool:
+    """Whether `decode_past` tells all that there is."""
+    return not data or decode_past(data) is not NO_PAST
+
+
 class Verdict(msgspec.Struct, array_like=True, frozen=True):
     """How a job ended, as kept for `result_ttl`: what waiters read."""
 

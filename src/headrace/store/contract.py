@@ -64,6 +64,10 @@ class Sighting(msgspec.Struct, frozen=True):
     """When a dead job was given up."""
 
 
+UNREADABLE = "unreadable"
+"""The reason of a dead job whose reason is missing, or is no text."""
+
+
 class DeadJob(msgspec.Struct, frozen=True):
     """A job that was given up, with the bytes it came in."""
 

@@ -140,5 +140,7 @@ class Errors(Table):
 
 def _error_cells(info: DeadInfo) -> Sequence[str | Text]:
     error = f"{info.error_type}: {info.error_text}" if info.error_type else info.error_text
+    if info.unreadable:
+        error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     texts = (info.queue, info.task or "?", info.id, info.reason, error[:300])
     return (f"{ago(info.died)} ago", *(Text(harmless(text)) for text in texts))

@@ -11,13 +11,10 @@ import msgspec
 from headrace.core.call import Child, Parcel
 from headrace.core.job import Malformed, State, decode_verdict
 from headrace.core.ties import NO_TIES, encode_ties
-from headrace.store.contract import DeadJob, Sighting
+from headrace.store.contract import UNREADABLE, DeadJob, Sighting
 from headrace.store.oddities import readable
 from headrace.store.redis.keys import unsigned
 from headrace.store.redis.link import Argument
-
-UNREADABLE = b"unreadable"
-"""The reason of an entry among the dead that names none."""
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
@@ -95,7 +92,7 @@ def sighting(sight: list[Any]) -> Sighting | None:
         None if now is State.DEAD else moment,
         unsigned(readable(worker)),
         deliveries,
-        readable(reason),
+        reason_in(reason) if now is State.DEAD else readable(reason),
         envelope,
         past,
         ties,
@@ -118,7 +115,14 @@ def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJ
     key = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
     envelope = named[b"j"] if b"j" in named else msgspec.msgpack.encode(fields)
     past, ties = named.get(b"h", b""), named.get(b"t", b"")
-    return DeadJob(key, died_ms, readable(named.get(b"r", UNREADABLE)), envelope, past, ties)
+    return DeadJob(key, died_ms, reason_in(named.get(b"r", b"")), envelope, past, ties)
+
+
+def reason_in(raw: bytes) -> str:
+    try:
+        return raw.decode() or UNREADABLE
+    except UnicodeDecodeError:
+        return UNREADABLE
 
 
 def key_of(fields: Sequence[bytes]) -> bytes:

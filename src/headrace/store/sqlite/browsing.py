@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job import Malformed, State, decode_verdict
 from headrace.core.sources import group_source, is_log
-from headrace.store.contract import DeadJob, DeadPage, Sighting
+from headrace.store.contract import UNREADABLE, DeadJob, DeadPage, Sighting
 from headrace.store.sqlite import entries, reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
@@ -200,7 +200,7 @@ def _dead_job(
     key: JobKey, died_ms: int, reason: object, envelope: bytes, past: bytes, ties: bytes
 ) -> DeadJob:
     readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
-    return DeadJob(key, died_ms, str(reason) if readable else "unreadable", envelope, past, ties)
+    return DeadJob(key, died_ms, str(reason) if readable else UNREADABLE, envelope, past, ties)
 
 
 def browse(

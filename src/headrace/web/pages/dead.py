@@ -14,12 +14,14 @@ from headrace.web.page import Page, Refusal, Visit, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
 from headrace.web.shown import in_a_line
+from headrace.web.wording import size
 
 if TYPE_CHECKING:
     from headrace.admin import DeadInfo
 
 _IN_A_PAGE = 50
 _LOOKED_AT = 1_000
+_DECODED_IN_A_LIST = 64 * 1024
 
 
 async def dead(visit: Visit) -> Page:
@@ -41,7 +43,7 @@ async def dead(visit: Visit) -> Page:
         **choices(visit.app),
         "asked": asked,
         "reasons": REASONS,
-        "rows": [(job, in_a_line(arguments_of(visit, job))) for job in found.jobs],
+        "rows": [(job, _in_list(visit, job)) for job in found.jobs],
         "pair": pair,
         "cursor": found.cursor,
         "looked": looked_before(visit) + found.looked,
@@ -88,6 +90,13 @@ def _obstacle(visit: Visit, job: DeadInfo) -> str:
     if job.fed:
         return "Its arguments cannot be edited: the first comes from the jobs before it."
     return ""
+
+
+def _in_list(visit: Visit, job: DeadInfo) -> str:
+    """The beginning of its arguments; of large ones, which take their time, only their size."""
+    if job.size > _DECODED_IN_A_LIST:
+        return f"({size(job.size)})"
+    return in_a_line(arguments_of(visit, job))
 
 
 def arguments_of(visit: Visit, job: DeadInfo) -> Any:
