@@ -15,6 +15,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, ScheduleNotFound, StoreFull
 from headrace.admin import Admin, DeedInfo
+from headrace.admin.redaction import FAILED
 from tests.admin.burying import bury, envelope
 
 
@@ -257,13 +258,13 @@ async def test_arguments_on_record_are_redacted_as_those_that_are_shown(
 
     await bury(app, [envelope("charge", "4111", cents) for cents in (1, 13)])
     dead = {job.arguments[1]: job.id for job in await app.admin.dead("default")}
-    admin = app.admin.by("ann", redact=redact)
+    admin = app.admin.by("ann").redacted(redact)
     with caplog.at_level(logging.INFO, "headrace.audit"):
         await admin.replay(dead[1], edit={"card": "4222", "cents": 2})
         await admin.replay(dead[13], edit={"card": "4333"})
     unlucky, done = await admin.deeds()
     assert done.changes == ("card: '****' → '****'", "cents: 1 → 2")
-    assert unlucky.changes == ("card: '(hidden)' → '(hidden)'",)
+    assert unlucky.changes == (f"card: '{FAILED}' → '{FAILED}'",)
     assert "4222" not in caplog.text
     assert "4333" not in caplog.text
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.admin.dead_admin import DeadAdmin
-from headrace.admin.deeds import Clerk, DeedInfo, Redact, read_deeds
+from headrace.admin.deeds import Clerk, DeedInfo, read_deeds
 from headrace.admin.events import JobEvent, read_events
 from headrace.admin.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin

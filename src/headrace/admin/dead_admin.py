@@ -18,7 +18,6 @@ from headrace.admin.desk import Desk
 from headrace.admin.editing import Edit, EditedReplay
 from headrace.admin.paging import Page, Reading, Stop
 from headrace.admin.recording import recorded
-from headrace.admin.redaction import redaction_of
 from headrace.admin.searching import any_asked
 from headrace.core import ids as job_ids
 from headrace.core import limits

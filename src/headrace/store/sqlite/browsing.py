@@ -71,13 +71,13 @@ _PAGES = {
     ),
     # Not by the time of the lease, which moves.
     State.RUNNING: (
-        "SELECT CAST(key AS BLOB), id FROM jobs WHERE queue = :queue AND state = 'running' AND id > :first"
-        " ORDER BY id LIMIT :limit",
+        """SELECT CAST(key AS BLOB), id FROM jobs
+        WHERE queue = :queue AND state = 'running' AND id > :first ORDER BY id LIMIT :limit""",
         [0],
     ),
     State.BLOCKED: (
-        "SELECT CAST(key AS BLOB), id FROM jobs WHERE queue = :queue AND state = 'blocked' AND id > :first"
-        " ORDER BY id LIMIT :limit",
+        """SELECT CAST(key AS BLOB), id FROM jobs
+        WHERE queue = :queue AND state = 'blocked' AND id > :first ORDER BY id LIMIT :limit""",
         [0],
     ),
     State.DEAD: (

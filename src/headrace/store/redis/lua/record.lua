@@ -1,6 +1,6 @@
 #!lua
 -- Keep an entry of a log of records, which are in the order of their names; atomic, so that entries and order never differ.
--- KEYS: values order
+-- KEYS: values order sessions
 -- ARGV: name value keep_ms most
 -- Returns how many older entries were removed.
 
@@ -20,4 +20,4 @@ for _, each in ipairs(gone) do
 end
 redis.call('PEXPIRE', key.values, string.format('%d', keep_ms))
 redis.call('PEXPIRE', key.order, string.format('%d', keep_ms))
-return #gone
+return applied(#gone)
