@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.core import limits
 from headrace.core.clock import to_datetime
+from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
 from headrace.core.visible import harmless
 from headrace.errors import ConfigError
 
@@ -116,16 +117,19 @@ class Deed:
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         # A hook may change what it is given.
         shown = [redaction.value(task, deepcopy(dict(values))) for values in (old, new)]
+        # What was hidden in one argument may have come into another.
+        masks = Masks([*hidden_in(old, shown[0]), *hidden_in(new, shown[1])])
         for name in names:
             before, after = (
                 each.get(name) if isinstance(each, Mapping) else each for each in shown
             )
-            self.changed(name, before, after)
+            self.changed(name, before, after, masks)
 
-    def changed(self, what: str, old: object, new: object) -> None:
+    def changed(self, what: str, old: object, new: object, masks: Masks = NOTHING_HIDDEN) -> None:
         """Note that a value became another one."""
         if len(self.changes) < _MOST_CHANGES:
-            self.changes.append(_line(f"{what}: {_value(old)} → {_value(new)}"))
+            values = [masks.text(_value(each)) for each in (old, new)]
+            self.changes.append(_line(f"{what}: {' → '.join(values)}"))
         elif len(self.changes) == _MOST_CHANGES:
             self.changes.append("…")
 
