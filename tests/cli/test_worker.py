@@ -192,7 +192,9 @@ def test_wrong_use_is_one_line_and_code_2(
 def test_a_store_that_cannot_be_used_is_one_line_and_code_2(
     start: Start, url: str, text: str, processes: str
 ) -> None:
-    worker = start("worker", "shop:app", "-p", processes, HEADRACE_URL=url)
+    # One that is away would be waited for; what is wrong in another way is told at once.
+    waits = ["--wait-for-store", "0"] if url.startswith("redis:") else []
+    worker = start("worker", "shop:app", "-p", processes, *waits, HEADRACE_URL=url)
     assert worker.ended() == 2
     (line,) = worker.output.splitlines()
     assert line.startswith("headrace: ")
