@@ -49,12 +49,16 @@ async def test_a_lifespan_makes_state_that_tasks_share(app: Headrace) -> None:
 
 async def test_no_more_jobs_run_at_once_than_the_worker_may(app: Headrace) -> None:
     running = most = 0
+    full = asyncio.Event()
 
     @app.task
     async def count() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == 3:
+            full.set()
+        await full.wait()
         await asyncio.sleep(0.005)
         running -= 1
 

@@ -24,11 +24,16 @@ def total(numbers: list[int]) -> int:
     return sum(numbers)
 
 
-@app.task(run_in="process", retry=ONCE, timeout=1.0)
+@app.task(run_in="process", retry=ONCE, timeout=3.0)
 def endless(note: str) -> None:
     Path(note).write_text(str(os.getpid()))
     while True:
         time.sleep(0.01)
+
+
+@app.task(run_in="process", retry=ONCE, timeout=0.4)
+def quick() -> int:
+    return 7
 
 
 @app.task(run_in="process", retry=ONCE)
@@ -105,6 +110,16 @@ async def test_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     assert failed.error_type == "TimeoutError"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_the_start_of_a_process_is_not_the_time_of_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an interpreter takes to start, here a second more."""
+    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert await (await quick.enqueue()).result(60) == 7
 
 
 @pytest.mark.usefixtures("worker_name")

@@ -29,11 +29,12 @@ from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.middleware.nesting import entered
 from headrace.worker.outcomes import encoded_result
 from headrace.worker.parent import die_with
-from headrace.worker.process import Reply, Request
+from headrace.worker.process import Begun, Reply, Request
 from headrace.worker.relay import HEADER, ProcessVoice, framed
 from headrace.worker.runners import finished
 
 _decode_request = msgspec.msgpack.Decoder(Request).decode
+_BEGUN = framed(Begun())
 
 
 class ChildRun:
@@ -101,7 +102,7 @@ def main() -> None:
         voice = ProcessVoice(channel, lambda: _frame(channel))
         while not cancellation.asked and (data := _frame(channel)):
             cancellation.busy = True
-            reply = answer(_decode_request(data), voice)
+            reply = answer(_decode_request(data), voice, partial(channel.sendall, _BEGUN))
             if os.getpid() != home:
                 # The task forked and its child came back here: the answer is the parent's to give.
                 os._exit(0)
@@ -110,10 +111,13 @@ def main() -> None:
             cancellation.busy = False
 
 
-def answer(request: Request, voice: Voice = SILENCE) -> Reply:
-    """Run the job. Whatever it raises goes back as words."""
+def answer(
+    request: Request, voice: Voice = SILENCE, begin: Callable[[], object] = lambda: None
+) -> Reply:
+    """Run the job; `begin` is called before its function is entered, if its time is limited.
+    Whatever it raises goes back as words."""
     try:
-        return _value(request, voice)
+        return _value(request, voice, begin)
     except Unfit as error:
         return Reply(reason=error.reason, error_text=str(error))
     except Defer as control:
@@ -138,7 +142,7 @@ def _failure(error: BaseException) -> Reply:
         return _failure(RuntimeError(f"the task raised {named}"))
 
 
-def _value(request: Request, voice: Voice) -> Reply:
+def _value(request: Request, voice: Voice, begin: Callable[[], object]) -> Reply:
     task = _find(request.module, request.qualname)
     try:
         if request.fed:
@@ -150,6 +154,8 @@ def _value(request: Request, voice: Voice) -> Reply:
     context = _context(task, request, voice)
     running.set(ChildRun(context))
     args, kwargs = task.with_context(context, args, kwargs)
+    if request.timeout:
+        begin()
     with entered(task.app.middlewares, context):
         value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
     return Reply(encoded_result(task, value) if request.keep_result else b"")

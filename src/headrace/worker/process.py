@@ -52,8 +52,14 @@ class Reply(msgspec.Struct, array_like=True, tag="reply"):
     delay: float | None = None
 
 
-_decode: Callable[[bytes], Reply | Told | Asked]
-_decode = msgspec.msgpack.Decoder(Reply | Told | Asked).decode
+class Begun(msgspec.Struct, array_like=True, tag="begun"):
+    """The process is there, has imported the task, and enters its function now."""
+
+
+_decode: Callable[[bytes], Reply | Begun | Told | Asked]
+_decode = msgspec.msgpack.Decoder(Reply | Begun | Told | Asked).decode
+# For an interpreter to start and to import the app, which is not the function's time.
+_STARTING = 60.0
 
 
 class ProcessDied(Exception):
@@ -132,7 +138,8 @@ class TaskProcess:
         """The encoded result of the job. If the job is cancelled, the function is told to end and
         awaited; whoever cannot wait for that cancels once more."""
         self.usable = False
-        asking = asyncio.ensure_future(self.ask(_request(run), run.voice()))
+        run.put_off_end(_STARTING)
+        asking = asyncio.ensure_future(self.ask(_request(run), run.voice(), run.put_off_end))
         try:
             try:
                 reply = await asyncio.shield(asking)
@@ -146,15 +153,17 @@ class TaskProcess:
             asking.cancel()
         return _unpacked(reply)
 
-    async def ask(self, request: Request, voice: Voice) -> Reply:
-        """The reply; what the run says before it goes to `voice`."""
+    async def ask(self, request: Request, voice: Voice, begun: Callable[[], None]) -> Reply:
+        """The reply; what the run says before it goes to `voice`, that it has begun to `begun`."""
         try:
             await self._send(request)
             while True:
                 message = await self._received()
                 if isinstance(message, Reply):
                     return message
-                if (answer := await relayed(message, voice)) is not None:
+                if isinstance(message, Begun):
+                    begun()
+                elif (answer := await relayed(message, voice)) is not None:
                     await self._send(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             code = await self._process.wait()
@@ -165,7 +174,7 @@ class TaskProcess:
         self._writer.write(framed(message))
         await self._writer.drain()
 
-    async def _received(self) -> Reply | Told | Asked:
+    async def _received(self) -> Reply | Begun | Told | Asked:
         size = int.from_bytes(await self._reader.readexactly(HEADER), "big")
         return _decode(await self._reader.readexactly(size))
 

@@ -103,6 +103,11 @@ class Run:
         if timeout := self.timeout:
             self.ends_at = self.started + timeout
 
+    def put_off_end(self, starting: float = 0.0) -> None:
+        """Count its time from now on, or from so many seconds later; not if it was told to end."""
+        if self.timeout and not self.timed_out and not self.cancelled:
+            self.ends_at = time.monotonic() + self.timeout + starting
+
     def context(self) -> Context:
         if self._context is None:
             delivery = self.delivery
