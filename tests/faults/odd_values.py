@@ -3,6 +3,7 @@ a broken script or a hand at the console may leave there."""
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -45,6 +46,15 @@ TIES: Mapping[str, bytes] = {
 
 def envelope(key: bytes | None = None, *, task: str = "send", arguments: Any = ("odd",)) -> bytes:
     return encode_envelope(key or ids.new_key(), task, pack(arguments))
+
+
+def colliding(count: int = 20_000) -> bytes:
+    """Arguments that would take many seconds to decode: all keys have one and the same hash."""
+    keys = itertools.islice(itertools.product((-1, -2), repeat=16), count)
+    return b"\x91\xdf" + count.to_bytes(4, "big") + b"".join(pack(key) + b"\0" for key in keys)
+
+
+COLLIDING = encode_envelope(ids.to_key("odd"), "send", colliding())
 
 
 class OddRedis:
@@ -135,6 +145,10 @@ ON_REDIS: dict[str, Plant] = {
         b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"", index=b"s"
     ),
     "dead: an empty key": lambda o: o.bury(b"k", b"", b"r", b"odd", b"j", b"", b"h", b""),
+    "dead: arguments that collide": lambda o: o.bury(
+        b"k", _GOOD, b"r", b"odd", b"j", COLLIDING, b"h", b""
+    ),
+    "entry: arguments that collide": lambda o: o.run("XADD", o.keys.ready, "*", "j", COLLIDING),
     "epoch": lambda o: o.run("SET", o.keys.epoch, "many"),
     "epoch beyond all numbers": lambda o: o.run("SET", o.keys.epoch, "9" * 40),
     "facts": lambda o: o.run("SET", o.keys.facts, BAD_TEXT),
@@ -237,6 +251,8 @@ IN_SQLITE: dict[str, PlantRow] = {
     "dead: time beyond all calendars": lambda o: o.job("dead", time_ms=2**62),
     "dead: key that is text": lambda o: o.job("dead", key="odd"),
     "dead: ties": lambda o: o.job("dead", ties=3),
+    "dead: arguments that collide": lambda o: o.job("dead", key=_GOOD, envelope=COLLIDING),
+    "envelope: arguments that collide": lambda o: o.job("waiting", envelope=COLLIDING),
     "results": lambda o: o.run(
         "INSERT INTO results (queue, key, expires_ms, verdict) VALUES (?, x'3d78', ?, x'c1')",
         o.queue, 2**62,

@@ -7,12 +7,16 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from headrace import Headrace, Job, JobFailed
 from headrace.cli import main
+from headrace.core import ids
+from headrace.core.call import Parcel
+from headrace.core.job import encode_envelope
 from headrace.top.snapshot import Reader
 from tests.admin.burying import bury, envelope
 from tests.faults.crew import LONG, eventually
@@ -25,6 +29,7 @@ from tests.faults.odd_values import (
     TOPIC,
     OddRedis,
     OddSqlite,
+    colliding,
 )
 from tests.faults.odd_values import envelope as odd_envelope
 from tests.web.browsing import Person
@@ -267,3 +272,26 @@ def test_every_command_shows_the_rest(
             assert result.exit_code == 0, (command, result.output)
             if command == "dead list":
                 assert "good" in result.output
+
+
+async def test_arguments_whose_keys_collide_are_dead_and_block_nobody(app: Headrace) -> None:
+    """As they would be decoded, the worker and every page would stand still for ten seconds."""
+
+    @app.task
+    async def take(data: Any) -> int:
+        return len(data)
+
+    store = (await app.session()).store
+    key = ids.new_key()
+    await store.append("default", [Parcel(key, encode_envelope(key, "take", colliding()))])
+    good = await take.enqueue({(x, -1): x for x in range(500)})
+    async with app.worker():
+        assert await good.result(LONG) == 500
+
+        async def buried() -> bool:
+            return bool((await store.dead("default")).jobs)
+
+        await eventually("it is dead", buried)
+    (dead,) = await app.admin.dead("default")
+    assert (dead.reason, dead.arguments) == ("bad_arguments", None)
+    assert "same hash" in dead.error_text

@@ -102,7 +102,12 @@ def test_a_script_opens_with_what_it_does_its_keys_its_arguments_and_its_answer(
 
 
 def test_all_keys_of_a_queue_are_handed_to_scripts_that_move_jobs() -> None:
-    assert set(QueueKeys.ALL) == set(QueueKeys.__slots__) - {"all", "group", "queue"}
+    assert set(QueueKeys.ALL) == set(QueueKeys.__slots__) - {
+        "all",
+        "group",
+        "patterns",
+        "queue",
+    }
     queue = QueueKeys("shop", "mail")
     assert queue.all == [getattr(queue, name) for name in QueueKeys.ALL]
 

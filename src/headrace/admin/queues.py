@@ -9,9 +9,11 @@ from datetime import datetime
 
 from headrace.admin.desk import Desk
 from headrace.admin.recording import recorded
+from headrace.admin.workers import read_workers
 from headrace.core import limits
 from headrace.core.clock import to_datetime
-from headrace.core.sources import group_source
+from headrace.core.plural import plural
+from headrace.core.sources import check_topic, group_source, is_log, log_source
 from headrace.errors import ConfigError, StoreFull
 from headrace.store.values import Counts, QueueState
 
@@ -148,6 +150,45 @@ class QueueAdmin(Desk):
             was = now.paused if task is None else task in now.paused_tasks
             if was is not paused:
                 self._deed.changed("paused", was, paused)
+
+    @recorded
+    async def remove_queue(self, name: str, force: bool = False) -> bool:
+        """Forget a queue that nothing is sent to any more; False if there is none of this name. It
+        may be one that the API would refuse and someone wrote into the store. A `ConfigError` if it
+        holds jobs, dead ones included, or a running worker reads it, unless `force`: then the jobs
+        are gone, and the worker makes the queue anew. One that the app declares is listed all the
+        same."""
+        _check_removable(name)
+        store = await self._store()
+        for worker in [] if force else await read_workers(store):
+            if name in worker.queues:
+                raise ConfigError(
+                    f"worker {worker.name!r} reads queue {name!r}: stop it first, or remove the "
+                    "queue by force"
+                )
+        held = await store.remove(name, force=force)
+        if held:
+            raise ConfigError(
+                f"queue {name!r} holds {plural(held, 'job')}: let them end, cancel or purge them, "
+                "or remove it with all of them by force"
+            )
+        return held is not None
+
+
+def _check_removable(name: object) -> None:
+    """Topics have verbs of their own; a name that no topic can have is removed as any other."""
+    if not isinstance(name, str):
+        raise ConfigError(f"the name of a queue is text, not {name!r}")
+    source = group_source(name)
+    if source is not None or (is_log(name) and _can_be_topic(log_source(name)[0])):
+        raise ConfigError(f"{name!r} belongs to a topic: remove its groups instead")
+
+
+def _can_be_topic(name: str) -> bool:
+    try:
+        return bool(check_topic("topic", name))
+    except ConfigError:
+        return False
 
 
 def total(counts: Iterable[Counts]) -> Counts:

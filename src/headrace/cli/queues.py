@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.admin.why import span
-from headrace.cli.asking import Noun, acted, asked, json_option, of_app, of_one
+from headrace.cli.asking import (
+    Noun,
+    acted,
+    asked,
+    confirm,
+    json_option,
+    of_app,
+    of_one,
+    yes_option,
+)
 from headrace.cli.output import harmless, json_document, show_table
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -19,7 +29,7 @@ _HEADINGS = ("queue", "waiting", "oldest", "running", "scheduled", "blocked", "d
 
 @click.group(cls=Noun)
 def queues() -> None:
-    """Show the queues, pause and resume them. Without a command: list."""
+    """Show the queues, pause, resume and remove them. Without a command: list."""
 
 
 @queues.command("list")
@@ -54,6 +64,23 @@ def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Undo pause: of a queue, or of one task in it."""
     acted(app, lambda admin: admin.resume(queue, task))
     _tell("resumed", queue, task, as_json)
+
+
+@queues.command()
+@of_one("queue")
+@click.option("--force", is_flag=True, help="Also if it holds jobs, which are gone then.")
+@yes_option
+@json_option
+def remove(app: Headrace, queue: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Forget a queue that nothing is sent to any more, whatever its name is.
+
+    With --force it asks first; where there is no terminal to ask in, it needs --yes.
+    """
+    if force and not yes:
+        confirm("remove", f"queue {queue!r}, and all jobs that it holds")
+    if not acted(app, lambda admin: admin.remove_queue(queue, force)):
+        raise ConfigError(f"there is no queue {queue!r}")
+    _tell("removed", queue, None, as_json)
 
 
 def _tell(done: str, queue: str, task: str | None, as_json: bool) -> None:

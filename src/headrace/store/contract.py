@@ -149,6 +149,13 @@ class Store(Topics, Protocol):
         about its queue, or never."""
         ...
 
+    async def remove(self, name: str, *, force: bool = False) -> int | None:
+        """Forget a queue, which may have any name that the store lists, with all that it holds. How
+        many jobs keep it from being removed, dead ones included, unless `force`; 0 if it is gone;
+        None if there is none of this name. A name that is not UTF-8 is given with backslashes, as
+        the log has it. A worker that reads the queue makes it anew."""
+        ...
+
     async def cancel(
         self, queue: str, keys: Sequence[JobKey], *, running: bool = True
     ) -> list[State | None]:

@@ -6,6 +6,8 @@ and a script may touch them together.
 
 from __future__ import annotations
 
+import re
+
 from headrace.core.sources import group_source
 
 WORKERS = "workers"
@@ -19,6 +21,10 @@ LOG = b"@/"
 
 RETURNED = "returned"
 """The consumer that owns what a stopping worker handed back: anyone may take it at once."""
+
+
+# What means something in a pattern of SCAN.
+_SPECIAL = re.compile(r"([\\*?\[\]^])")
 
 
 def signed(worker: str, lease_ms: int) -> str:
@@ -137,7 +143,7 @@ class QueueKeys:
         "trimmer",
         "unique",
     )
-    __slots__ = (*ALL, "all", "group", "queue")
+    __slots__ = (*ALL, "all", "group", "patterns", "queue")
 
     def __init__(self, namespace: str, queue: str) -> None:
         source = group_source(queue)
@@ -191,6 +197,9 @@ class QueueKeys:
         self.control_channel = f"{base}:control"
         self.news_channel = f"{base}:news"
         self.all = [getattr(self, name) for name in self.ALL]
+        whole = _SPECIAL.sub(r"\\\1", base)
+        self.patterns = (f"{whole}:*", f"{whole}/*")
+        """What SCAN finds all keys of the queue by, and of a log those of its groups."""
 
 
 class NoteKeys:

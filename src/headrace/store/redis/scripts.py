@@ -171,6 +171,7 @@ _replay = Script("replay")
 _purge = Script("purge")
 _cancel = Script("cancel")
 _halt = Script("halt")
+_remove = Script("remove")
 _follow = Script("follow")
 _arrive = Script("arrive")
 _outbox = Script("outbox")
@@ -357,6 +358,11 @@ async def cancel(
 async def halt(link: Link, keys: QueueKeys, *, events: int, task: str, gate: str, on: bool) -> int:
     changed: int = await _halt(link, keys, [events, keys.queue, task, gate, int(on)])
     return changed
+
+
+async def remove(link: Link, keys: QueueKeys, *, events: int, force: bool) -> int:
+    held: int = await _remove(link, keys, [events, keys.queue, int(force)])
+    return held
 
 
 async def follow(link: Link, keys: QueueKeys, *, parent: JobKey, children: bytes) -> list[bytes]:

@@ -14,7 +14,7 @@ from headrace.core.topic import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
 from headrace.store.redis import forms, topic_scripts
 from headrace.store.redis.link import Argument
-from headrace.store.redis.surveying import RedisSurveys
+from headrace.store.redis.removing import RedisRemoving
 from headrace.store.topics import (
     Bound,
     Group,
@@ -34,7 +34,7 @@ _CURSOR = re.compile(r"\d+-\d+")
 _RECORD = re.compile(rb"[01] [a-z_]+ [0-9]{1,18}")
 
 
-class RedisTopics(RedisSurveys):
+class RedisTopics(RedisRemoving):
     """See `headrace.store.topics.Topics`."""
 
     def member(self, queue: str) -> str:

@@ -119,15 +119,20 @@ def _forget_unbegun(step: Step, log: int) -> None:
 def disband(step: Step) -> bool:
     """Remove the group and all that there is of it; False if there is none."""
     _source(step.queue)
-    step.connection.execute(_DROP_LINES, (step.number,))
-    for drop in _DROP:
-        dropped = step.connection.execute(drop, (step.number,)).rowcount
-    if not dropped:
+    if not drop_rows(step):
         return False
     for drop in _DROP_NAMED:
         step.connection.execute(drop, (step.namespace, step.queue))
     step.tell("control")
     return True
+
+
+def drop_rows(step: Step) -> bool:
+    """Drop all rows of a queue; whether it was that of a group."""
+    step.connection.execute(_DROP_LINES, (step.number,))
+    for drop in _DROP:
+        dropped = step.connection.execute(drop, (step.number,)).rowcount
+    return dropped > 0
 
 
 def _source(queue: str) -> GroupSource:

@@ -16,6 +16,7 @@ from headrace.store.sqlite import (
     noting,
     pausing,
     placing,
+    removing,
     reporting,
     schema,
 )  # fmt: skip
@@ -90,6 +91,9 @@ class SqliteStore(SqliteViews, SqliteTopics):
 
     def give_up(self, idempotency: IdempotencyKey) -> None:
         """Nothing is on its way that was not answered: the database is in this process."""
+
+    async def remove(self, name: str, *, force: bool = False) -> int | None:
+        return await self._writer.change(name, partial(removing.remove, name=name, force=force))
 
     async def cancel(
         self, queue: str, keys: Sequence[JobKey], *, running: bool = True

@@ -42,6 +42,7 @@ from headrace.testing.conformance.ordered import OrderedConformance
 from headrace.testing.conformance.pacing import PacingConformance
 from headrace.testing.conformance.pausing import PausingConformance
 from headrace.testing.conformance.priorities import PrioritiesConformance
+from headrace.testing.conformance.removing import RemovingConformance
 from headrace.testing.conformance.repeating import RepeatingConformance
 from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
 from headrace.testing.conformance.rewinding import RewindingConformance
@@ -79,6 +80,7 @@ class StoreConformance(
     CancellingConformance,
     StoppingConformance,
     PausingConformance,
+    RemovingConformance,
     ReportingConformance,
     MarksConformance,
     NotesConformance,

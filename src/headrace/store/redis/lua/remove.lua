@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- Remove a queue with all that it holds; atomic, so that no job comes in between the look and the end.
+-- KEYS: *
+-- ARGV: events queue force
+-- Returns how many jobs it holds, 0 if it is gone.
+
+-- A key of another type holds no jobs of ours.
+local function counted(found)
+  return type(found) == 'number' and found or 0
+end
+
+local streams = {key.ready}
+for _, level in ipairs(counted(redis.pcall('ZCARD', key.levels)) > 0 and levels_in(key.levels) or {}) do
+  streams[#streams + 1] = key.level .. level
+end
+local held = counted(redis.pcall('ZCARD', key.scheduled)) + counted(redis.pcall('XLEN', key.dead))
+for _, stream in ipairs(streams) do
+  held = held + counted(redis.pcall('XLEN', stream))
+end
+held = math.max(held, counted(redis.pcall('HLEN', key.jobs)))
+if held > 0 and ARGV[3] ~= '1' then
+  return held
+end
+for _, stream in ipairs(streams) do
+  redis.call('UNLINK', stream)
+end
+-- What else there is of it goes by its name, and is found by the caller.
+redis.call('UNLINK', key.jobs, key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
+  key.outbox, key.cancelling, key.paused, key.progress, key.marks, key.ticks, key.events, key.facts,
+  key.epoch, key.look, key.promoter, key.courier, key.levels
+)
+redis.call('PUBLISH', key.control_channel, '')
+return applied(0)

@@ -1,0 +1,46 @@
+"""Removing queues, whatever their names are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.store.oddities import readable
+from headrace.store.sqlite import groups
+
+if TYPE_CHECKING:
+    from headrace.store.sqlite.step import Step
+
+_NAMES = "SELECT id, CAST(name AS BLOB) FROM queues WHERE namespace = ?"
+_HELD = """
+    SELECT (SELECT count(*) FROM jobs WHERE queue = ?1)
+        + (SELECT count(*) FROM topic_events WHERE log = ?1)"""
+_OF_LOG = [f"DELETE FROM {table} WHERE log = ?" for table in ("topic_events", "topics")]
+_GROUPS = "SELECT queue FROM topic_groups WHERE log = ?"
+_NAMED = [f"DELETE FROM {table} WHERE namespace = ? AND queue = ?" for table in ("pauses", "looks")]
+_FORGET = "DELETE FROM queues WHERE id = ?"
+
+
+def remove(step: Step, name: str, *, force: bool) -> int | None:
+    """See `headrace.store.contract.Store.remove`."""
+    found = step.connection.execute(_NAMES, (step.namespace,)).fetchall()
+    number = next((id for id, raw in found if readable(raw) == name), None)
+    if number is None:
+        return None
+    [(held,)] = step.connection.execute(_HELD, (number,)).fetchall()
+    if held and not force:
+        return int(held)
+    for (group,) in step.connection.execute(_GROUPS, (number,)).fetchall():
+        _drop(step, group)
+    for drop in _OF_LOG:
+        step.connection.execute(drop, (number,))
+    _drop(step, number)
+    for drop in _NAMED:
+        step.connection.execute(drop, (step.namespace, name))
+    step.tell("control")
+    return 0
+
+
+def _drop(step: Step, number: int) -> None:
+    step.number = number
+    groups.drop_rows(step)
+    step.connection.execute(_FORGET, (number,))
