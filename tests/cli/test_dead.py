@@ -122,6 +122,7 @@ def test_list_as_json_has_stable_keys(dead: Graveyard) -> None:
         "arguments": [],
         "event": None,
         "size": len(envelope("load", id="load-1")),
+        "unreadable": [],
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.collisions import check_items, check_keys
+from headrace.core.collisions import WORTH_CHECKING, check_items, check_keys
 
 # What encoding raises for a value that cannot travel, and decoding for bytes that do not fit.
 ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
@@ -72,9 +72,10 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
         return decode
 
     def decode_checked(data: bytes) -> Any:
-        check_keys(data)
-        if hashed and len(data) >= _WORTH_CHECKING:
-            check_items(_decode_plain(data))
+        if len(data) >= WORTH_CHECKING:
+            check_keys(data)
+            if hashed:
+                check_items(_decode_plain(data))
         return decode(data)
 
     return decode_checked
@@ -111,7 +112,6 @@ _KEYED = (
 # In MessagePack a number has 64 bits, so that at most a few have the same hash; in JSON any length.
 _KEYED_OR_SHORT = (*_KEYED, msgspec.inspect.IntType)
 _SETS = (msgspec.inspect.SetType, msgspec.inspect.FrozenSetType)
-_WORTH_CHECKING = 1024
 _decode_plain = msgspec.msgpack.Decoder().decode
 _decode_plain_json = msgspec.json.Decoder().decode
 
@@ -187,7 +187,7 @@ def json_decoder(kind: Any) -> Callable[[bytes], Any]:
         return decode
 
     def decode_checked(data: bytes) -> Any:
-        if len(data) >= _WORTH_CHECKING:
+        if len(data) >= WORTH_CHECKING:
             check_items(_decode_plain_json(data))
         return decode(data)
 

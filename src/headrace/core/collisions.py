@@ -21,8 +21,8 @@ import msgspec
 MOST_ALIKE = 64
 """How many keys of one map, or items of one set, may have the same hash."""
 
-# What is smaller takes no time, whatever is in it.
-_LEAST = 1024
+WORTH_CHECKING = 1024
+"""Bytes that are fewer take no time, whatever is in them."""
 _SMALLEST = 2 * MOST_ALIKE
 # Only headers of more than fifteen keys begin with these, and seldom anything else does.
 _MAP16, _MAP32 = b"\xde", b"\xdf"
@@ -46,9 +46,9 @@ class Collision(ValueError):
 
 
 def check_keys(data: bytes) -> None:
-    """Refuse MessagePack in which a map has keys that collide; bytes that are no MessagePack are a
-    `msgspec.DecodeError`."""
-    if len(data) < _LEAST or not _may_hold_map(data):
+    """Refuse MessagePack of some size in which a map has keys that collide; bytes that are no
+    MessagePack are a `msgspec.DecodeError`."""
+    if not _may_hold_map(data):
         return
     left, found = _MOST_LEVELS * len(data), [data]
     while found:
