@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from headrace import ConfigError, Headrace
 from headrace.cli import main
-from tests.faults.oddities import OddRedis
+from tests.faults.odd_values import OddRedis
 
 REFUSED = ["bad name", "a{b}", "x" * 300, "tab\there", "@", "@bad topic", "@a@b"]
 
