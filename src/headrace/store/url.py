@@ -19,14 +19,14 @@ _KNOWN = (
 )
 
 
-def check_replicas(url: str, confirm_replicas: int) -> int:
-    """The number, if the store that `url` names may have replicas."""
-    if confirm_replicas and url.startswith(("sqlite:", "memory:")):
-        raise ConfigError(
-            "confirm_replicas is for Redis: SQLite has no replicas, and its sends return when they "
-            "are on disk"
-        )
-    return confirm_replicas
+def check_confirmation(url: str, replicas: int, on_disk: bool) -> None:
+    """Refuse what the store that `url` names cannot confirm."""
+    for name, wanted in {"confirm_replicas": replicas, "confirm_disk": on_disk}.items():
+        if wanted and url.startswith(("sqlite:", "memory:")):
+            raise ConfigError(
+                f"{name} is for Redis: SQLite has no replicas, and its sends return when they are "
+                "on disk"
+            )
 
 
 def open_store(
@@ -38,6 +38,7 @@ def open_store(
     events: bool,
     clock: Clock,
     confirm_replicas: int = 0,
+    confirm_disk: bool = False,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
     # Not by the library, whose errors quote what they cannot read.
@@ -52,14 +53,16 @@ def open_store(
         )
     if scheme in _REDIS:
         check_url(url)
+        from headrace.store.redis.confirming import Confirmation
         from headrace.store.redis.store import RedisStore
 
+        confirms = confirm_replicas or confirm_disk
         return RedisStore(
             url,
             namespace=namespace,
             crash_limit=crash_limit,
             require_durable=require_durable,
             events=events,
-            confirm_replicas=confirm_replicas,
+            confirmation=Confirmation(confirm_replicas, on_disk=confirm_disk) if confirms else None,
         )
     raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {_KNOWN}")

@@ -1,4 +1,4 @@
-"""Sends that are answered only when replicas have them, too."""
+"""Sends that are answered only when replicas, or disks, have them too."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
 WAIT_MS = 1000
+# With `appendfsync everysec`, the usual setting, a write is on disk within about a second.
+WAIT_FOR_DISK_MS = 3000
 _KEPT_MS = 60_000
 _FOREVER = float("inf")
 
 
 class Confirmation:
-    """Has the server wait until so many replicas have what a script wrote; goes with the script in
-    one piece, on its connection. If they are too few the request counts as unanswered: it was
-    carried out, and may be lost with its server."""
+    """Has the server wait until so many replicas have what a script wrote, and with `on_disk` until
+    they and the server itself have written it to disk; goes with the script in one piece, on its
+    connection. If that takes too long the request counts as unanswered: it was carried out, and may
+    be lost with its server."""
 
-    def __init__(self, replicas: int) -> None:
-        self._replicas = replicas
+    def __init__(self, replicas: int, *, on_disk: bool = False) -> None:
+        self.replicas = replicas
+        self.on_disk = on_disk
 
     async def exchange(self, connection: AbstractConnection, script: Sequence[Any]) -> Any:
         """The reply to an EVALSHA or EVAL, when it is confirmed."""
         # A write of its own: a script that is repeated may find all done and write nothing, and the
         # server waits for what this connection has written.
         write = ("SET", confirmation_key(script[3]), "1", "PX", _KEPT_MS)
-        wait = ("WAIT", self._replicas, WAIT_MS)
-        packed = [hiredis.pack_command(tuple(each)) for each in (script, write, wait)]
+        packed = [hiredis.pack_command(tuple(each)) for each in (script, write, self._wait)]
         await connection.send_packed_command(b"".join(packed), check_health=False)
         reply, written, confirmed = [await _reply(connection) for _ in packed]
         if isinstance(reply, driver.ResponseError):
@@ -41,13 +44,25 @@ class Confirmation:
         for trouble in (written, confirmed):
             if isinstance(trouble, driver.ResponseError):
                 raise StoreUnavailable(f"it could not be confirmed: {trouble}", sent=True)
-        if confirmed < self._replicas:
-            raise StoreUnavailable(
-                f"{confirmed} of {self._replicas} replicas confirmed it within "
-                f"{WAIT_MS / 1000:g} s",
-                sent=True,
-            )
+        if trouble := self._missing(confirmed):
+            raise StoreUnavailable(trouble, sent=True)
         return reply
+
+    @property
+    def _wait(self) -> tuple[Any, ...]:
+        if self.on_disk:
+            return ("WAITAOF", 1, self.replicas, WAIT_FOR_DISK_MS)
+        return ("WAIT", self.replicas, WAIT_MS)
+
+    def _missing(self, confirmed: Any) -> str:
+        """What the server waited for in vain; empty if all is as it was asked for."""
+        here, replicas = confirmed if self.on_disk else (1, confirmed)
+        within = f"within {self._wait[-1] / 1000:g} s"
+        if not here:
+            return f"the server has not written it to its disk {within}"
+        if replicas < self.replicas:
+            return f"{replicas} of {self.replicas} replicas confirmed it {within}"
+        return ""
 
 
 async def _reply(connection: AbstractConnection) -> Any:

@@ -11,6 +11,7 @@ from headrace.core.limits import EVENTS_KEPT
 from headrace.core.sources import group_source
 from headrace.store.loops import LoopLocal
 from headrace.store.oddities import Oddities
+from headrace.store.redis.confirming import Confirmation
 from headrace.store.redis.ear import Ear
 from headrace.store.redis.keys import QueueKeys, queues_key
 from headrace.store.redis.link import Link
@@ -63,11 +64,11 @@ class Connected:
         crash_limit: int,
         require_durable: bool = False,
         events: bool = True,
-        confirm_replicas: int = 0,
+        confirmation: Confirmation | None = None,
     ) -> None:
         self.namespace = namespace
         self.crash_limit = crash_limit
-        self.server = Server(url, confirm_replicas=confirm_replicas)
+        self.server = Server(url, confirmation=confirmation)
         self.events_most = EVENTS_KEPT if events else 0
         self._require_durable = require_durable
         self._links: LoopLocal[LoopLinks] = LoopLocal()

@@ -28,6 +28,7 @@ from headrace.store.values import Description
 log = logging.getLogger("headrace.store")
 
 MIN_VERSION = (7, 0)
+_TELLS_OF_DISK = (7, 2)
 _QUERY = {"client_name", "db", "password", "username"}
 _EVICTING = "maxmemory-policy"
 _REPLICAS = "min-replicas-to-write"
@@ -46,10 +47,10 @@ _SOCKET_OPTIONS = {name: it for name, it in _OPTIONS.items() if name != "socket_
 class Server:
     """What is behind a URL: one server, the master that sentinels tell of, or a cluster."""
 
-    def __init__(self, url: str, *, confirm_replicas: int = 0) -> None:
+    def __init__(self, url: str, *, confirmation: Confirmation | None = None) -> None:
         self.url = url
         self.abandoned = Abandoned()
-        self._confirm_replicas = confirm_replicas
+        self._confirmation = confirmation
         self._cluster: Cluster | None = None
         self._known_as = ("Redis", "")
         self._unread: dict[str, None] = {}
@@ -85,11 +86,11 @@ class Server:
         return Link(self.connect, repeats=repeats, abandoned=self.abandoned)
 
     def confirmed_link(self) -> Link | None:
-        """A link for scripts that return when enough replicas have what they wrote; None if none
-        need have it."""
-        if not self._confirm_replicas:
+        """A link for scripts that return when what they wrote is confirmed; None if it need not
+        be."""
+        confirmation = self._confirmation
+        if confirmation is None:
             return None
-        confirmation = Confirmation(self._confirm_replicas)
         if self._cluster is not None:
             return ClusterLink(
                 self._cluster,
@@ -150,6 +151,8 @@ class Server:
                 "Headrace needs Redis 7.0 or newer, or Valkey"
             )
         self._known_as = _known_as(info)
+        if self._confirmation is not None and self._confirmation.on_disk:
+            _check_disk(info, version, shown)
         if self._cluster is None and info.get("cluster_enabled") == "1":
             raise ConfigError(
                 f"the Redis server at {shown} is part of a cluster: write redis+cluster://host:port"
@@ -171,10 +174,11 @@ class Server:
 
     async def _replication_risks(self, link: Link, info: dict[str, str]) -> list[str]:
         replicas, wanted = int(info.get("connected_slaves", "0")), "0"
-        if replicas < self._confirm_replicas:
+        confirmed = self._confirmation.replicas if self._confirmation else 0
+        if replicas < confirmed:
             log.warning(
                 "Redis at %s has %d replicas, and confirm_replicas is %d: sends will fail",
-                *(without_password(self.url), replicas, self._confirm_replicas),
+                *(without_password(self.url), replicas, confirmed),
             )
         if replicas and "min_slaves_good_slaves" in info:
             # It is there if the setting is; only CONFIG has the number.
@@ -186,7 +190,7 @@ class Server:
                     *(without_password(self.url), _REPLICAS, replicas),
                 )
                 return []
-        return of_replication(replicas, int(wanted), self._confirm_replicas)
+        return of_replication(replicas, int(wanted), confirmed)
 
     async def _setting(self, link: Link, name: str) -> str | None:
         try:
@@ -196,6 +200,17 @@ class Server:
             self._unread[name] = None
             return None
         return reply[1].decode() if len(reply) > 1 else None
+
+
+def _check_disk(info: dict[str, str], version: tuple[int, ...], shown: str) -> None:
+    """Refuse a server that cannot tell when a write is on its disk."""
+    if version < _TELLS_OF_DISK:
+        raise ConfigError(
+            f"confirm_disk needs Redis 7.2 or newer, or Valkey; the server at {shown} is "
+            f"{info.get('redis_version')}"
+        )
+    if info.get("aof_enabled") == "0":
+        raise ConfigError(f"confirm_disk needs appendonly, which is off at {shown}: turn it on")
 
 
 def _check_parts(url: str) -> None:
