@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import Connection, SSLConnection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Unreachable
@@ -147,19 +147,19 @@ async def _find_master(watch: Watch, asking: ConnectionPool) -> tuple[str, int]:
     """The address of the master by the word of the first sentinel that knows it."""
     problems = []
     for host, port in watch.sentinels:
-        options = {**asking.connection_kwargs, "host": host, "port": port}
-        sentinel: Redis = Redis.from_pool(
-            ConnectionPool(connection_class=asking.connection_class, **options)
+        sentinel = asking.connection_class(
+            **{**asking.connection_kwargs, "host": host, "port": port}
         )
         try:
-            found = await sentinel.execute_command(  # type: ignore[no-untyped-call]
-                "SENTINEL", "GET-MASTER-ADDR-BY-NAME", watch.master
-            )
+            await sentinel.connect()  # type: ignore[no-untyped-call]
+            await sentinel.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", watch.master)
+            found = await sentinel.read_response()
         except (RedisError, OSError) as error:
             problems.append(f"{host}:{port} {_reason(error)}")
             continue
         finally:
-            await sentinel.aclose()
+            # Below the driver's client, which leaves a connection open that was refused half way.
+            await sentinel.disconnect(nowait=True)
         if found:
             return found[0].decode(), int(found[1])
         problems.append(f"{host}:{port} does not know it")
