@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.demo import demo
+from headrace.cli import main
 from headrace.cli.demo_acts import _check_trips
 from headrace.cli.demo_crew import Crew
 from headrace.cli.demo_show import Show
@@ -192,7 +192,7 @@ def test_the_exit_code_says_whether_all_checks_held(
 
     monkeypatch.setattr("headrace.cli.demo._perform", perform)
     monkeypatch.setattr("headrace.cli.demo._move_to", lambda _: None)
-    assert CliRunner().invoke(demo).exit_code == code
+    assert CliRunner().invoke(main, ["demo"]).exit_code == code
 
 
 Spoil = Callable[[list[Trip]], list[Trip]]

@@ -212,7 +212,8 @@ def test_commands_exist_and_take_what_is_shown(page: Path) -> None:
     for words in commands(page):
         names, command, arguments = resolved(words)
         assert CliRunner().invoke(program, [*names, "--help"]).exit_code == 0
-        command.make_context(names[-1], arguments)
+        # With the settings that it inherits: a command keeps the help option of its first context.
+        command.make_context(names[-1], arguments, **program.context_settings)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

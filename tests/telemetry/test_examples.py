@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from headrace import Headrace
+from headrace.cli import main as program
 from headrace.cli.worker import worker
 from headrace.core.workers import Scaled, SupervisorRecord
 from headrace.telemetry import families, store_wide
@@ -81,7 +82,7 @@ def test_the_workers_of_the_example_start_and_are_probed_where_they_answer() -> 
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     command, *arguments = container["args"]
     assert command == worker.name
-    context = worker.make_context("worker", arguments)
+    context = worker.make_context("worker", arguments, **program.context_settings)
     assert context.params["metrics_port"] == container["ports"][0]["containerPort"]
     assert context.params["metrics_host"] == "0.0.0.0"
     probes = [container[kind]["httpGet"]["path"] for kind in ("livenessProbe", "readinessProbe")]
