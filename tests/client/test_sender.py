@@ -12,6 +12,7 @@ from headrace.client.sender import Sender
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
+from headrace.store.values import IdempotencyKey
 from tests.servers import RedisServer
 
 
@@ -29,12 +30,23 @@ class Recorder:
         self._taken = taken or {}
         self.batches: list[int] = []
         self.repeats: list[bool] = []
+        self.keys: list[IdempotencyKey | None] = []
+        self.given_up: list[IdempotencyKey | None] = []
+
+    def give_up(self, idempotency: IdempotencyKey) -> None:
+        self.given_up.append(idempotency)
 
     async def append(
-        self, queue: str, parcels: Sequence[Parcel], *, repeat: bool = False
+        self,
+        queue: str,
+        parcels: Sequence[Parcel],
+        *,
+        repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobKey]:
         await asyncio.sleep(0)
         self.repeats.append(repeat)
+        self.keys.append(idempotency)
         if self._failures:
             raise self._failures.pop(0)
         self.batches.append(len(parcels))
@@ -71,6 +83,9 @@ async def test_a_lost_answer_is_followed_by_a_repeat_that_says_so() -> None:
     recorder = Recorder([StoreUnavailable("gone", sent=True)])
     await sender_to(recorder).send("q", [parcel()])
     assert recorder.repeats == [False, True]
+    first, second = recorder.keys
+    assert first is second is not None
+    assert recorder.given_up == []
 
 
 async def test_what_never_left_is_not_called_a_repeat() -> None:
@@ -85,6 +100,7 @@ async def test_an_answer_that_stays_unknown_names_the_jobs() -> None:
     with pytest.raises(EnqueueUnknown) as unknown:
         await sender_to(recorder).send("q", [item])
     assert unknown.value.job_id == ids.to_text(item.key)
+    assert recorder.given_up == recorder.keys[:1]
 
 
 async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:

@@ -23,6 +23,7 @@ from headrace.client.session import Session
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.store.topics import Bound, Group, Position, Published
+from headrace.store.values import IdempotencyKey
 from tests.servers import RedisServer
 
 
@@ -37,6 +38,9 @@ class Recorder:
         self.joined: list[str] = []
         self.published: list[bytes] = []
 
+    def give_up(self, idempotency: IdempotencyKey) -> None:
+        """It is not asked for again."""
+
     async def publish(
         self,
         log: str,
@@ -44,6 +48,7 @@ class Recorder:
         *,
         bound: Bound | None = None,
         repeat: bool = False,
+        idempotency: IdempotencyKey | None = None,
     ) -> Published:
         await asyncio.sleep(0)
         self.repeats.append(repeat)

@@ -61,7 +61,7 @@ def target(spread: dict[str, RedisServer]) -> RedisServer:
 def script(body: str) -> Any:
     """As a link takes it."""
     sha = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
-    return SimpleNamespace(body=body, sha=sha)
+    return SimpleNamespace(body=body, sha=sha, changes=False)
 
 
 async def blocked(node: RedisServer) -> None:

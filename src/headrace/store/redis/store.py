@@ -303,8 +303,9 @@ class RedisStore(RedisTopics):
             limit=limit,
             keep_ms=int(keep * 1000),
         )
-        names = (name.decode() for name in pairs[::2])
-        return list(zip(names, pairs[1::2], strict=True))
+        found = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        where = NoteKeys(self.namespace, space).order
+        return [(name, found[name.encode()]) for name in self.oddities.texts(where, found)]
 
     # Hearing
 

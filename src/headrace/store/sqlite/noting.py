@@ -27,7 +27,7 @@ _WRITE = """
     VALUES (?, ?, ?, ?, ?)"""
 _REMOVE = "DELETE FROM notes WHERE namespace = ? AND space = ? AND name = ?"
 _PAGE = """
-    SELECT name, value FROM notes
+    SELECT name, CAST(value AS BLOB) FROM notes
     WHERE namespace = ? AND space = ? AND name >= ? AND name < ? ORDER BY name DESC LIMIT ?"""
 _TRIM = "DELETE FROM notes WHERE namespace = ? AND space = ? AND name < ?"
 _BOUND = """

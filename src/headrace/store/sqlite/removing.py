@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _NAMES = "SELECT id, CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _HELD = """
-    SELECT (SELECT count(*) FROM jobs WHERE queue = ?1)
-        + (SELECT count(*) FROM topic_events WHERE log = ?1)"""
+    SELECT (SELECT count(*) FROM jobs WHERE queue = :number)
+        + (SELECT count(*) FROM topic_events WHERE log = :number)"""
 _OF_LOG = [f"DELETE FROM {table} WHERE log = ?" for table in ("topic_events", "topics")]
 _GROUPS = "SELECT queue FROM topic_groups WHERE log = ?"
 _NAMED = [f"DELETE FROM {table} WHERE namespace = ? AND queue = ?" for table in ("pauses", "looks")]
@@ -26,7 +26,7 @@ def remove(step: Step, name: str, *, force: bool) -> int | None:
     number = next((id for id, raw in found if readable(raw) == name), None)
     if number is None:
         return None
-    [(held,)] = step.connection.execute(_HELD, (number,)).fetchall()
+    [(held,)] = step.connection.execute(_HELD, {"number": number}).fetchall()
     if held and not force:
         return int(held)
     for (group,) in step.connection.execute(_GROUPS, (number,)).fetchall():
