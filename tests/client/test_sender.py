@@ -103,6 +103,13 @@ async def test_an_answer_that_stays_unknown_names_the_jobs() -> None:
     assert recorder.given_up == recorder.keys[:1]
 
 
+async def test_a_store_that_is_full_when_asked_again_does_not_make_it_known() -> None:
+    recorder = Recorder([StoreUnavailable("gone", sent=True), StoreFull("no room")])
+    with pytest.raises(EnqueueUnknown, match="no room"):
+        await sender_to(recorder).send("q", [parcel()])
+    assert recorder.given_up == recorder.keys[:1]
+
+
 async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:
     recorder = Recorder([StoreUnavailable("gone", sent=True)] * 20)
     sender = sender_to(recorder)

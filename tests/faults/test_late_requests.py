@@ -10,13 +10,23 @@ from functools import partial
 import pytest
 import redis
 
-from headrace import EnqueueUnknown, Headrace, StoreUnavailable
+from headrace import EnqueueUnknown, Headrace, State, StoreUnavailable
 from headrace.client.sender import Sender
 from headrace.outbox.outlet import Outlet
+from headrace.store.contract import Settlement
+from headrace.store.redis.keys import QueueKeys
 from headrace.store.values import Counts, IdempotencyKey
-from headrace.testing.conformance.ground import QUEUE, parcel
-from tests.faults.changes import CHANGES, Append, Change, delivered_late, prepared, spoiled
-from tests.faults.crew import eventually
+from headrace.testing.conformance.ground import QUEUE, kept, parcel
+from tests.faults.changes import (
+    CHANGES,
+    Append,
+    Change,
+    Settle,
+    delivered_late,
+    prepared,
+    spoiled,
+)
+from tests.faults.crew import LONG, eventually
 from tests.faults.proxy import Fault, Proxy, calls
 
 of_each_change = pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
@@ -142,3 +152,42 @@ async def test_jobs_of_a_key_run_once_in_order_and_one_at_a_time_over_a_bad_wire
 
 async def _is_empty(app: Headrace) -> bool:
     return await app.store.count("default") == Counts()
+
+
+async def test_parts_of_a_settlement_that_were_answered_are_not_asked_for_again(
+    proxy: Proxy, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.store.redis.settling._MOST", 2)
+    async with prepared(Settle, redis_url, proxy.url, namespace) as change:
+        await change.ground.send(change.plain, 5)
+        taken = await change.ground.take(change.worker, 5)
+        settlements = [Settlement(each, kept()) for each in taken]
+        idempotency = IdempotencyKey()
+        proxy.spoil(Fault.SWALLOW, taken[-1].key)
+        with pytest.raises(StoreUnavailable):
+            await change.worker.settle(QUEUE, settlements, idempotency=idempotency)
+        again = await change.worker.settle(QUEUE, settlements, repeat=True, idempotency=idempotency)
+        assert again == []
+        sightings = await change.plain.look(QUEUE, [each.key for each in taken])
+        assert [each and each.state for each in sightings] == [State.DONE] * 5
+
+
+async def test_take_overs_between_settlements_and_starts_cost_no_job(
+    redis_url: str, server: redis.Redis, namespace: str
+) -> None:
+    """Each take-over has settlements be sent again, and starts are counted in between."""
+    epoch = QueueKeys(namespace, "default").epoch
+    async with Headrace(redis_url, namespace=namespace) as app:
+
+        @app.task(rate="100000/s")
+        async def limited(number: int) -> int:
+            await asyncio.sleep(0.002 * (number % 5))
+            return number
+
+        jobs = await app.enqueue_many(limited.call(number) for number in range(200))
+        async with app.worker(concurrency=8):
+            waiting = asyncio.gather(*(job.result(LONG) for job in jobs))
+            while not waiting.done():
+                server.incr(epoch)
+                await asyncio.sleep(0.003)
+            assert await waiting == list(range(200))

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from headrace import (
+    Context,
     Headrace,
     Job,
     JobNotFound,
@@ -235,6 +236,27 @@ async def test_a_full_server_lets_running_jobs_finish(
     assert 20 not in bench.runs
     # The worker's own record is all that may have had to wait.
     assert warnings(caplog) == warnings(caplog, "the worker's record cannot be written")
+
+
+async def test_a_full_server_notes_what_a_running_job_has_done_once(bench: Bench) -> None:
+    effects: list[str] = []
+    gate = asyncio.Event()
+
+    @bench.app.task(queue="effects")
+    async def pay(ctx: Context) -> None:
+        await gate.wait()
+        async with ctx.once("pay") as paying:
+            if paying.first:
+                effects.append("paid")
+
+    job = await pay.enqueue()
+    async with bench.app.worker(queues=["effects"]):
+        await eventually("it runs", lambda: _is(job, State.RUNNING))
+        bench.call("CONFIG", "SET", "maxmemory", "1")
+        gate.set()
+        await job.result(LONG)
+        bench.call("CONFIG", "SET", "maxmemory", "0")
+    assert effects == ["paid"]
 
 
 async def _is(job: Job[Any], state: State) -> bool:

@@ -12,6 +12,7 @@ from headrace import Headrace, Job, State
 from headrace.core.delivery import Delivery
 from headrace.core.judgement import NotNow
 from headrace.errors import StoreUnavailable
+from headrace.store.values import IdempotencyKey
 from headrace.worker import admitter
 from headrace.worker.admitter import Admitter
 from tests.worker.states import reach, until
@@ -26,7 +27,13 @@ class Gatekeeper:
         self.open = asyncio.Event()
         self.troubles = 0
 
-    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+    async def begin(
+        self,
+        queue: str,
+        deliveries: Sequence[Delivery],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> dict[Delivery, str]:
         self.asked.append(list(deliveries))
         await self.open.wait()
         if self.troubles:

@@ -69,7 +69,7 @@ async def test_a_worker_that_fails_to_start_leaves_nothing_behind(
     with monkeypatch.context() as broken:
         broken.setattr(app.store, "hear_notes", away)
         with pytest.raises(StoreUnavailable):
-            await app.worker().run()
+            await app.worker(wait_for_store=0).run()
     assert ears.opened == 3
     assert (ears.open, ears.consumers) == (0, 0)
     assert await app.admin.workers() == []

@@ -9,7 +9,13 @@ from typing import TypeVar
 from headrace.client.gathering import Gathering, bounded, texts
 from headrace.core.call import Parcel
 from headrace.core.ids import JobKey
-from headrace.errors import EnqueueUnknown, HeadraceError, StoreUnavailable, TopicFull
+from headrace.errors import (
+    EnqueueUnknown,
+    HeadraceError,
+    StoreError,
+    StoreUnavailable,
+    TopicFull,
+)
 from headrace.store.contract import Store
 from headrace.store.topics import Bound
 from headrace.store.values import IdempotencyKey
@@ -153,10 +159,12 @@ async def _put_again(
     while True:
         try:
             return await put(named or unsure)
-        except StoreUnavailable as error:
+        except StoreError as error:
+            passes = isinstance(error, StoreUnavailable)
             left -= 1
-            unsure |= error.sent
-            if not left:
+            unsure |= isinstance(error, StoreUnavailable) and error.sent
+            if not left or not passes:
+                # Whatever this try came to, an earlier one may have been carried out.
                 if unsure:
                     raise EnqueueUnknown(texts(parcels), str(error)) from error
                 raise

@@ -15,14 +15,15 @@ class IdempotencyKey:
     makes one and hands it in each time: the store applies the change once, even if an earlier try
     arrives after a later one, and gives each try the answer of the one that was applied."""
 
-    __slots__ = ("_parts", "answer", "id", "scope")
+    __slots__ = ("_parts", "answer", "answered", "id", "scope")
 
     def __init__(self) -> None:
         self.id = ""
         """What the store knows it by, from the first try on, and where it keeps that."""
         self.scope = ""
         self.answer: Any = None
-        """For a store that is in this process: what it has answered."""
+        """What is known of the answer so far; all of it once it is `answered`."""
+        self.answered = False
         self._parts: list[IdempotencyKey] = []
 
     def part(self, at: int) -> IdempotencyKey:

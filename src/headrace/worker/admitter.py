@@ -87,8 +87,9 @@ class Admitter:
 
     async def _refused(self, queue: str, questions: _Questions) -> dict[Delivery, str]:
         pause = _FIRST_PAUSE
-        # All of them each time, also those that wait no more: what may be repeated is one change.
-        deliveries, idempotency = list(questions), IdempotencyKey()
+        # The same each time, also if some wait no more: what is repeated is one change.
+        deliveries = [d for d, answer in questions.items() if not answer.done()]
+        idempotency = IdempotencyKey()
         while any(not answer.done() for answer in questions.values()):
             try:
                 return await self._consumer.begin(queue, deliveries, idempotency=idempotency)

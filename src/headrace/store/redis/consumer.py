@@ -120,8 +120,14 @@ class RedisConsumer:
         lost: list[Delivery] = []
         for at, part in enumerate(parts(settlements)):
             given = tally if len(part) == len(settlements) else None
-            step = idempotency and idempotency.part(at)
-            lost += await self._settle(queue, part, self._tally(part, given), repeat, step)
+            step = idempotency.part(at) if idempotency else IdempotencyKey()
+            if not step.answered:
+                # Not asked for again when a later part fails: its number is not the last any more.
+                step.answer = await self._settle(
+                    queue, part, self._tally(part, given), repeat, step
+                )
+                step.answered = True
+            lost += step.answer
         return lost
 
     def _tally(self, settlements: Sequence[Settlement], given: Tally | None) -> Tally | None:
@@ -270,7 +276,7 @@ class RedisConsumer:
             delivery.key = peek_key(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
-            await self._settle(queue, mine, None, False, None)
+            await self._settle(queue, mine, None, False, IdempotencyKey())
 
     def _woken(self, waking: asyncio.Task[None]) -> None:
         self._waking.discard(waking)
@@ -303,13 +309,16 @@ class RedisConsumer:
         held: Sequence[Settlement],
         tally: Tally | None,
         checked: bool,
-        idempotency: IdempotencyKey | None,
+        idempotency: IdempotencyKey,
     ) -> list[Delivery]:
         # Of an earlier try, too: what it found gone is not part of what it was answered.
-        lost: list[Delivery] = idempotency.answer or [] if idempotency else []
+        lost: list[Delivery] = idempotency.answer or []
         batch = Batch(held, tally)
         while True:
             said, *rest = await self._send_settle(queue, batch, checked, idempotency)
+            if said != b"lost":
+                # Nothing was written under this number, and others may come before the next try.
+                self._store.server.abandoned.renumber(idempotency)
             if said == b"epoch":
                 # Somewhere a lease was taken from its holder: see which of these are still ours.
                 self._sources[queue].epoch = int(rest[0])
@@ -319,8 +328,7 @@ class RedisConsumer:
             if said == b"lost":
                 return lost
             # Nothing was written yet: what is left goes and is counted by itself.
-            if idempotency:
-                idempotency.answer = lost
+            idempotency.answer = lost
             gone = set(lost)
             held = [item for item in held if item.delivery not in gone]
             if not held:
@@ -328,7 +336,7 @@ class RedisConsumer:
             batch = Batch(held, tally and self._tally(held, None))
 
     async def _send_settle(
-        self, queue: str, batch: Batch, checked: bool, idempotency: IdempotencyKey | None
+        self, queue: str, batch: Batch, checked: bool, idempotency: IdempotencyKey
     ) -> list[bytes]:
         return await scripts.settle(
             self._settling,

@@ -15,6 +15,14 @@ class NoScript(StoreError):
     """The server has forgotten its scripts: SCRIPT FLUSH, a restart or a failover."""
 
 
+class Void(StoreUnavailable):
+    """The server has applied newer requests of the same session: whether this one, nobody knows. It
+    may be made again, as another, if it is checked what was done."""
+
+    def __init__(self) -> None:
+        super().__init__("Redis: a request came too late to be told apart", sent=True)
+
+
 class Moved(StoreUnavailable):
     """Nothing was done: another node of the cluster has the slot, by the word of the one asked. The
     `host` is empty if it is the same."""
@@ -79,6 +87,8 @@ def _from_reply(text: str, status: str) -> StoreError:
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if code == "NOSCRIPT":
         return NoScript(text)
+    if code == "VOID":
+        return Void()
     if code == "WRONGTYPE":
         return StoreMismatch(
             "a Redis key that Headrace uses holds something else; delete it or use another "

@@ -14,7 +14,7 @@ import hiredis
 import redis.exceptions as driver
 
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.redis.faults import NoScript, translated
+from headrace.store.redis.faults import NoScript, Void, translated
 from headrace.store.redis.requests import Abandoned, Numbered, Session
 from headrace.store.values import IdempotencyKey
 
@@ -71,6 +71,9 @@ class Link:
         void = self._abandoned.of(scope)
         try:
             reply = await self._evaluate(script, keys, arguments, Numbered(asked, void))
+        except Void:
+            asked.id = ""
+            raise
         except StoreError as error:
             if request is None and isinstance(error, StoreUnavailable) and error.sent:
                 self._abandoned.add(asked)

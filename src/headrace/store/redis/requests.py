@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from threading import Lock
 
 from headrace.store.values import IdempotencyKey
 
@@ -55,22 +56,36 @@ class Abandoned:
 
     def __init__(self) -> None:
         self._of: dict[str, dict[str, float]] = {}
+        # Event loops of several threads share a store.
+        self._lock = Lock()
 
     def add(self, request: IdempotencyKey) -> None:
-        if request.id:
+        if not request.id:
+            return
+        with self._lock:
             known = self._of.setdefault(request.scope, {})
             known[request.id] = time.monotonic() + REMEMBERED
             if len(known) > _MOST:
                 known.pop(next(iter(known)))
 
+    def renumber(self, request: IdempotencyKey) -> None:
+        """Nothing was applied under its number; its next try has another."""
+        self.add(request)
+        request.id = ""
+
     def of(self, scope: str) -> tuple[str, ...]:
         """The ids of those that were made about one queue."""
-        return tuple(self._of.get(scope, ()))
+        if scope not in self._of:
+            return ()
+        with self._lock:
+            return tuple(self._of.get(scope, ()))
 
     def voided(self, scope: str, ids: tuple[str, ...]) -> None:
         """These are void now, and those that are too old are to be taken for lost."""
-        known, now = self._of.get(scope, {}), time.monotonic()
-        for id in (*ids, *(id for id, until in tuple(known.items()) if until < now)):
-            known.pop(id, None)
-        if not known:
-            self._of.pop(scope, None)
+        now = time.monotonic()
+        with self._lock:
+            known = self._of.get(scope, {})
+            for id in (*ids, *(id for id, until in tuple(known.items()) if until < now)):
+                known.pop(id, None)
+            if not known:
+                self._of.pop(scope, None)

@@ -51,9 +51,9 @@ class Writer:
         fails was not done, for no request can be under way that this process does not know of."""
         if idempotency is None:
             return await self.change(queue, do)
-        if not idempotency.id:
+        if not idempotency.answered:
             idempotency.answer = await self.change(queue, do)
-            idempotency.id = "answered"
+            idempotency.answered = True
         answer: T = idempotency.answer
         return answer
 

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Note with a job that something was done; atomic, so that two notes of one job do not overwrite each other.
 -- KEYS: jobs marks log log_jobs sessions
 -- ARGV: group job name value
