@@ -42,7 +42,8 @@ def check(app: Headrace, max_age: float, as_json: bool) -> None:
     try:
         findings = asked(app, lambda app: _looked(app, max_age))
     except StoreError as error:
-        findings = [Finding("problem", "store", f"{error}; start it, or name another with --url")]
+        advice = "; start it, or name another with --url" if error.retryable else ""
+        findings = [Finding("problem", "store", f"{error}{advice}")]
     levels = Counter(finding.level for finding in findings)
     if as_json:
         json_document({"ok": not levels["problem"], "findings": findings})

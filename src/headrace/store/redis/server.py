@@ -163,7 +163,8 @@ class Server:
         risks = []
         if info.get("aof_enabled") == "0":
             risks.append(
-                "appendonly is off: a crash of the server loses what came since its last save"
+                "appendonly is off: a crash of the server loses what came since its last save; set "
+                "appendonly yes"
             )
         policy = info.get("maxmemory_policy") or await self._setting(link, _EVICTING)
         risks += of_eviction(policy or "", int(info.get("maxmemory", "0")))
@@ -176,10 +177,9 @@ class Server:
         replicas, wanted = int(info.get("connected_slaves", "0")), "0"
         confirmed = self._confirmation.replicas if self._confirmation else 0
         if replicas < confirmed:
-            log.warning(
-                "Redis at %s has %d replicas, and confirm_replicas is %d: sends will fail",
-                *(without_password(self.url), replicas, confirmed),
-            )
+            return [
+                f"it has {replicas} replicas, and confirm_replicas is {confirmed}: sends will fail"
+            ]
         if replicas and "min_slaves_good_slaves" in info:
             # It is there if the setting is; only CONFIG has the number.
             wanted = await self._setting(link, _REPLICAS) or ""
