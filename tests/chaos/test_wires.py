@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 
 import pytest
 import redis
@@ -28,54 +27,42 @@ HOLE = 3 * 4.0
 of_each_change = pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
 
 
-@pytest.fixture
-def server(redis_url: str) -> Iterator[redis.Redis]:
-    with closing(redis.Redis.from_url(redis_url)) as server:
-        yield server
-
-
-@pytest.fixture
-async def proxy(server: redis.Redis) -> AsyncIterator[Proxy]:
-    async with Proxy(server.connection_pool.connection_kwargs["port"]) as proxy:
-        yield proxy
-
-
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
 @of_each_change
 async def test_a_request_is_applied_once_whatever_happens_to_it(
     kind: type[Change],
     fault: Fault,
-    proxy: Proxy,
-    server: redis.Redis,
+    wire: Proxy,
+    redis_client: redis.Redis,
     redis_url: str,
     namespace: str,
 ) -> None:
     for number in range(TIMES):
-        async with prepared(kind, redis_url, proxy.url, f"{namespace}-{number}") as change:
+        async with prepared(kind, redis_url, wire.url, f"{namespace}-{number}") as change:
             if fault is Fault.LATE:
-                await delivered_late(change, proxy, server)
+                await delivered_late(change, wire, redis_client)
             else:
-                await spoiled(change, proxy, fault)
+                await spoiled(change, wire, fault)
 
 
 @pytest.mark.parametrize("begin", range(0, TIMES, TOGETHER))
 async def test_requests_that_fall_into_a_black_hole_are_applied_once(
-    begin: int, proxy: Proxy, redis_url: str, namespace: str
+    begin: int, wire: Proxy, redis_url: str, namespace: str
 ) -> None:
     assert HOLE > CALL_TIMEOUT
     opened = asyncio.Event()
     async with AsyncExitStack() as stack:
         changes = [
             await stack.enter_async_context(
-                prepared(kind, redis_url, proxy.url, f"{namespace}-{number}-{kind.__name__}")
+                prepared(kind, redis_url, wire.url, f"{namespace}-{number}-{kind.__name__}")
             )
             for kind in CHANGES
             for number in range(begin, begin + TOGETHER)
         ]
-        proxy.black_hole()
+        wire.black_hole()
         async with asyncio.TaskGroup() as asking:
             for change in changes:
                 asking.create_task(fallen_into_a_hole(change, opened))
             await asyncio.sleep(HOLE)
-            proxy.let_pass()
+            wire.let_pass()
             opened.set()

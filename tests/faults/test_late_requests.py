@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from functools import partial
 
 import pytest
@@ -32,75 +30,63 @@ from tests.faults.proxy import Fault, Proxy, calls
 of_each_change = pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
 
 
-@pytest.fixture
-def server(redis_url: str) -> Iterator[redis.Redis]:
-    with closing(redis.Redis.from_url(redis_url)) as server:
-        yield server
-
-
-@pytest.fixture
-async def proxy(server: redis.Redis) -> AsyncIterator[Proxy]:
-    async with Proxy(server.connection_pool.connection_kwargs["port"]) as proxy:
-        yield proxy
-
-
 @of_each_change
 async def test_a_request_that_arrives_after_its_repeat_changes_nothing(
-    kind: type[Change], proxy: Proxy, server: redis.Redis, redis_url: str, namespace: str
+    kind: type[Change], wire: Proxy, redis_client: redis.Redis, redis_url: str, namespace: str
 ) -> None:
-    async with prepared(kind, redis_url, proxy.url, namespace) as change:
-        await delivered_late(change, proxy, server)
+    async with prepared(kind, redis_url, wire.url, namespace) as change:
+        await delivered_late(change, wire, redis_client)
 
 
 @pytest.mark.parametrize("fault", [Fault.SWALLOW, Fault.CUT, Fault.FALSIFY])
 @of_each_change
 async def test_a_request_whose_answer_is_spoiled_is_applied_once(
-    kind: type[Change], fault: Fault, proxy: Proxy, redis_url: str, namespace: str
+    kind: type[Change], fault: Fault, wire: Proxy, redis_url: str, namespace: str
 ) -> None:
-    async with prepared(kind, redis_url, proxy.url, namespace) as change:
-        await spoiled(change, proxy, fault)
+    async with prepared(kind, redis_url, wire.url, namespace) as change:
+        await spoiled(change, wire, fault)
 
 
 async def test_other_requests_may_come_between_a_request_and_its_repeat(
-    proxy: Proxy, redis_url: str, namespace: str
+    wire: Proxy, redis_url: str, namespace: str
 ) -> None:
-    async with prepared(Append, redis_url, proxy.url, namespace) as change:
+    async with prepared(Append, redis_url, wire.url, namespace) as change:
         for fault in (Fault.SWALLOW, Fault.LATE):
             idempotency, item = IdempotencyKey(), parcel()
-            proxy.spoil(fault, calls("append"))
+            wire.spoil(fault, calls("append"))
             with pytest.raises(StoreUnavailable):
                 await change.store.append(QUEUE, [item], idempotency=idempotency)
             others = await change.ground.send(change.store, 3)
             again = await change.store.append(QUEUE, [item], repeat=True, idempotency=idempotency)
             assert again == {}
             assert sorted(await change.run_all()) == sorted([item.key, *others])
-        await proxy.deliver_late()
+        await wire.deliver_late()
         assert await change.run_all() == []
 
 
 async def test_a_send_that_was_given_up_comes_before_the_next_or_never(
-    proxy: Proxy, redis_url: str, namespace: str
+    wire: Proxy, redis_url: str, namespace: str
 ) -> None:
-    async with prepared(Append, redis_url, proxy.url, namespace) as change:
+    async with prepared(Append, redis_url, wire.url, namespace) as change:
         sender, lost, next_one = Sender(change.store), parcel(), parcel()
-        proxy.spoil(Fault.LATE, calls("append"), times=100)
+        wire.spoil(Fault.LATE, calls("append"), times=100)
         with pytest.raises(EnqueueUnknown):
             await sender.send(QUEUE, [lost])
-        proxy.spoil(Fault.LATE, b"", times=0)
+        wire.spoil(Fault.LATE, b"", times=0)
         await sender.send(QUEUE, [next_one])
-        assert len(await proxy.deliver_late()) > 1
+        assert len(await wire.deliver_late()) > 1
         assert await change.run_all() == [next_one.key]
 
 
 async def test_what_a_relay_repeats_is_sent_once(
-    proxy: Proxy, redis_url: str, namespace: str
+    wire: Proxy, redis_url: str, namespace: str
 ) -> None:
     async with (
-        prepared(Append, redis_url, proxy.url, namespace) as change,
-        Headrace(proxy.url, namespace=namespace) as app,
+        prepared(Append, redis_url, wire.url, namespace) as change,
+        Headrace(wire.url, namespace=namespace) as app,
     ):
         outlet, parcels = Outlet(app), [parcel() for _ in range(3)]
-        proxy.spoil(Fault.SWALLOW, calls("append"))
+        wire.spoil(Fault.SWALLOW, calls("append"))
         with pytest.raises(StoreUnavailable):
             await outlet.send(QUEUE, parcels[:2])
         assert await change.run_all() == [each.key for each in parcels[:2]]
@@ -130,9 +116,9 @@ class Ledger:
 
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
 async def test_jobs_of_a_key_run_once_in_order_and_one_at_a_time_over_a_bad_wire(
-    fault: Fault, proxy: Proxy, namespace: str
+    fault: Fault, wire: Proxy, namespace: str
 ) -> None:
-    async with Headrace(proxy.url, namespace=namespace, lease=120) as app:
+    async with Headrace(wire.url, namespace=namespace, lease=120) as app:
         ledger = Ledger(app)
         async with app.worker():
             await ledger.work.enqueue(0)
@@ -140,11 +126,11 @@ async def test_jobs_of_a_key_run_once_in_order_and_one_at_a_time_over_a_bad_wire
             for number in range(1, 41):
                 # An error by which the store refuses a send is raised, be it true or not.
                 sends = number % 2 and fault is not Fault.FALSIFY
-                proxy.spoil(fault, calls("enter" if sends else "settle"))
+                wire.spoil(fault, calls("enter" if sends else "settle"))
                 await ledger.work.enqueue(number)
-                await proxy.deliver_late()
+                await wire.deliver_late()
             await eventually("all have run", lambda: len(ledger.runs) > 40)
-            await proxy.deliver_late()
+            await wire.deliver_late()
             await eventually("nothing is left", partial(_is_empty, app))
     assert ledger.runs == list(range(41))
     assert ledger.most == 1
@@ -155,15 +141,15 @@ async def _is_empty(app: Headrace) -> bool:
 
 
 async def test_parts_of_a_settlement_that_were_answered_are_not_asked_for_again(
-    proxy: Proxy, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+    wire: Proxy, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.store.redis.settling._MOST", 2)
-    async with prepared(Settle, redis_url, proxy.url, namespace) as change:
+    async with prepared(Settle, redis_url, wire.url, namespace) as change:
         await change.ground.send(change.plain, 5)
         taken = await change.ground.take(change.worker, 5)
         settlements = [Settlement(each, kept()) for each in taken]
         idempotency = IdempotencyKey()
-        proxy.spoil(Fault.SWALLOW, taken[-1].key)
+        wire.spoil(Fault.SWALLOW, taken[-1].key)
         with pytest.raises(StoreUnavailable):
             await change.worker.settle(QUEUE, settlements, idempotency=idempotency)
         again = await change.worker.settle(QUEUE, settlements, repeat=True, idempotency=idempotency)
@@ -173,7 +159,7 @@ async def test_parts_of_a_settlement_that_were_answered_are_not_asked_for_again(
 
 
 async def test_take_overs_between_settlements_and_starts_cost_no_job(
-    redis_url: str, server: redis.Redis, namespace: str
+    redis_url: str, redis_client: redis.Redis, namespace: str
 ) -> None:
     """Each take-over has settlements be sent again, and starts are counted in between."""
     epoch = QueueKeys(namespace, "default").epoch
@@ -188,6 +174,6 @@ async def test_take_overs_between_settlements_and_starts_cost_no_job(
         async with app.worker(concurrency=8):
             waiting = asyncio.gather(*(job.result(LONG) for job in jobs))
             while not waiting.done():
-                server.incr(epoch)
+                redis_client.incr(epoch)
                 await asyncio.sleep(0.003)
             assert await waiting == list(range(200))
