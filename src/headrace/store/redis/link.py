@@ -64,6 +64,7 @@ class Link:
     ) -> Any:
         """Run a script; one that the server does not know is sent along. If it changes something,
         it does so once for each `request`; without one, this is all that is asked."""
+        keys = self._keys_of_script(keys)
         if not script.changes:
             return await self._evaluate(script, keys, arguments, None)
         asked = request or IdempotencyKey()
@@ -85,6 +86,10 @@ class Link:
         if void:
             self._abandoned.voided(scope, void)
         return reply
+
+    def _keys_of_script(self, keys: Sequence[str]) -> Sequence[str]:
+        """All keys that the server is told of."""
+        return keys
 
     async def _evaluate(
         self,

@@ -14,8 +14,6 @@ from headrace.store.redis.requests import Abandoned, Numbered
 
 if TYPE_CHECKING:
     from headrace.store.redis.confirming import Confirmation
-    from headrace.store.redis.scripts import Script
-    from headrace.store.values import IdempotencyKey
 
 _REDIRECTS = 5
 
@@ -39,14 +37,8 @@ class ClusterLink(Link):
         self._cluster = cluster
         self._links: dict[Node, Link] = {}
 
-    async def run(
-        self,
-        script: Script,
-        keys: Sequence[str],
-        arguments: Sequence[Argument],
-        request: IdempotencyKey | None = None,
-    ) -> Any:
-        return await super().run(script, _guarded(keys), arguments, request)
+    def _keys_of_script(self, keys: Sequence[str]) -> Sequence[str]:
+        return _guarded(keys)
 
     async def call(
         self,
@@ -103,14 +95,8 @@ class KeyLink(Link):
         self._cluster = cluster
         self._key = key
 
-    async def run(
-        self,
-        script: Script,
-        keys: Sequence[str],
-        arguments: Sequence[Argument],
-        request: IdempotencyKey | None = None,
-    ) -> Any:
-        return await super().run(script, _guarded(keys), arguments, request)
+    def _keys_of_script(self, keys: Sequence[str]) -> Sequence[str]:
+        return _guarded(keys)
 
     async def call(
         self,
