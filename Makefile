@@ -22,7 +22,7 @@ bench: $(VENV)/.tools servers
 
 # Longer fault tests than `make test` has time for; minutes, not hours.
 chaos: $(VENV)/.tools servers
-	HEADRACE_CHAOS=1 $(VENV)/bin/python -m pytest tests/chaos
+	HEADRACE_CHAOS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal tests/chaos
 
 # The pictures of the dashboard and of the terminal view in docs/screenshots.
 screenshots: $(VENV)/.tools servers
