@@ -58,7 +58,7 @@ from headrace.middleware.wrapping import Middleware
 from headrace.telemetry.json_logs import JsonFormatter
 from headrace.telemetry.tracing.tracing import Tracing
 from headrace.web import dashboard
-from headrace.worker.ending import WorkerOutcome
+from headrace.worker.worker_outcome import WorkerOutcome
 
 __all__ = [
     "ArgumentError",

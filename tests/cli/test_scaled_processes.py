@@ -13,9 +13,9 @@ import pytest
 from headrace import Headrace
 from headrace.core.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
-from headrace.worker.gauge import Gauge
-from headrace.worker.load import Seen, Survey, Workload
-from headrace.worker.supervisor import Supervisor
+from headrace.worker.processes.gauge import Gauge
+from headrace.worker.processes.supervisor import Supervisor
+from headrace.worker.upkeep.workload import Seen, Survey, Workload
 from tests.cli.conftest import Start
 from tests.cli.programs import eventually
 from tests.cli.test_supervisor import Pretended

@@ -15,7 +15,7 @@ from django.test.utils import override_settings
 
 from headrace import Headrace, JobFailed, Retry
 from headrace.integrations.django.framework import base, task_backends
-from headrace.worker import heartbeat
+from headrace.worker.consume import heartbeat
 from tests.integrations.conftest import FOLDER, hearing, work
 
 ROOT = Path(__file__).parents[2]

@@ -19,13 +19,13 @@ from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing import ManualClock
-from headrace.worker.heartbeat import Heartbeat
-from headrace.worker.promoter import Promoter
-from headrace.worker.reader import Reader
-from headrace.worker.reclaimer import LastChance, Reclaimer
-from headrace.worker.settler import Settler
-from headrace.worker.slots import Slots
+from headrace.worker.consume.heartbeat import Heartbeat
+from headrace.worker.consume.reader import Reader
+from headrace.worker.consume.reclaimer import LastChance, Reclaimer
+from headrace.worker.consume.settler import Settler
+from headrace.worker.run.slots import Slots
 from headrace.worker.store_clock import StoreClock
+from headrace.worker.upkeep.promoter import Promoter
 
 QUEUE, LEASE = "q", 30.0
 

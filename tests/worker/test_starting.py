@@ -86,7 +86,7 @@ async def test_a_worker_whose_thread_cannot_start_leaves_nothing_behind(
         raise RuntimeError("can't start new thread")
 
     ears = Ears(app, monkeypatch)
-    monkeypatch.setattr("headrace.worker.heartbeat.Heartbeat.start", no_thread)
+    monkeypatch.setattr("headrace.worker.consume.heartbeat.Heartbeat.start", no_thread)
     with pytest.raises(RuntimeError, match="new thread"):
         await app.worker(queues=["default"]).run()
     assert (ears.open, ears.consumers) == (0, 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace import Headrace, Task
 from headrace.telemetry.totals import Totals
-from headrace.worker import collector
+from headrace.worker.processes import gc_tuning
 
 NumberTask = Task[[int], Coroutine[Any, Any, None]]
 
@@ -92,7 +92,7 @@ class Jobs:
 @asynccontextmanager
 async def fresh_app(url: str, *, events: bool) -> AsyncIterator[Headrace]:
     """An app on a namespace of its own, in a process set up as a worker's is."""
-    collector.calm()
+    gc_tuning.calm()
     async with Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}", events=events) as app:
         yield app
 

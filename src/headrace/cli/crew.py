@@ -15,7 +15,7 @@ from typing import IO
 import click
 
 from headrace.core.visible import harmless
-from headrace.worker.parent import SUPERVISOR, how_it_ended
+from headrace.worker.processes.parent import SUPERVISOR, how_it_ended
 
 # For what a process that has ended said last. Whoever has its output from it may live for ever.
 _LAST_WORDS = 2.0

@@ -18,8 +18,8 @@ from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.metrics import Place, metrics_options, place_of
 from headrace.cli.output import complain
 from headrace.errors import ConfigError
-from headrace.worker.parent import follow_supervisor
-from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
+from headrace.worker.processes.parent import follow_supervisor
+from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 
 if TYPE_CHECKING:
     from headrace import Headrace

@@ -19,7 +19,7 @@ from headrace.cli.reloading import Sources
 from headrace.core import limits
 from headrace.core.visible import harmless
 from headrace.errors import ConfigError
-from headrace.worker.signals import Signals, let_go_of_closed_terminal
+from headrace.worker.processes.signals import Signals, let_go_of_closed_terminal
 
 _HOST = "127.0.0.1"
 _TOKEN = "HEADRACE_DASHBOARD_TOKEN"

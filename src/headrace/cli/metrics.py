@@ -19,7 +19,7 @@ from headrace.telemetry.totals import Totals
 
 if TYPE_CHECKING:
     from headrace import Headrace
-    from headrace.worker.supervisor import Supervisor
+    from headrace.worker.processes.supervisor import Supervisor
     from headrace.worker.worker import Worker
 
 log = logging.getLogger("headrace.telemetry")

@@ -17,7 +17,7 @@ from headrace.core.plural import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
 from headrace.outbox.databases import database_of
 from headrace.outbox.links import Connection
-from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
+from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])

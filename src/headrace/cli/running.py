@@ -16,10 +16,10 @@ from typing import NoReturn
 
 from headrace.cli.output import complain
 from headrace.errors import HeadraceError
-from headrace.worker import collector
-from headrace.worker.ending import WorkerOutcome
-from headrace.worker.signals import ending_signals, let_go_of_closed_terminal
+from headrace.worker.processes import gc_tuning
+from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 from headrace.worker.worker import Worker
+from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")
 
@@ -42,7 +42,7 @@ def work(worker: Worker) -> NoReturn:
 
 
 def _exit_code(worker: Worker) -> int:
-    collector.calm()
+    gc_tuning.calm()
     loop = _event_loop()
     asyncio.set_event_loop(loop)
     main = loop.create_task(worker.run(), name="headrace-worker")

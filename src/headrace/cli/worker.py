@@ -28,11 +28,11 @@ from headrace.cli.running import leave, leave_quietly_if_told, work
 from headrace.core import limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
-from headrace.worker.gauge import Gauge
-from headrace.worker.load import workloads_of
-from headrace.worker.parent import follow_supervisor, start_process
+from headrace.worker.processes.gauge import Gauge
+from headrace.worker.processes.parent import follow_supervisor, start_process
+from headrace.worker.processes.supervisor import Supervisor
 from headrace.worker.store_wait import StoreWait
-from headrace.worker.supervisor import Supervisor
+from headrace.worker.upkeep.workload import workloads_of
 
 if TYPE_CHECKING:
     from headrace import Headrace

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.core import ids, limits
 from headrace.errors import ConfigError
 from headrace.telemetry.totals import Phase, Totals
-from headrace.worker.ending import WorkerOutcome
-from headrace.worker.parts import Parts
+from headrace.worker.runtime import Parts
 from headrace.worker.selection import choose
 from headrace.worker.store_wait import StoppedWaiting, StoreWait
+from headrace.worker.worker_outcome import WorkerOutcome
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

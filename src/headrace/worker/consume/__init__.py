@@ -1,0 +1,1 @@
+"""Reading from the store, keeping leases, and writing outcomes."""

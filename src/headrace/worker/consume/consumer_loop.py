@@ -1,0 +1,250 @@
+"""A line of a worker: reads some queues, runs what comes, writes what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.delivery import Delivery
+from headrace.middleware.nesting import receiving
+from headrace.store.contract import Consumer
+from headrace.worker.consume.controller import Controller
+from headrace.worker.consume.reader import Reader, Ready
+from headrace.worker.consume.reclaimer import Reclaimer
+from headrace.worker.consume.settler import Settler
+from headrace.worker.observer import narrowed
+from headrace.worker.run.ack_policy import PLAIN
+from headrace.worker.run.acks import OnSuccess
+from headrace.worker.run.admitter import Admitter
+from headrace.worker.run.auditing import Auditing
+from headrace.worker.run.executor import Executor
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_middleware import telling
+from headrace.worker.run.slots import Slots
+from headrace.worker.service import Service, ended
+from headrace.worker.services import Workshop
+from headrace.worker.worker_outcome import WorkerOutcome
+
+if TYPE_CHECKING:
+    from headrace.client.task import Task
+
+log = logging.getLogger("headrace.worker")
+
+_CANCEL_GRACE = 2.0
+_FLUSH_GRACE = 5.0
+_NEVER = float("inf")
+
+
+class Line:
+    """Has slots, runs and leases of its own. The line of all ordinary queues gives a slot back when
+    the function has ended; with `acks`, the line of a subscription does as these say, and at its
+    end runs what has been read instead of handing it back. `scope` is what all of its errors are
+    observed as, if they are not to be told apart."""
+
+    def __init__(
+        self,
+        name: str,
+        shop: Workshop,
+        consumer: Consumer,
+        queues: Sequence[str],
+        tasks: Mapping[str, Task[..., Any]],
+        *,
+        slots: Slots,
+        acks: OnSuccess | None = None,
+        auditing: Auditing | None = None,
+        ready: Ready | None = None,
+        scope: str = "",
+    ) -> None:
+        self.name = name
+        self.consumer = consumer
+        self.queues = tuple(queues)
+        self.slots = slots
+        self._acks = acks
+        self._auditing = auditing
+        self._ready = ready
+        self._shop = shop
+        self._observe = narrowed(shop.observe, scope)
+        self._noticed = narrowed(shop.noticed, scope)
+        self.held: set[Delivery] = shop.held.open()
+        self._settler = Settler(
+            consumer,
+            self.held,
+            shop.reporter.before_settling,
+            acks.settled if acks else None,
+            shop.counted,
+            shop.clock.now_ms,
+        )
+        self._executor = self._made_executor(tasks)
+        if acks is not None:
+            acks.attach(self._settler, self._executor)
+        self._reader = self._made_reader()
+        self._controller = Controller(shop.app.store, consumer, queues, self._executor.heed)
+        self._services: tuple[Service, ...] = (self._settler, self._controller, self._reader)
+        self._tasks: dict[Service, asyncio.Task[None]] = {}
+        self._ends_at = _NEVER
+        self._draining: asyncio.Task[None] | None = None
+        self._timed_out = False
+        self._errors = 0
+        self._crashes = 0
+
+    def _made_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
+        shop, acks = self._shop, self._acks
+        settle = acks.settling(self._settler) if acks else self._settler.put
+        return Executor(
+            tasks,
+            shop.runners,
+            Admitter(self.consumer),
+            telling(settle) if shop.runners.wrapped else settle,
+            Slots(0) if acks else self.slots,
+            shop.terms,
+            replace(acks.manner if acks else PLAIN, auditing=self._auditing, observe=self._observe),
+        )
+
+    def _made_reader(self) -> Reader:
+        shop = self._shop
+        reclaimer = Reclaimer(
+            self.consumer, self.queues, shop.app.lease, shop.last_chance, shop.redelivered
+        )
+        return Reader(
+            self.consumer,
+            reclaimer,
+            self._settler,
+            self.slots,
+            self.held,
+            self._executor.start,
+            self._ready,
+            receiving(shop.app.middlewares),
+            lease=shop.app.lease,
+        )
+
+    # What others ask
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries that have no written outcome yet."""
+        return len(self.held)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the line works no more, if a part of it has died."""
+        for task in self._tasks.values():
+            if task.done() and self._draining is None:
+                return asyncio.CancelledError() if task.cancelled() else task.exception()
+        return None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The jobs that it runs, each of a batch by itself; to be asked from any thread."""
+        # Copied in one go: the line's thread changes the set meanwhile.
+        return [member for run in tuple(self._executor.runs) for member in run.members]
+
+    def lose(self, deliveries: Sequence[Delivery]) -> None:
+        """End the runs of those deliveries that are of this line."""
+        self._executor.stopper.lose(deliveries)
+
+    @property
+    def tally(self) -> WorkerOutcome:
+        return WorkerOutcome(
+            errors=self._errors,
+            crashes=self._crashes + sum(service.crashes for service in self._services),
+            timed_out=self._timed_out,
+            lost_leases=self._settler.lost_leases,
+            failed=self._acks.failed if self._acks else 0,
+        )
+
+    # Its life
+
+    async def prepare(self) -> None:
+        """See to it that it can start."""
+        if self._ready is not None:
+            await self._ready()
+        await self._controller.listen()
+        # Before the first job is taken: its task may be paused.
+        await self._controller.step()
+
+    def start(self) -> None:
+        for service in self._services:
+            if self._noticed is not None:
+                service.observe = self._noticed
+            task = asyncio.create_task(service.run(), name=f"headrace-{service.name}-{self.name}")
+            self._tasks[service] = task
+
+    async def drain(self, ends_at: float, hurrying: asyncio.Event) -> None:
+        """Take nothing new, let run what runs, cut short what runs beyond `ends_at` or when there
+        is hurry, and have all outcomes written. To be called again for an earlier end."""
+        self._ends_at = min(self._ends_at, ends_at)
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(hurrying))
+        await asyncio.shield(self._draining)
+
+    async def close(self) -> None:
+        """End, after `drain`."""
+        try:
+            # The settler last: what runs until then may still end jobs.
+            for service in (self._controller, self._settler):
+                if service in self._tasks:
+                    await ended(service, self._tasks[service], _FLUSH_GRACE)
+        finally:
+            self._shop.held.close(self.held)
+            if self._acks is not None:
+                self._acks.close()
+
+    async def leave(self) -> None:
+        """Leave no trace in the store."""
+        await asyncio.gather(self._controller.close(), self.consumer.close())
+
+    async def _drain(self, hurrying: asyncio.Event) -> None:
+        try:
+            await self._end_well(hurrying)
+        except Exception:
+            self._crashes += 1
+            log.exception("the line of %s did not end well", self.name)
+
+    async def _end_well(self, hurrying: asyncio.Event) -> None:
+        if self._reader in self._tasks:
+            within = max(self._ends_at - time.monotonic(), 1.0)
+            await self._reader.interrupt(self._tasks[self._reader], within)
+        if self._acks is None:
+            self._executor.stopper.send_away(only_waiting=True)
+        else:
+            self._executor.flush()
+        if not await self._runs_end(hurrying):
+            self._timed_out = True
+            await self._cut_short()
+        await self._flush()
+
+    async def _runs_end(self, hurrying: asyncio.Event) -> bool:
+        while (futures := self._executor.busy) or (self._acks and self._acks.waiting):
+            if hurrying.is_set() or time.monotonic() >= self._ends_at:
+                return False
+            if futures:
+                await asyncio.wait(futures, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(0.01)
+        return True
+
+    async def _cut_short(self) -> None:
+        if self._auditing is not None:
+            self._auditing.hurry()
+        self._executor.stopper.send_away(only_waiting=False)
+        self._ends_at = time.monotonic() + _CANCEL_GRACE
+        await self._runs_end(asyncio.Event())
+        self._executor.stopper.abandon_all()
+        if self._auditing is not None:
+            # What was just given up is recorded, too.
+            self._ends_at = time.monotonic() + _CANCEL_GRACE
+            await self._runs_end(asyncio.Event())
+
+    async def _flush(self) -> None:
+        """Wait until all outcomes are written, and count those that could not be."""
+        ends_at = time.monotonic() + _FLUSH_GRACE
+        while self._settler.backlog and time.monotonic() < ends_at:
+            self._settler.wake()
+            await asyncio.sleep(0.01)
+        self._errors = self._settler.backlog
+        if self._errors:
+            log.error("%d outcomes could not be written", self._errors)

@@ -1,0 +1,108 @@
+"""Makes the lines of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.client.subscription import Subscription
+from headrace.core.sources import log_name
+from headrace.store.contract import Consumer
+from headrace.worker.consume.consumer_loop import Line
+from headrace.worker.consume.tail import Tail
+from headrace.worker.run.acks import ByHand, OnReceive, OnSuccess, Unacknowledged
+from headrace.worker.run.slots import Slots
+from headrace.worker.services import Workshop
+
+if TYPE_CHECKING:
+    from headrace.worker.worker import Worker
+
+_ACKS: dict[str, type[OnSuccess]] = {
+    "success": OnSuccess,
+    "receive": OnReceive,
+    "manual": ByHand,
+}
+
+
+class Lines:
+    """One line for all ordinary queues of the worker, and lines for subscriptions. `died` is told
+    of the queues of groups in which an event went dead."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        shop: Workshop,
+        died: Callable[[Subscription[..., Any], str], None],
+    ) -> None:
+        self._worker = worker
+        self._shop = shop
+        self._died = died
+        self._made: dict[str, int] = {}
+
+    def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
+        """The store's side of a line of a group, whose shards share its reads alike."""
+        return self._shop.app.store.consumer(name, queues, self._shop.app.lease)
+
+    def of_jobs(self) -> Line:
+        worker = self._worker
+        consumer = self._shop.app.store.consumer(
+            worker.name, worker.weights, self._shop.app.lease, strict=worker.strict
+        )
+        slots = Slots(worker.concurrency)
+        return Line(
+            "jobs",
+            self._shop,
+            consumer,
+            worker.queues,
+            self._shop.app.tasks,
+            slots=slots,
+            auditing=self._shop.auditing(),
+        )
+
+    def of_group(self, subscription: Subscription[..., Any]) -> Line:
+        """One more consumer of a group."""
+        number = self._made[subscription.name] = self._made.get(subscription.name, 0) + 1
+        # Two consumers of one name must not read the same queue: each would take what the other
+        # was just given for lost, and hand back what the other holds when it leaves.
+        worker = self._worker.name if number == 1 else f"{self._worker.name}+{number}"
+        consumer = self.consumer(worker, subscription.queues)
+        died = partial(self._died, subscription)
+        slots = Slots(places(subscription, self._worker.concurrency))
+        mourned = subscription.dead_handler is not None
+        return Line(
+            f"{subscription.name}-{number}",
+            self._shop,
+            consumer,
+            subscription.queues,
+            {log_name(subscription.topic.name): subscription},
+            slots=slots,
+            acks=_ACKS[subscription.wants.ack](slots, died if mourned else None),
+            auditing=self._shop.auditing(subscription),
+            ready=partial(subscription.join, self._shop.app.store),
+        )
+
+    def of_broadcast(self, subscription: Subscription[..., Any]) -> Line:
+        tail = Tail(self._shop.app.store, self._worker.name, subscription.queues)
+        # One after the other, unless the function is said to be able to do more.
+        slots = Slots(subscription.wants.max_in_flight or 1)
+        return Line(
+            subscription.name,
+            self._shop,
+            tail,
+            (),
+            {log_name(subscription.topic.name): subscription},
+            slots=slots,
+            acks=Unacknowledged(slots),
+            auditing=self._shop.auditing(subscription),
+            ready=tail.take_place,
+            scope="broadcast",
+        )
+
+
+def places(subscription: Subscription[..., Any], concurrency: int) -> int:
+    """How many events one consumer of a group may hold at once. By default two batches fit, so that
+    one is read while the other runs."""
+    if subscription.wants.max_in_flight is not None:
+        return subscription.wants.max_in_flight
+    return max(concurrency, 2 * (subscription.declared.batch or 0))

@@ -1,0 +1,42 @@
+"""Has the worker heed what people want: tasks that are paused, jobs that are to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from headrace.store.contract import Consumer, Hear, Store, Subscription
+from headrace.store.values import Control
+from headrace.worker.queue_poller import POLL, Rounds
+
+_HOLD = 0.05
+
+Heed = Callable[[str, Control], None]
+
+
+class Controller(Rounds):
+    """Tells the executor what the store says of each queue, when it has changed and every few
+    seconds. A paused queue needs no telling: `fetch` brings nothing of it."""
+
+    name = "controller"
+
+    def __init__(
+        self,
+        store: Store,
+        consumer: Consumer,
+        queues: Sequence[str],
+        heed: Heed,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(queues, monotonic)
+        self._store = store
+        self._consumer = consumer
+        self._heed = heed
+
+    async def look(self, queue: str) -> float:
+        self.hold(queue, _HOLD)
+        self._heed(queue, await self._store.control(queue))
+        return POLL
+
+    async def hear(self, queue: str, hear: Hear) -> Subscription:
+        return await self._consumer.hear_control(queue, hear)

@@ -1,0 +1,184 @@
+"""Keeps leases and the worker's record alive from a thread of its own, and tells when the event
+loop is blocked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Collection, Sequence
+
+from headrace.core.delivery import Delivery
+from headrace.errors import StoreError
+from headrace.store.contract import Consumer, Store, renew_every
+from headrace.worker.observer import Observe, unobserved
+from headrace.worker.store_clock import StoreClock
+from headrace.worker.upkeep.registry import Registry
+
+log = logging.getLogger("headrace.worker")
+
+_BEAT = 1.0
+_BLOCKED_AFTER = 2.0
+_TOLD_EVERY = 2.0
+"""So fresh is what people see of the worker."""
+
+
+class Heartbeat:
+    """A thread with a small event loop. A handler that blocks the worker's loop does not block this
+    one, so its job stays its own."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: StoreClock,
+        consumer: Consumer,
+        held: Collection[Delivery],
+        lease: float,
+        lost: Callable[[list[Delivery]], None],
+        registry: Registry | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._compare_at = 0.0
+        self._tell_at = 0.0
+        self._leases: dict[Consumer, Collection[Delivery]] = {consumer: held}
+        self._lost = lost
+        self._registry = registry
+        self._renew_after = renew_every(lease)
+        self._beat = min(_BEAT, lease / 6)
+        # Half a beat less: else the beat that is due would come a moment too early.
+        self._tell_after = min(_TOLD_EVERY, self._renew_after) - self._beat / 2
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
+        self._watched = asyncio.get_running_loop()
+        self._watched_thread = threading.get_ident()
+        self._answered_at = self._asked_at = self._beat_at = time.monotonic()
+        self.observe: Observe = unobserved
+        self._warned = False
+        self._troubles: dict[str, str] = {}
+
+    def keep(self, consumer: Consumer, held: Collection[Delivery]) -> None:
+        """Renew what another consumer of the worker holds, too."""
+        self._leases = {**self._leases, consumer: held}
+
+    def let_go(self, consumer: Consumer) -> None:
+        self._leases = {one: held for one, held in self._leases.items() if one is not consumer}
+
+    def start(self) -> None:
+        self._compare_at = time.monotonic() + self._renew_after
+        self._tell_at = time.monotonic() + self._tell_after
+        self._beat_at = time.monotonic()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        # Not joined in a thread of the loop's: handlers may have taken all of those.
+        while self._thread.is_alive():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+    async def step(self) -> None:
+        """Renew the leases that are older than a third of their length."""
+        oldest = time.monotonic() - self._renew_after
+        renewals = []
+        for consumer, held in self._leases.items():
+            # Copied in one go: the worker's thread changes the set meanwhile.
+            due = [delivery for delivery in tuple(held) if delivery.leased_at <= oldest]
+            if due:
+                renewals.append(self._renew(consumer, due))
+        troubles = await asyncio.gather(*renewals, return_exceptions=True)
+        for trouble in troubles:
+            if trouble is not None:
+                raise trouble
+
+    async def _renew(self, consumer: Consumer, due: Sequence[Delivery]) -> None:
+        now = time.monotonic()
+        lost = await consumer.renew(due)
+        for delivery in due:
+            delivery.leased_at = now
+        for delivery in lost:
+            delivery.leased_at = float("inf")
+        if lost:
+            # Some may just have been settled: only the worker's own thread can tell.
+            self._watched.call_soon_threadsafe(self._lost, lost)
+
+    def watch(self) -> None:
+        """Warn, once per blockage, with the stack of what blocks the event loop."""
+        blocked = time.monotonic() - self._answered_at
+        if blocked < max(_BLOCKED_AFTER, 3 * self._beat):
+            self._warned = False
+        elif not self._warned:
+            self._warned = True
+            frame = sys._current_frames().get(self._watched_thread)
+            stack = "".join(traceback.format_stack(frame)) if frame else "(unknown)"
+            log.warning(
+                "the event loop has been blocked for %.1f s; a handler should await or be a "
+                "sync task, which runs in a thread. It is at:\n%s",
+                blocked,
+                stack,
+            )
+        if self._answered_at >= self._asked_at:
+            self._asked_at = time.monotonic()
+        self._watched.call_soon_threadsafe(self._answer)
+
+    @property
+    def blocked(self) -> float:
+        """Seconds for which the event loop has owed an answer."""
+        owed = self._answered_at < self._asked_at
+        return time.monotonic() - self._asked_at if owed else 0.0
+
+    @property
+    def silent(self) -> float:
+        """Seconds since its last beat, while it should beat."""
+        beats = self._thread.ident is not None and not self._stopping.is_set()
+        return time.monotonic() - self._beat_at if beats else 0.0
+
+    def _answer(self) -> None:
+        self._answered_at = time.monotonic()
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            while not self._stopping.wait(self._beat):
+                runner.run(self._tick())
+                self.watch()
+                self._beat_at = time.monotonic()
+            runner.run(self._store.close())
+
+    async def _tick(self) -> None:
+        # Side by side: where one part of the store is away, a living worker must not look dead.
+        await asyncio.gather(self._tried("leases cannot be renewed", self.step), self._say_so())
+
+    async def _say_so(self) -> None:
+        """What need not be done at every beat."""
+        await asyncio.gather(self._compare_clocks(), self._tell_of_worker())
+
+    async def _compare_clocks(self) -> None:
+        if time.monotonic() >= self._compare_at and await self._tried(
+            "the store's clock cannot be read", self._clock.compare
+        ):
+            self._compare_at = time.monotonic() + self._renew_after
+
+    async def _tell_of_worker(self) -> None:
+        if self._registry is None or time.monotonic() < self._tell_at:
+            return
+        # If it failed, soon again: the record is gone if it is not written within a lease.
+        if await self._tried("the worker's record cannot be written", self._registry.beat):
+            self._tell_at = time.monotonic() + self._tell_after
+
+    async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it was done; the same trouble is named once."""
+        try:
+            await work()
+        except StoreError as error:
+            if self._troubles.get(complaint) != str(error):
+                self._troubles[complaint] = str(error)
+                log.warning("%s: %s", complaint, error)
+            self.observe("heartbeat", error, {})
+            return False
+        except Exception:
+            log.exception("the heartbeat crashed; it goes on")
+            return False
+        self._troubles.pop(complaint, None)
+        return True

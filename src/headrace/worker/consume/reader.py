@@ -1,0 +1,176 @@
+"""Brings jobs from the store to the executor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
+
+from headrace.core.delivery import Delivery
+from headrace.core.job import peek_key
+from headrace.core.outcome import RELEASED, Outcome
+from headrace.store.contract import Consumer, reclaim_every
+from headrace.worker.consume.reclaimer import Reclaimer
+from headrace.worker.run.slots import Slots
+from headrace.worker.service import Service
+
+log = logging.getLogger("headrace.worker")
+
+_WAIT = 5.0
+_UNBLOCK_EVERY = 0.05
+
+Ready = Callable[[], Awaitable[None]]
+"""Sees to it that there is something to read from."""
+Tell = Callable[[Sequence[Delivery], int], None]
+"""Told what a read brought, and when it began."""
+
+
+class Handing(Protocol):
+    """Where what cannot be run now is handed back: a settler."""
+
+    def put(self, delivery: Delivery, outcome: Outcome) -> None: ...
+
+    @property
+    def backlog(self) -> int: ...
+
+    @property
+    def left(self) -> Collection[Delivery]: ...
+
+
+class Reader(Service):
+    """Asks for no more jobs than there are free slots: first abandoned ones, then new ones. While
+    all that comes is for a batch task, it asks for as many more as the batch can take. What a read
+    brings after the worker was told to stop is handed back, not dropped."""
+
+    name = "reader"
+    scope = "read"
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        reclaimer: Reclaimer,
+        settler: Handing,
+        slots: Slots,
+        held: set[Delivery],
+        start: Callable[[Delivery], None],
+        ready: Ready | None = None,
+        tell: Tell | None = None,
+        *,
+        lease: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._lease = lease
+        self._monotonic = monotonic
+        self._doubt_until = self._recover_at = float("-inf")
+        self._ready = ready
+        self._tell = tell
+        self._consumer = consumer
+        self._reclaimer = reclaimer
+        self._settler = settler
+        self._slots = slots
+        self._held = held
+        self._start = start
+
+    async def step(self) -> float:
+        await self._slots.wait()
+        if self._settler.backlog > 2 * self._slots.total + 1000:
+            # Outcomes cannot be written: more jobs would only be run to be run again.
+            return 0.1
+        if self._recover_at <= self._monotonic() < self._doubt_until:
+            await self._take_up()
+        if self._slots.free > 0 and not self.stopping:
+            self.scope = "reclaim"
+            await self._bring(self._reclaimer.step(self._slots.free))
+            self.scope = "read"
+        if self._slots.free > 0 and not self.stopping:
+            wait = min(_WAIT, self._reclaimer.due_in)
+            await self._bring(self._consumer.fetch(self._share(), wait))
+        return 0.0
+
+    async def _bring(self, reading: Awaitable[Sequence[Delivery]]) -> None:
+        began_ns, began = time.time_ns(), self._monotonic()
+        deliveries = await reading
+        if deliveries and self._monotonic() - began > self._lease / 2:
+            deliveries = await self._still_held(deliveries)
+        if self._tell is not None and deliveries:
+            self._tell(deliveries, began_ns)
+        self._hand_over(deliveries)
+
+    def _share(self) -> int:
+        """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
+        while the other is on its way, and what a batch can take besides."""
+        return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.beyond
+
+    async def recover(self) -> None:
+        self.scope = "read"
+        if self._ready is not None:
+            await self._ready()
+        await self._take_up()
+        self._doubt_until = self._monotonic() + self._lease
+
+    async def _take_up(self) -> None:
+        """Run what a failed read has leased to this worker. For a lease after it this is looked for
+        now and then: the request may reach the store later than its connection broke."""
+        self._recover_at = self._monotonic() + reclaim_every(self._lease)
+        known = {*self._held, *self._settler.left} if self._settler.left else self._held
+        if found := await self._consumer.recover(known):
+            self._hand_over(await self._still_held(found))
+
+    async def _still_held(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Of what came late, what is still this worker's, with its lease begun anew: others may
+        have taken over the rest, and must not find it running here."""
+        while True:
+            asked = self._monotonic()
+            if lost := set(await self._consumer.renew(deliveries)):
+                log.warning(
+                    "%d job(s) came later than their lease; they are left to others", len(lost)
+                )
+                deliveries = [each for each in deliveries if each not in lost]
+            if self._monotonic() - asked < self._lease / 2:
+                return deliveries
+
+    async def interrupt(self, running: asyncio.Task[None], within: float) -> None:
+        """Stop, ending a read that waits. The read itself is not cancelled, for what the store has
+        handed out with it would be stranded; unless the store does not answer in time."""
+        self.stop()
+        self._slots.poke()
+        ends_at = time.monotonic() + within
+        while not running.done():
+            if time.monotonic() > ends_at:
+                running.cancel()
+            try:
+                async with asyncio.timeout(_UNBLOCK_EVERY):
+                    await asyncio.shield(running)
+            except TimeoutError:
+                await self._unblock()
+            except asyncio.CancelledError:
+                if not running.cancelled():
+                    raise
+
+    async def _unblock(self) -> None:
+        try:
+            async with asyncio.timeout(1.0):
+                await self._consumer.interrupt()
+        except Exception:
+            # The store is away; the read will fail by itself.
+            await asyncio.sleep(_UNBLOCK_EVERY)
+
+    def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            return
+        now = time.monotonic()
+        for delivery in deliveries:
+            delivery.leased_at = now
+        self._held.update(deliveries)
+        if self.stopping:
+            for delivery in deliveries:
+                # Nobody has decoded it, and the store files jobs under their keys.
+                delivery.key = peek_key(delivery.envelope)
+                self._settler.put(delivery, RELEASED)
+            return
+        self._slots.take(len(deliveries))
+        for delivery in deliveries:
+            self._start(delivery)

@@ -1,0 +1,200 @@
+"""Tells the store what became of deliveries. The only place that does."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from headrace.core.clock import SystemClock
+from headrace.core.delivery import Delivery
+from headrace.core.outcome import Outcome
+from headrace.core.tally import Tally
+from headrace.errors import StoreError
+from headrace.store.contract import Consumer, Settlement
+from headrace.store.values import IdempotencyKey
+from headrace.worker.consume import refusals
+from headrace.worker.service import Service
+
+log = logging.getLogger("headrace.worker")
+
+_CLOCK = SystemClock()
+_IDLE = 3600.0
+_LEFT_KNOWN = 10_000
+
+Settle = Callable[[Delivery, Outcome], None]
+"""Called once for each delivery, when its outcome is known."""
+Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
+"""What has to be written before jobs end; must not fail."""
+Settled = Callable[[Sequence[Settlement], Sequence[Delivery]], None]
+"""Told of outcomes that were written, and of the deliveries among them that were lost."""
+Counted = Callable[[str, Tally], None]
+"""Told of a queue what the outcomes that were written for it come to."""
+
+
+class Settler(Service):
+    """Writes at once when idle; outcomes that come while a write is under way go together in the
+    next. What could not be written is kept and written again."""
+
+    name = "settler"
+    scope = "settle"
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        held: set[Delivery],
+        before: Before | None = None,
+        settled: Settled | None = None,
+        counted: Counted | None = None,
+        now_ms: Callable[[], int] = _CLOCK.now_ms,
+    ) -> None:
+        super().__init__()
+        self._before = before
+        self._settled = settled
+        self._counted = counted
+        self._consumer = consumer
+        self._held = held
+        self._now_ms = now_ms
+        self._pending: list[Settlement] = []
+        self._batches: list[_Batch] = []
+        self.lost_leases = 0
+        self.left: deque[Delivery] = deque(maxlen=_LEFT_KNOWN)
+        """The latest deliveries that were left: still leased to this worker, for a while."""
+
+    def put(self, delivery: Delivery, outcome: Outcome) -> None:
+        if not self._pending:
+            self.wake()
+        self._pending.append(Settlement(delivery, outcome))
+
+    def leave(self, delivery: Delivery) -> None:
+        """Write nothing, and renew the lease no more: when it is over, someone takes it over."""
+        self.forget(delivery)
+        self.left.append(delivery)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Hold it no more; nobody waits for its outcome."""
+        self._held.discard(delivery)
+
+    @property
+    def backlog(self) -> int:
+        return len(self._pending) + sum(len(batch.settlements) for batch in self._batches)
+
+    async def step(self) -> float:
+        if self._pending:
+            self._batches += _by_queue(self._pending)
+            self._pending = []
+        trouble: StoreError | None = None
+        for batch in tuple(self._batches):
+            # One queue's trouble must not hold back the outcomes of the others.
+            trouble = await self._settle(batch) or trouble
+        if trouble is not None:
+            raise trouble
+        return 0.0 if self._pending or self._batches else _IDLE
+
+    async def _settle(self, batch: _Batch) -> StoreError | None:
+        if self._before is not None:
+            await self._before(batch.queue, batch.settlements)
+        tally = None
+        if self._counted is not None:
+            # The store takes it over, so that all is counted once.
+            tally = Tally.of(batch.settlements, self._consumer.ready_ms)
+        try:
+            lost = await self._write(batch, tally)
+        except Exception as error:
+            if refusals.is_of_one(error):
+                return await self._divide(batch, error)
+            if not isinstance(error, StoreError):
+                raise
+            return error
+        self._batches.remove(batch)
+        self._held.difference_update([item.delivery for item in batch.settlements])
+        if lost:
+            self._report(lost)
+        if tally is not None:
+            self._count(batch, tally, lost)
+        if self._settled is not None:
+            self._settled(batch.settlements, lost)
+        return None
+
+    async def _write(self, batch: _Batch, tally: Tally | None) -> list[Delivery]:
+        """Have the store apply a batch: once more after an error about what is in it, for if that
+        is false, this is answered as it should have been."""
+        tries = 1 if batch.tried else 2
+        while True:
+            tries -= 1
+            repeat, batch.tried = batch.tried, True
+            try:
+                return await self._consumer.settle(
+                    batch.queue,
+                    batch.settlements,
+                    repeat=repeat,
+                    tally=tally,
+                    idempotency=batch.idempotency,
+                )
+            except Exception as error:
+                if not tries or not refusals.is_of_one(error):
+                    raise
+
+    async def _divide(self, batch: _Batch, error: Exception) -> StoreError | None:
+        """Something in the batch cannot be written: look for it in its halves, which know what the
+        first try may have done. A job whose outcome is refused by itself is dead, if that can be
+        written at the same moment; else the store is in trouble, and the outcome is kept."""
+        if len(batch.settlements) > 1:
+            self._batches.remove(batch)
+            for part in refusals.parts_of(batch.settlements):
+                self._batches.append(_Batch(batch.queue, part, tried=True))
+            return None
+        (refused,) = batch.settlements
+        instead = refusals.instead_of(refused, error, self._now_ms())
+        try:
+            lost = await self._consumer.settle(batch.queue, [instead], repeat=True)
+        except Exception:
+            return error if isinstance(error, StoreError) else StoreError(repr(error))
+        if lost:
+            self._report(lost)
+        else:
+            refusals.report(refused, error)
+        self._batches.remove(batch)
+        self._held.discard(refused.delivery)
+        if self._settled is not None:
+            self._settled([instead], lost)
+        return None
+
+    def _count(self, batch: _Batch, tally: Tally, lost: Sequence[Delivery]) -> None:
+        if lost:
+            kept = [item for item in batch.settlements if item.delivery not in lost]
+            tally = Tally.of(kept, self._consumer.ready_ms)
+        if self._counted is not None:
+            self._counted(batch.queue, tally)
+
+    def _report(self, lost: list[Delivery]) -> None:
+        self.lost_leases += len(lost)
+        for delivery in lost:
+            log.warning(
+                "lease lost: job %s of queue %r is no longer this worker's; its outcome is dropped",
+                *(delivery.key_text, delivery.queue),
+                extra=delivery.fields,
+            )
+
+
+class _Batch:
+    """Outcomes of one queue that are written together."""
+
+    def __init__(
+        self, queue: str, settlements: list[Settlement] | None = None, *, tried: bool = False
+    ) -> None:
+        self.queue = queue
+        self.settlements = settlements or []
+        self.idempotency = IdempotencyKey()
+        self.tried = tried
+        """It may have been written: answers can be lost, and errors can be false."""
+
+
+def _by_queue(settlements: Sequence[Settlement]) -> list[_Batch]:
+    batches: dict[str, _Batch] = {}
+    for item in settlements:
+        queue = item.delivery.queue
+        if queue not in batches:
+            batches[queue] = _Batch(queue)
+        batches[queue].settlements.append(item)
+    return list(batches.values())

@@ -1,0 +1,1 @@
+"""Worker processes, and processes that run one job."""

@@ -1,0 +1,110 @@
+"""Reads the backlog for a process that does no work itself, from a thread with its own event
+loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
+from headrace.errors import StoreError
+from headrace.worker.upkeep.workload import Survey, Workload, take_survey
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.supervisor")
+
+_LEAVE_GRACE = 5.0
+
+
+class Gauge:
+    """Takes a survey every `poll` seconds. While the store is away there is none, which is said
+    once; it is never taken for an empty backlog."""
+
+    def __init__(self, app: Headrace, workloads: Sequence[Workload], poll: float) -> None:
+        self._app = app
+        self._workloads = workloads
+        self.places_each = sum(workload.each for workload in workloads)
+        self._poll = poll
+        self._surveys: queue.SimpleQueue[Survey | None] = queue.SimpleQueue()
+        self._told: Scaled | None = None
+        self._trouble = ""
+        self._stopping = threading.Event()
+        self._wake: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="headrace-gauge", daemon=True)
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Begin; `wake` is called, from the thread, whenever there is something to `take`."""
+        self._wake = wake
+        self._thread.start()
+
+    def take(self) -> list[Survey | None]:
+        """What was read since the last call, the newest last; None where the store was away."""
+        taken: list[Survey | None] = []
+        while not self._surveys.empty():
+            taken.append(self._surveys.get())
+        return taken
+
+    def tell(self, processes: Scaled) -> None:
+        """Have the store know, with the next survey, what the supervisor has."""
+        self._told = processes
+
+    def stop(self) -> None:
+        """End; a store that does not answer is not waited for."""
+        self._stopping.set()
+        self._thread.join(_LEAVE_GRACE)
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            while True:
+                self._surveys.put(runner.run(self._read()))
+                self._wake()
+                if self._stopping.wait(self._poll):
+                    break
+            runner.run(self._leave())
+
+    async def _read(self) -> Survey | None:
+        try:
+            store = (await self._app.session()).store
+            survey = await take_survey(store, self._workloads)
+            await self._note(self._told)
+        except StoreError as error:
+            self._in_trouble(str(error))
+            return None
+        except Exception as error:
+            self._in_trouble(repr(error))
+            return None
+        if self._trouble:
+            log.warning("the backlog can be read again")
+            self._trouble = ""
+        return survey
+
+    def _in_trouble(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            log.warning("the backlog cannot be read, all stays as it is: %s", trouble)
+        self._trouble = trouble
+
+    async def _note(self, processes: Scaled | None) -> None:
+        if processes is None:
+            return
+        host, pid = socket.gethostname(), os.getpid()
+        record = encode_record(SupervisorRecord(host, pid, processes))
+        store = (await self._app.session()).store
+        # It is written with every survey; gone soon after the parent is.
+        ttl = max(3 * self._poll, self._app.lease)
+        await store.note(SUPERVISORS, f"{host}-{pid}", record, ttl=ttl)
+
+    async def _leave(self) -> None:
+        try:
+            store = (await self._app.session()).store
+            await store.note(SUPERVISORS, f"{socket.gethostname()}-{os.getpid()}", None)
+        except StoreError:
+            pass
+        await self._app.close()

@@ -1,0 +1,148 @@
+"""The voice of a run in a process of its own: what it says goes through the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.client.context import Voice
+from headrace.errors import HeadraceError, StoreError
+from headrace.worker.run.report_buffer import Words
+
+HEADER = 8
+# The worker itself writes four times a second; this keeps a busy process from flooding it.
+_EVERY = 0.05
+
+
+class Told(msgspec.Struct, array_like=True, tag="told"):
+    """From the process: what the run tells of itself."""
+
+    progress: tuple[float, str] | None
+    lines: tuple[str, ...]
+
+
+class Asked(msgspec.Struct, array_like=True, tag="asked"):
+    """From the process: what is noted under a name, or, with a value, that it be noted."""
+
+    name: str
+    value: bytes | None = None
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """To the process, which waits for it."""
+
+    value: bytes | None = None
+    trouble: str = ""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+def framed(message: msgspec.Struct) -> bytes:
+    """A message as it goes over the socket: its length, then it."""
+    data = _encode(message)
+    return len(data).to_bytes(HEADER, "big") + data
+
+
+async def relayed(message: Told | Asked, voice: Voice) -> Answer | None:
+    """In the worker: pass on what a process said; what to answer, if it waits."""
+    if isinstance(message, Told):
+        if message.progress is not None:
+            voice.progress(*message.progress)
+        for line in message.lines:
+            voice.log(line)
+        return None
+    try:
+        if message.value is None:
+            return Answer(await voice.recall(message.name))
+        await voice.remember(message.name, message.value)
+    except HeadraceError as error:
+        return Answer(trouble=str(error))
+    return Answer()
+
+
+class ProcessVoice:
+    """In the process: the voice of the run at hand, over the socket on which it came."""
+
+    def __init__(self, channel: socket.socket, receive: Callable[[], bytes]) -> None:
+        self._channel = channel
+        self._receive = receive
+        self._home = os.getpid()
+        self._sending = threading.RLock()
+        self._asking = threading.Lock()
+        self._words = Words()
+        self._next_at = 0.0
+        self._timer: threading.Timer | None = None
+
+    def progress(self, fraction: float, text: str) -> None:
+        if self._is_home:
+            with self._sending:
+                self._words.progress = fraction, text
+                self._tell_soon()
+
+    def log(self, line: str) -> None:
+        if self._is_home:
+            with self._sending:
+                self._words.add([line])
+                self._tell_soon()
+
+    def flush(self) -> None:
+        """Tell the worker what it was not told yet; called before the run's reply is sent."""
+        with self._sending:
+            timer, self._timer = self._timer, None
+            if timer is not None:
+                timer.cancel()
+            if self._words:
+                told, self._words = Told(self._words.progress, self._words.lines()), Words()
+                self._next_at = time.monotonic() + _EVERY
+                self._send(told)
+
+    async def recall(self, name: str) -> bytes | None:
+        return await asyncio.to_thread(self.recall_sync, name)
+
+    async def remember(self, name: str, value: bytes) -> None:
+        await asyncio.to_thread(self.remember_sync, name, value)
+
+    def recall_sync(self, name: str) -> bytes | None:
+        return self._ask(Asked(name))
+
+    def remember_sync(self, name: str, value: bytes) -> None:
+        self._ask(Asked(name, value))
+
+    @property
+    def _is_home(self) -> bool:
+        """False in a process that the task has forked: with two that write to the socket, nobody
+        would know where words begin and end."""
+        return os.getpid() == self._home
+
+    def _ask(self, question: Asked) -> bytes | None:
+        if not self._is_home:
+            raise HeadraceError("ctx.once() was called in a process that the task has forked")
+        with self._asking:
+            self._send(question)
+            answer = _decode_answer(self._receive())
+        if answer.trouble:
+            raise StoreError(answer.trouble)
+        return answer.value
+
+    def _tell_soon(self) -> None:
+        pause = self._next_at - time.monotonic()
+        if pause <= 0:
+            self.flush()
+        elif self._timer is None:
+            self._timer = threading.Timer(pause, self.flush)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _send(self, message: Told | Asked) -> None:
+        # If the worker is gone, so is this process in a moment.
+        with self._sending, contextlib.suppress(OSError):
+            self._channel.sendall(framed(message))

@@ -1,0 +1,258 @@
+"""Keeps several worker processes running, from a parent that does no work itself."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
+from headrace.core.scaling import Scaler, Scaling
+from headrace.core.workers import Scaled, WorkerRecord
+from headrace.worker.processes.parent import Process, how_it_ended, severity
+from headrace.worker.processes.signals import Signals
+from headrace.worker.upkeep.workload import Survey
+
+log = logging.getLogger("headrace.supervisor")
+
+# A wrong option or an unreachable store shows within so many seconds.
+_YOUNG = 10.0
+_WRONG_USE = 2
+
+
+class Readings(Protocol):
+    """What the supervisor needs of a `Gauge`."""
+
+    places_each: int
+    """What one process can hold at once."""
+
+    def start(self, wake: Callable[[], None]) -> None: ...
+    def take(self) -> list[Survey | None]: ...
+    def tell(self, processes: Scaled) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Seat:
+    """A place for one process, and when it is to be filled again."""
+
+    def __init__(self) -> None:
+        self.process: Process | None = None
+        self.started_at = 0.0
+        self.due_at = float("-inf")
+
+
+class Supervisor:
+    """Runs as many processes as the backlog calls for, within the bounds of `scaling`. One that
+    ends although nobody told it to is replaced, as a `Breaker` allows. One that is too many, the
+    idlest first, is told to stop, and awaited. If the first ones end at once and say that they are
+    used wrongly, all is stopped, for nothing would get better; later on that is a trouble like
+    others, such as a store that is away while one process is replaced."""
+
+    def __init__(
+        self,
+        scaling: Scaling,
+        start: Callable[[], Process],
+        *,
+        gauge: Readings | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scaler = Scaler(scaling)
+        self.breaker = Breaker()
+        self._gauge = gauge
+        self._seats = [_Seat() for _ in range(scaling.least)]
+        self._leaving: list[Process] = []
+        # All there ever were: the record of one that was killed is there for a while.
+        self._pids: set[int] = set()
+        self._start = start
+        self._monotonic = monotonic
+        self._host = socket.gethostname()
+        self._proven = False
+        self._codes: list[int] = []
+        self.stopping = False
+
+    @property
+    def active(self) -> int:
+        """Processes that live, and are to."""
+        return sum(seat.process is not None for seat in self._seats)
+
+    @property
+    def ages(self) -> dict[int, float]:
+        """How many seconds ago each process that lives, and is to, was started, by its number; from
+        any thread."""
+        now = self._monotonic()
+        filled = [(seat.process, seat.started_at) for seat in tuple(self._seats)]
+        return {process.pid: now - since for process, since in filled if process is not None}
+
+    @property
+    def pids(self) -> set[int]:
+        """All processes that live, those too that were told to stop; from any thread."""
+        return {*self.ages, *(process.pid for process in tuple(self._leaving))}
+
+    @property
+    def scaled(self) -> Scaled:
+        """How many there are, and what was decided about their number; from any thread."""
+        places = self.active * self._gauge.places_each if self._gauge else 0
+        return Scaled.of(self.scaler, self.breaker, self.active, places)
+
+    @property
+    def finished(self) -> bool:
+        return self.stopping and not self.active and not self._leaving
+
+    @property
+    def exit_code(self) -> int:
+        """The worst of what processes that were told to stop ended with: 3 over 2 over 1 over 0."""
+        return max(map(severity, self._codes), default=0)
+
+    def run(self) -> int:
+        """Supervise until SIGTERM, SIGINT or SIGHUP, and until all processes have ended; the exit
+        code, with which this process should end. From then on these signals are ignored."""
+        with Signals() as signals:
+            if self._gauge is not None:
+                self._gauge.start(signals.wake)
+            while True:
+                rest = self.step()
+                if self.finished:
+                    break
+                for number in signals.wait(rest):
+                    self._heed(number)
+            if self._gauge is not None:
+                self._gauge.stop()
+        log.info("supervisor ended with exit code %d: %s", self.exit_code, self._summary())
+        return self.exit_code
+
+    def _heed(self, number: int) -> None:
+        # A terminal that is closed may say so twice, which is no wish to hurry.
+        if number != signal.SIGCHLD and not (number == signal.SIGHUP and self.stopping):
+            self.stop()
+
+    def step(self) -> float | None:
+        """Look after every process once. The seconds until one is to be started; None if only the
+        end of a process, a signal or a survey can give something to do."""
+        self._note_ends()
+        if self.stopping:
+            return None
+        for survey in self._gauge.take() if self._gauge else []:
+            self._scale(survey)
+        for seat in self._seats:
+            if seat.process is None and seat.due_at <= self._monotonic():
+                self._fill(seat)
+        if self._gauge is not None:
+            self._gauge.tell(self.scaled)
+        due = [seat.due_at for seat in self._seats if seat.process is None]
+        return max(min(due) - self._monotonic(), 0.0) if due else None
+
+    def stop(self) -> None:
+        """Tell all processes to stop; again, and they hurry."""
+        # Those that leave have been told: a second signal would cut their jobs short.
+        told = self._leaving if self.stopping else []
+        self.stopping = True
+        for process in [*told, *(seat.process for seat in self._seats if seat.process)]:
+            # SIGTERM for SIGINT too: a process that is still starting then leaves quietly.
+            process.send_signal(signal.SIGTERM)
+
+    def _scale(self, survey: Survey | None) -> None:
+        if survey is None:
+            self.scaler.blind()
+            return
+        loads = survey.loads(self.active, self._is_ours)
+        decision = self.scaler.decide(self._monotonic(), *loads)
+        if decision.reason:
+            log.info("worker processes: %s", decision.why)
+            self._resize(decision.target, survey)
+
+    def _is_ours(self, worker: WorkerRecord) -> bool:
+        return worker.host == self._host and worker.pid in self._pids
+
+    def _resize(self, target: int, survey: Survey) -> None:
+        def busyness(seat: _Seat) -> tuple[int, float]:
+            """Empty seats first, then what holds least, then the youngest."""
+            held = survey.held_by(self._host, seat.process.pid) if seat.process else -1
+            return held, -seat.started_at
+
+        self._seats += [_Seat() for _ in range(target - len(self._seats))]
+        for seat in sorted(self._seats, key=busyness)[: len(self._seats) - target]:
+            self._seats.remove(seat)
+            if seat.process is not None:
+                log.info("worker process %d is told to stop", seat.process.pid)
+                seat.process.send_signal(signal.SIGTERM)
+                self._leaving.append(seat.process)
+
+    def _fill(self, seat: _Seat) -> None:
+        now = self._monotonic()
+        seat.due_at = now + self.breaker.wait(now)
+        if seat.due_at > now:
+            return
+        try:
+            seat.process = self._start()
+        except OSError as error:
+            pause = self._postpone(seat, lived=0.0)
+            log.error("no worker process can be started: %s; next try in %g s", error, pause)
+            return
+        seat.started_at = now
+        self._pids.add(seat.process.pid)
+        self.breaker.started(now)
+        log.info("worker process %d started", seat.process.pid)
+
+    def _note_ends(self) -> None:
+        for seat in self._seats:
+            code = seat.process.poll() if seat.process else None
+            if seat.process is not None and code is not None:
+                self._note_end(seat, seat.process.pid, code)
+        for process in list(self._leaving):
+            code = process.poll()
+            if code is not None:
+                self._leaving.remove(process)
+                self._note_told_end(process.pid, code)
+
+    def _note_end(self, seat: _Seat, pid: int, code: int) -> None:
+        lived = self._monotonic() - seat.started_at
+        self._proven = self._proven or self._longest_life() >= _YOUNG
+        seat.process = None
+        if self.stopping:
+            self._note_told_end(pid, code)
+        elif code == _WRONG_USE and not self._proven:
+            self._codes.append(code)
+            log.error("worker process %d %s at its start; giving up", pid, how_it_ended(code))
+            self.stop()
+        else:
+            pause = self._postpone(seat, lived)
+            log.warning(
+                "worker process %d %s after %.1f s; a new one starts in %g s",
+                *(pid, how_it_ended(code), lived, pause),
+            )
+
+    def _note_told_end(self, pid: int, code: int) -> None:
+        self._codes.append(code)
+        log.info("worker process %d %s", pid, how_it_ended(code))
+
+    def _postpone(self, seat: _Seat, lived: float) -> float:
+        was = self.breaker.state
+        now = self._monotonic()
+        pause = self.breaker.died(now, lived, self.active)
+        seat.due_at = now + pause
+        if self.breaker.state == "open":
+            if not self.active:
+                # One has to work: whichever seat it has, and however long others wait.
+                for empty in self._seats:
+                    empty.due_at = now + pause
+            if was == "closed":
+                log.error(
+                    "%d worker processes died soon after their start; until a new one lives for "
+                    "%g s, no other is started, and one is kept going",
+                    *(QUICK_DEATHS, SURVIVAL),
+                )
+        return pause
+
+    def _longest_life(self) -> float:
+        now = self._monotonic()
+        return max(now - seat.started_at for seat in self._seats if seat.process)
+
+    def _summary(self) -> str:
+        scaler = self.scaler
+        return (
+            f"scale_ups={scaler.ups.total()}, scale_downs={scaler.downs.total()}, "
+            f"deaths={self.breaker.deaths}"
+        )

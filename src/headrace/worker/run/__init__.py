@@ -1,0 +1,1 @@
+"""One job or event, from delivery to outcome."""

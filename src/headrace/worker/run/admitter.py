@@ -1,0 +1,118 @@
+"""Asks the store whether jobs with limits may start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from headrace.core.delivery import Delivery
+from headrace.core.judgement import NotNow
+from headrace.errors import StoreError, StoreUnavailable
+from headrace.store.contract import Consumer
+from headrace.store.values import IdempotencyKey
+from headrace.worker.run.run import BatchRun, Run
+
+log = logging.getLogger("headrace.worker")
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+class Admitter:
+    """Counts starts. Jobs of one queue that ask at the same time share one round trip; a store that
+    fails is waited for."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._loop = asyncio.get_running_loop()
+        self._asking: dict[str, _Questions] = {}
+        self._askers: set[asyncio.Task[None]] = set()
+
+    async def admit(self, run: Run, refuse: Callable[[Run, NotNow], None]) -> None:
+        """Have the start of a run counted; `NotNow` if it may not start. Of a batch, those go on
+        that may, and the others are refused."""
+        if not isinstance(run, BatchRun):
+            await self.begin(run.delivery)
+            return
+        limited = [member for member in run.members if member.limited]
+        gates = await asyncio.gather(*(self.ask(member.delivery) for member in limited))
+        for member, gate in zip(limited, gates, strict=True):
+            if gate and not member.abandoned:
+                run.leave_out(member)
+                refuse(member, NotNow(gate))
+        if not run.members:
+            raise NotNow(gates[0])
+
+    async def begin(self, delivery: Delivery) -> None:
+        """Return when the start is counted; `NotNow` if the job may not start."""
+        gate = await self.ask(delivery)
+        if gate:
+            raise NotNow(gate)
+
+    def ask(self, delivery: Delivery) -> asyncio.Future[str]:
+        """The gate at which the job must wait; empty if its start has been counted."""
+        answer: asyncio.Future[str] = self._loop.create_future()
+        questions = self._asking.get(delivery.queue)
+        if questions is None:
+            questions = self._asking[delivery.queue] = {}
+            asker = asyncio.create_task(self._ask_all(delivery.queue), name="headrace-admitter")
+            self._askers.add(asker)
+            asker.add_done_callback(self._askers.discard)
+        questions[delivery] = answer
+        return answer
+
+    async def _ask_all(self, queue: str) -> None:
+        """Until nobody asks any more; what is asked while an answer is on its way goes next."""
+        try:
+            while questions := self._asking[queue]:
+                self._asking[queue] = {}
+                await self._answer(queue, questions)
+        finally:
+            # If the asking was ended from outside: nobody must wait for an answer for ever.
+            _fail(self._asking.pop(queue), _interrupted(queue))
+
+    async def _answer(self, queue: str, questions: _Questions) -> None:
+        try:
+            refused = await self._refused(queue, questions)
+        except Exception as error:
+            _fail(questions, error)
+        except BaseException:
+            _fail(questions, _interrupted(queue))
+            raise
+        else:
+            for delivery, answer in questions.items():
+                if not answer.done():
+                    answer.set_result(refused.get(delivery, ""))
+
+    async def _refused(self, queue: str, questions: _Questions) -> dict[Delivery, str]:
+        pause = _FIRST_PAUSE
+        # The same each time, also if some wait no more: what is repeated is one change.
+        deliveries = [d for d, answer in questions.items() if not answer.done()]
+        idempotency = IdempotencyKey()
+        while any(not answer.done() for answer in questions.values()):
+            try:
+                return await self._consumer.begin(queue, deliveries, idempotency=idempotency)
+            except StoreError as error:
+                if pause == _FIRST_PAUSE:
+                    log.warning(
+                        "jobs of queue %r wait for their limits: %s",
+                        *(queue, error),
+                        extra={"queue": queue},
+                    )
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        return {}
+
+
+_Questions = dict[Delivery, asyncio.Future[str]]
+
+
+def _fail(questions: _Questions, error: Exception) -> None:
+    for answer in questions.values():
+        if not answer.done():
+            answer.set_exception(error)
+
+
+def _interrupted(queue: str) -> StoreError:
+    return StoreUnavailable(f"the store was not asked whether jobs of queue {queue!r} may start")

@@ -1,0 +1,139 @@
+"""Gathers the jobs of batch tasks, and tells them apart again when their function has returned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headrace.core.job import Reason
+from headrace.core.judgement import NotNow, Unfit, describe
+from headrace.core.retry import RemoteError, names_of
+from headrace.errors import BatchError, TaskControl
+from headrace.worker.run.run import BatchRun, Run
+from headrace.worker.run.slots import Slots
+
+
+class Batcher:
+    """One batch of each task fills at a time. A job that waits in it needs no slot; the batch takes
+    one when it is launched: when it is full, or `max_wait` after its first job came."""
+
+    def __init__(self, slots: Slots, launch: Callable[[Run], None]) -> None:
+        self._slots = slots
+        self._launch = launch
+        self._loop = asyncio.get_running_loop()
+        self._filling: dict[str, _Filling] = {}
+
+    def add(self, run: Run) -> bool:
+        """Whether the job leaves its slot to the batch, which is launched now."""
+        task = run.task
+        if run.alone:
+            self._launch(BatchRun([run]))
+            return True
+        filling = self._filling.get(task.name)
+        if filling is None:
+            filling = self._filling[task.name] = _Filling()
+        runs = filling.runs
+        runs.append(run)
+        missing = (task.declared.batch or 1) - len(runs)
+        # One more with each job in a row that is for a batch; any other sets it back to none.
+        beyond = self._slots.beyond + 1
+        self._slots.beyond = beyond if beyond < missing else missing
+        if missing <= 0:
+            self._slots.beyond = beyond
+            self._launch(filling.closed())
+            return True
+        if filling.timer is None:
+            filling.timer = self._loop.call_later(task.declared.max_wait, self._time_is_up, filling)
+        return False
+
+    def waiting(self) -> Iterator[Run]:
+        """The jobs that have not begun."""
+        for filling in self._filling.values():
+            yield from filling.runs
+
+    def leave_out(self, run: Run) -> bool:
+        """Whether the job was one of those that wait."""
+        filling = self._filling.get(run.task.name)
+        if filling is None or run not in filling.runs:
+            return False
+        filling.runs.remove(run)
+        if not filling.runs:
+            filling.stop_timer()
+        return True
+
+    def flush(self) -> None:
+        """Launch all batches, full or not."""
+        for filling in self._filling.values():
+            if filling.runs:
+                self._time_is_up(filling)
+
+    def _time_is_up(self, filling: _Filling) -> None:
+        self._slots.take(1)
+        self._launch(filling.closed())
+
+
+class _Filling:
+    """A batch that is not full yet."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.timer: asyncio.TimerHandle | None = None
+
+    def closed(self) -> BatchRun:
+        self.stop_timer()
+        batch = BatchRun(self.runs)
+        self.runs = []
+        return batch
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+def values_of(batch: BatchRun, value: Any) -> Sequence[Any]:
+    """What the function returned, job by job; an exception stands for itself."""
+    count = len(batch.members)
+    if value is None:
+        return [None] * count
+    if not isinstance(value, list):
+        raise _wrong(batch, f"a {type(value).__name__}")
+    items = list(value)
+    if len(items) != count:
+        raise _wrong(batch, f"a list of {len(items)} for {count} jobs")
+    return items
+
+
+def errors_of(batch: BatchRun, error: BaseException) -> Sequence[Any]:
+    """What the function raised, job by job: None for those that are done nevertheless."""
+    count = len(batch.members)
+    if isinstance(error, BatchError):
+        named: Any = getattr(error, "errors", None)
+        if not _names_jobs(named, count):
+            error = Unfit(
+                Reason.BAD_RESULT,
+                f"a BatchError of batch task {batch.task.name!r} does not give exceptions by the "
+                f"positions of their jobs in the list, 0 to {count - 1}",
+            )
+        else:
+            return [named.get(place) for place in range(count)]
+    if isinstance(error, Exception) and not isinstance(error, (Unfit, NotNow, TaskControl)):
+        # Put into words once, not for each job.
+        _, text, trace = describe(error)
+        error = RemoteError(names_of(error), text, trace)
+    return [error] * count
+
+
+def _names_jobs(named: Any, count: int) -> bool:
+    return isinstance(named, dict) and all(
+        place in range(count) and isinstance(error, BaseException) for place, error in named.items()
+    )
+
+
+def _wrong(batch: BatchRun, what: str) -> Unfit:
+    return Unfit(
+        Reason.BAD_RESULT,
+        f"batch task {batch.task.name!r} returned {what}; it must return None, or a list with what "
+        "became of each job, in order",
+    )

@@ -1,0 +1,162 @@
+"""Reads a delivery, and decides whether it may run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.core.ids import JobKey
+from headrace.core.job import (
+    Malformed,
+    NewerFormat,
+    Reason,
+    decode_envelope,
+    decode_past,
+    peek_key,
+)
+from headrace.core.judgement import NotNow, Unfit
+from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD
+from headrace.core.outcome import task_gate
+from headrace.core.ties import read_ties
+from headrace.errors import TaskCancelled
+from headrace.store.values import Control
+from headrace.worker.run.run import Run
+
+if TYPE_CHECKING:
+    from headrace.client.task import Task
+
+_decode_inputs = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+class Intake:
+    """The first steps of every job. Each raises if the job goes no further: `Unfit` for good,
+    `NotNow` for now. Arguments for a process are left as they are unless `unpack_all`."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        *,
+        crash_limit: int,
+        max_payload: int,
+        now_ms: Callable[[], int],
+        unpack_all: bool,
+    ) -> None:
+        self._tasks = tasks
+        self._unpack_all = unpack_all
+        self._crash_limit = crash_limit
+        self._max_payload = max_payload
+        self._max_envelope = max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
+        self._now_ms = now_ms
+        self._wishes: dict[str, _Wishes] = {}
+
+    def heed(self, queue: str, control: Control, in_hand: Collection[JobKey] = ()) -> None:
+        """What people want of this queue, from now on. Jobs `in_hand` have been told themselves."""
+        if control.paused_tasks or control.cancelling:
+            self._wishes[queue] = _Wishes(control, in_hand)
+        else:
+            self._wishes.pop(queue, None)
+
+    def decode(self, run: Run) -> None:
+        delivery = run.delivery
+        # Before it is decoded: a few bytes on the wire can take a thousand times the memory.
+        if len(delivery.envelope) > self._max_envelope:
+            delivery.key = peek_key(delivery.envelope)
+            raise self._oversize(f"it has {len(delivery.envelope):,} bytes in all")
+        try:
+            run.envelope = decode_envelope(delivery.envelope)
+        except (NewerFormat, Malformed) as error:
+            delivery.key = peek_key(delivery.envelope)
+            newer = isinstance(error, NewerFormat)
+            raise Unfit(Reason.NEWER_FORMAT if newer else Reason.MALFORMED, str(error)) from None
+        delivery.key = run.envelope.key
+        if len(run.envelope.payload) > self._max_payload:
+            raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
+        if delivery.past:
+            run.past = decode_past(delivery.past)
+        if self._wishes:
+            # Before anything can be wrong with it: who pauses a task may be about to mend it.
+            self._obey(run)
+
+    def resolve(self, run: Run) -> None:
+        envelope = run.envelope
+        task = self._tasks.get(envelope.task)
+        if task is None:
+            raise Unfit(
+                Reason.UNKNOWN_TASK,
+                f"this worker's app has no task {envelope.task!r}; it has "
+                f"{', '.join(sorted(self._tasks)) or 'none'}",
+            )
+        run.task = task
+        if envelope.overrides.feed:
+            run.fed = _fed(run)
+        if task.declared.run_in == "process" and not self._unpack_all:
+            return
+        run.args, run.kwargs = task.unpack(envelope, run.fed)
+
+    def admit(self, run: Run) -> None:
+        delivery = run.delivery
+        if delivery.count > 1 or run.past.crashes:
+            self._stop_crash_loop(run)
+        expires_ms = run.envelope.overrides.expires_ms
+        if expires_ms is not None and self._now_ms() >= expires_ms:
+            raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
+        if delivery.ties:
+            run.limited = _has_limits(delivery.ties)
+
+    def _oversize(self, what: str) -> Unfit:
+        return Unfit(
+            Reason.OVERSIZE,
+            f"{what}, the limit of this worker is {self._max_payload:,}: raise max_payload, or "
+            "send less",
+        )
+
+    def _obey(self, run: Run) -> None:
+        wishes = self._wishes.get(run.delivery.queue)
+        if wishes is None:
+            return
+        if run.delivery.key in wishes.cancelling:
+            # Once: if the wish was of an earlier job with this id, the store gives this one again.
+            wishes.cancelling.discard(run.delivery.key)
+            run.cancelled = True
+            raise TaskCancelled
+        if run.envelope.task in wishes.paused:
+            raise NotNow(task_gate(run.envelope.task))
+
+    def _stop_crash_loop(self, run: Run) -> None:
+        crashes = run.past.crashes + run.delivery.count - 1
+        if crashes >= self._crash_limit:
+            raise Unfit(
+                Reason.CRASH_LOOP,
+                f"{crashes} workers died, lost their lease, or dropped it without settling",
+            )
+        run.alone = crashes == self._crash_limit - 1
+
+
+class _Wishes:
+    """What people want of one queue, to be looked up quickly."""
+
+    def __init__(self, control: Control, in_hand: Collection[JobKey]) -> None:
+        self.paused = control.paused_tasks
+        self.cancelling: set[JobKey] = {key for key in control.cancelling if key not in in_hand}
+
+
+def _has_limits(ties: bytes) -> bool:
+    try:
+        return bool(read_ties(ties).limits)
+    except ValueError as error:
+        raise Unfit(Reason.MALFORMED, f"its constraints cannot be read: {error}") from None
+
+
+def _fed(run: Run) -> bytes:
+    """The first argument of a job that takes it from the jobs before it, as MessagePack."""
+    inputs = run.delivery.inputs
+    if run.envelope.overrides.feed == "list" and inputs:
+        return inputs
+    try:
+        return bytes(_decode_inputs(inputs)[0])
+    except (msgspec.MsgspecError, IndexError, RecursionError):
+        raise Unfit(
+            Reason.BAD_ARGUMENTS, "the result that should be its first argument is missing"
+        ) from None

@@ -1,0 +1,194 @@
+"""What became of a run: its value or its error as an outcome."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.core import codec
+from headrace.core.delivery import Delivery
+from headrace.core.job import CANCELLED_VERDICT, Reason, done_verdict
+from headrace.core.judgement import FailedRun, NotNow, Unfit, judge
+from headrace.core.limits import RESULT_TTL
+from headrace.core.outcome import DONE, RELEASED, Cancelled, Dead, Done, Outcome
+from headrace.core.retry import Retry
+from headrace.errors import AuditError, LeaseLost, TaskControl
+from headrace.worker.observer import Observe
+from headrace.worker.run.run import Run
+
+if TYPE_CHECKING:
+    from headrace.client.task import Task
+
+log = logging.getLogger("headrace.worker")
+
+
+# Asked for by the task, or observed already.
+_NOT_OBSERVED = (TaskControl, NotNow, AuditError)
+
+
+class Encoded:
+    """A result that is encoded already."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class Outcomes:
+    """Decides for the runs of one worker, by `core.judgement` and by what the worker did to them
+    meanwhile."""
+
+    def __init__(
+        self,
+        worker: str,
+        *,
+        max_payload: int,
+        now_ms: Callable[[], int],
+        observe: Observe | None = None,
+        dying: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        self._worker = worker
+        self._dying = dying
+        self._observe = observe
+        self._max_payload = max_payload
+        self._now_ms = now_ms
+
+    def of_value(self, run: Run, value: Any) -> Outcome:
+        """May raise: a result that cannot be kept is an error like any other."""
+        if run.timed_out:
+            raise TimeoutError(_too_long(run))
+        ttl = run.task.declared.result_ttl
+        if not ttl and not run.envelope.overrides.flow:
+            return DONE
+        data = value.data if isinstance(value, Encoded) else encoded_result(run.task, value)
+        if len(data) > self._max_payload:
+            raise Unfit(
+                Reason.BAD_RESULT,
+                f"the result takes {len(data):,} bytes, the limit is {self._max_payload:,}; "
+                "return a reference to the data instead, or raise max_payload",
+            )
+        return Done(done_verdict(data), int(ttl * 1000))
+
+    def of_answers(self, runs: Sequence[Run], answers: Sequence[Any]) -> list[Outcome]:
+        """What became of the jobs of a batch, each with its value or its error."""
+        outcomes: list[Outcome] = []
+        for run, answer in zip(runs, answers, strict=True):
+            try:
+                if isinstance(answer, BaseException):
+                    outcomes.append(self.of_error(run, answer))
+                else:
+                    outcomes.append(self.of_value(run, answer))
+            except BaseException as error:
+                outcomes.append(self.of_error(run, error))
+        return outcomes
+
+    def of_error(self, run: Run, error: BaseException) -> Outcome:
+        """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
+        try:
+            outcome = self._judged(run, error)
+        except BaseException as trouble:
+            named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
+            # Without what was raised: whoever looks at it, to show it, may fail as this did.
+            log.error("job %s raised %s", run.delivery.key_text, named, extra=run.fields)
+            outcome = self._judged(run, RuntimeError(f"the task raised {named}"))
+        if self._dying is not None and isinstance(outcome, Dead):
+            self._dying(run.delivery)
+        return outcome
+
+    def note(self, run: Run, error: BaseException) -> None:
+        """An error that changes nothing: the function had said before what becomes of its event."""
+        trouble = None if run.fate is None else run.fate.trouble
+        event = run.delivery.key_text
+        if error is trouble:
+            # What it had said was not written, and it was told so.
+            log.warning(
+                "event %s was not settled as its function said: %s", event, error, extra=run.fields
+            )
+            return
+        when = "after it was settled" if trouble is None else "after it could not be settled"
+        log.error("event %s failed %s", event, when, exc_info=error, extra=run.fields)
+        if self._observe is not None:
+            self._observe("handler", error, {**details(run), "settled": trouble is None})
+
+    def _judged(self, run: Run, error: BaseException) -> Outcome:
+        if not isinstance(error, Unfit):
+            # Whatever a task raises when it is cut short, being cut short was not its fault.
+            if run.cancelled:
+                return _cancelled(run)
+            if run.sent_away:
+                return RELEASED
+            if run.gate:
+                error = NotNow(run.gate)
+        if run.lease_lost:
+            error = LeaseLost(f"another worker has job {run.delivery.key_text} now")
+        elif run.timed_out:
+            error = TimeoutError(_too_long(run)).with_traceback(error.__traceback__)
+        if self._observe is not None and not isinstance(error, _NOT_OBSERVED):
+            self._observe(_scope(run), error, details(run))
+        ended = time.monotonic()
+        ended_ms = self._now_ms()
+        spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
+        retry, ttl = _policy(run)
+        return judge(
+            FailedRun(
+                error=error,
+                past=run.past,
+                delivered=run.delivery.count,
+                started_ms=ended_ms - spent_ms,
+                ended_ms=ended_ms,
+                worker=self._worker,
+                retry=retry,
+                result_ttl_ms=int(ttl * 1000),
+            )
+        )
+
+
+def details(run: Run) -> dict[str, Any]:
+    """What an observer is told of a run beside its error."""
+    told = {
+        "queue": run.delivery.queue,
+        "id": run.delivery.key_text,
+        "attempt": run.attempt,
+        "worker": run.host.worker,
+    }
+    return {**told, "task": run.task.name} if hasattr(run, "task") else told
+
+
+def _scope(run: Run) -> str:
+    if run.lease_lost:
+        return "lease"
+    return "handler" if run.has_begun else "intake"
+
+
+def _cancelled(run: Run) -> Cancelled:
+    """Kept for a while even if results are not, as for jobs that are cancelled in the store."""
+    _, ttl = _policy(run)
+    return Cancelled(CANCELLED_VERDICT, int((ttl or RESULT_TTL) * 1000))
+
+
+def encoded_result(task: Task[..., Any], value: Any) -> bytes:
+    """What a task returned, as bytes; unfit if it cannot travel: running again would not help."""
+    try:
+        return codec.encode(value)
+    except codec.ENCODE_ERRORS as error:
+        raise Unfit(
+            Reason.BAD_RESULT,
+            f"task {task.name!r} returned a {type(value).__name__} that cannot travel: {error}",
+        ) from None
+
+
+def _too_long(run: Run) -> str:
+    return f"the job ran longer than its timeout of {run.timed_out:g} s"
+
+
+def _policy(run: Run) -> tuple[Retry, float]:
+    """The retry policy and result time of a run that may have failed before its task was known."""
+    try:
+        override = run.envelope.overrides.retry
+        declared = run.task.declared
+    except AttributeError:
+        return Retry(), RESULT_TTL
+    return override.policy() if override else declared.retry, declared.result_ttl

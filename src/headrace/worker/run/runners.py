@@ -1,0 +1,167 @@
+"""The three ways to run a function: on the event loop, in a thread, in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+from headrace.client.context import running
+from headrace.core.job import Reason
+from headrace.core.judgement import Unfit
+from headrace.middleware.wrapping import Middleware
+from headrace.worker.processes.process_pool import ProcessPool
+from headrace.worker.run.interruption import Answer, Interruptible
+from headrace.worker.run.outcomes import Encoded
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_middleware import Around
+
+_forks = 0
+
+
+_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+    for loop in _loops:
+        # A child that comes back to the loop would share its sockets with the worker.
+        loop.call_soon(os._exit, 0)
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def forks() -> int:
+    """How many forks this process is away from the one that started: when it changes under a
+    worker, this is no longer the worker but a child that a handler forked."""
+    return _forks
+
+
+def end_if_forked(since: int) -> None:
+    """End this process if it is a child of the one in which `forks` gave `since`: a handler forked
+    and its child came back, but the job belongs to the parent."""
+    if _forks != since:
+        os._exit(0)
+
+
+class Runners:
+    """Runs the function of a prepared run where its task says."""
+
+    def __init__(
+        self, *, threads: int, processes: int, middleware: Sequence[Middleware] = ()
+    ) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
+        self._free_threads = asyncio.Semaphore(threads)
+        self._processes = ProcessPool(processes)
+        self._around = Around(middleware)
+        self.wrapped = bool(self._around)
+        """Whether there is a middleware around runs, which wants to see their arguments."""
+        self._forks = forks()
+        _loops.add(asyncio.get_running_loop())
+
+    def start(self, run: Run) -> Awaitable[Any]:
+        """The function's result, to be awaited. Not itself a coroutine: for a plain task on the
+        loop this is the function's own, with nothing in between."""
+        place = run.task.declared.run_in
+        if place != "loop":
+            return self._in_thread(run) if place == "thread" else self._in_process(run)
+        if run.limited:
+            return self._in_loop(run)
+        run.begin()
+        running.set(run)
+        return self._around.function(run, _called) if self.wrapped else _called(run)
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._processes.close()
+
+    async def _in_loop(self, run: Run) -> Any:
+        await run.host.admit(run)
+        run.begin()
+        running.set(run)
+        return await self._around.function(run, _called)
+
+    async def _in_thread(self, run: Run) -> Any:
+        async with self._free_threads:
+            if run.limited:
+                await run.host.admit(run)
+            run.begin()
+            running.set(run)
+            # Made here, so that a cancellation reaches the context that the thread looks at.
+            run.context()
+            return await self._around.function(run, self._called_in_thread)
+
+    async def _called_in_thread(self, run: Run) -> Any:
+        args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
+        work = partial(copy_context().run, run.task.function, *args, **kwargs)
+        function = Interruptible()
+        run.interrupt = function.interrupt
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._guarded, function, work
+        )
+        try:
+            return _unguarded(await _to_the_end(future, run))
+        finally:
+            run.interrupt = None
+
+    def _guarded(self, function: Interruptible, work: partial[Any]) -> Answer:
+        """Called in the thread. StopIteration and its kind cannot pass through a future."""
+        answer = function.run(work)
+        end_if_forked(self._forks)
+        return answer
+
+    async def _in_process(self, run: Run) -> Any:
+        async with self._processes.one() as process:
+            if run.limited:
+                await run.host.admit(run)
+            run.begin()
+            if self.wrapped:
+                return await self._around.process(run, process)
+            return Encoded(await process.run(run))
+
+
+def _called(run: Run) -> Awaitable[Any]:
+    task = run.task
+    args, kwargs = run.args, run.kwargs
+    if task.injects:
+        args, kwargs = task.with_context(run.context(), args, kwargs)
+    work: Awaitable[Any] = task.function(*args, **kwargs)
+    return work
+
+
+async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:
+    """Wait for a thread even if cancelled: its slot is not free before it ends. If the worker stops
+    for good, the job is handed back and the wait is given up."""
+    while True:
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if future.cancelled() or run.sent_away:
+                raise
+
+
+def _unguarded(answer: Answer) -> Any:
+    value, error = answer
+    if error is not None:
+        raise error
+    return finished(value)
+
+
+def finished(value: Any) -> Any:
+    """What a plain function returned, unless that is work that nobody has done."""
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise Unfit(
+            Reason.BAD_RESULT,
+            "the function returned a coroutine that was not awaited: make it async itself",
+        )
+    return value

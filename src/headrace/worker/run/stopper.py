@@ -1,0 +1,184 @@
+"""Ends runs before they end by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from headrace.core.delivery import Delivery
+from headrace.core.ids import JobKey
+from headrace.core.outcome import RELEASED, Outcome, task_gate
+from headrace.store.values import Control
+from headrace.worker.run.in_flight import Floor
+from headrace.worker.run.manual_ack import why_too_late
+from headrace.worker.run.outcomes import Outcomes
+from headrace.worker.run.run import BatchRun, Run
+
+log = logging.getLogger("headrace.worker")
+
+_CANCEL_GRACE = 5.0
+
+
+class Stopper:
+    """The worker stops, a lease is lost, a job is cancelled, a task is paused, time is up. What has
+    begun is told to end and has its outcome when it has; what has not begun has it at once."""
+
+    def __init__(
+        self, floor: Floor, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
+    ) -> None:
+        self._floor = floor
+        self._outcomes = outcomes
+        self._conclude = conclude
+
+    def send_away(self, *, only_waiting: bool) -> None:
+        """Hand back the jobs that have not begun, or all of them."""
+        for run in self._floor.waiting():
+            run.sent_away = True
+            self._withdraw(run)
+        for run in tuple(self._floor.running):
+            if not (only_waiting and run.has_begun) and not run.sent_away:
+                for one in (run, *run.members):
+                    one.sent_away = True
+                self._tell_to_end(run)
+
+    def lose(self, deliveries: Sequence[Delivery]) -> None:
+        """End the runs of jobs that another worker has now: whatever they do is not recorded."""
+        gone = set(deliveries)
+        for run, whole in self._all():
+            if run.delivery in gone and not run.lease_lost:
+                run.lease_lost = True
+                self._end(run, whole)
+                log.warning(
+                    "lease lost while job %s was running here",
+                    run.delivery.key_text,
+                    extra=run.fields,
+                )
+
+    def heed(self, queue: str, control: Control) -> set[JobKey]:
+        """End the jobs that people have cancelled, and hold back those of paused tasks. Returns the
+        cancelled ones that are here."""
+        here: set[JobKey] = set()
+        if control.cancelling:
+            here = self._cancel(queue, frozenset(control.cancelling))
+        if control.paused_tasks:
+            self._hold(queue, control.paused_tasks)
+        return here
+
+    def _cancel(self, queue: str, keys: Collection[JobKey]) -> set[JobKey]:
+        here: set[JobKey] = set()
+        for run, whole in self._all():
+            delivery = run.delivery
+            if delivery.key in keys and delivery.queue == queue:
+                here.add(delivery.key)
+                if not run.cancelled:
+                    run.cancelled = True
+                    self._end(run, whole)
+        return here
+
+    def _hold(self, queue: str, tasks: Collection[str]) -> None:
+        for run, whole in self._all():
+            task = run.envelope.task
+            if task in tasks and run.delivery.queue == queue and not run.has_begun:
+                run.gate = task_gate(task)
+                self._end(run, whole)
+
+    def abandon_all(self) -> None:
+        """Hand back what did not end although it was cancelled."""
+        for run in self._floor.running:
+            self._abandon(run, lambda _: RELEASED)
+
+    def sweep(self) -> None:
+        """End the runs that take too long, and give up those that were told and go on."""
+        now = time.monotonic()
+        for run in tuple(self._floor.running):
+            if now < run.ends_at or run.abandoned:
+                continue
+            if not run.timed_out and not run.cancelled:
+                self._time_out(run)
+                continue
+            log.warning("job %s ignores its cancellation", run.delivery.key_text, extra=run.fields)
+            self._give_up(run)
+            if run.task.declared.run_in == "process":
+                # It had its time to clean up. The second time, it is killed.
+                run.future.cancel()
+
+    # How one run is ended
+
+    def _all(self) -> Iterator[tuple[Run, Run | None]]:
+        """Each job in hand, and the run under way that it is, or is part of."""
+        for run in self._floor.waiting():
+            yield run, None
+        for whole in tuple(self._floor.running):
+            for run in tuple(whole.members):
+                if not run.abandoned:
+                    yield run, whole
+
+    def _end(self, run: Run, whole: Run | None) -> None:
+        if whole is None:
+            self._withdraw(run)
+        elif isinstance(whole, BatchRun):
+            self._end_in_batch(run, whole)
+        else:
+            if run.cancelled and run.has_begun:
+                run.ends_at = time.monotonic() + _CANCEL_GRACE
+            self._tell_to_end(run)
+
+    def _withdraw(self, run: Run) -> None:
+        self._floor.withdraw(run)
+        self._conclude(run, self._cut_short(run))
+
+    def _end_in_batch(self, run: Run, batch: BatchRun) -> None:
+        """The others go on; what the function will say of this one is of no interest."""
+        self._conclude(run, self._cut_short(run))
+        if not batch.has_begun:
+            batch.leave_out(run)
+        if all(other.abandoned for other in batch.members):
+            batch.cancelled = run.cancelled
+            batch.ends_at = time.monotonic() + _CANCEL_GRACE
+            self._tell_to_end(batch)
+
+    def _tell_to_end(self, run: Run) -> None:
+        run.tell_to_end()
+        run.future.add_done_callback(partial(self._came_to_nothing, run))
+
+    def _came_to_nothing(self, run: Run, future: asyncio.Future[None]) -> None:
+        """Nobody has caught the cancellation: the run's task has ended, and gave it no outcome."""
+        if run in self._floor.running:
+            for one in run.members:
+                self._conclude(one, self._cut_short(one))
+            self._floor.leave(run)
+
+    def _time_out(self, run: Run) -> None:
+        limit = run.timeout or 0.0
+        for one in (run, *run.members):
+            one.timed_out = limit
+        if run.task.declared.run_in != "thread":
+            run.ends_at = time.monotonic() + _CANCEL_GRACE
+            self._tell_to_end(run)
+            return
+        run.context().cancel()
+        log.warning(
+            "job %s (%s) timed out, but a thread cannot be stopped: its slot stays taken until "
+            "the function returns; it can look at Context.cancelled, or use run_in='process'",
+            *(run.delivery.key_text, run.task.name),
+            extra=run.fields,
+        )
+        self._give_up(run)
+
+    def _give_up(self, run: Run) -> None:
+        self._abandon(run, lambda one: self._outcomes.of_error(one, TimeoutError()))
+
+    def _abandon(self, run: Run, outcome_of: Callable[[Run], Outcome]) -> None:
+        self._floor.outlast(run)
+        for one in run.members:
+            if not one.abandoned:
+                if one.fate is not None:
+                    one.fate.close(why_too_late(one))
+                self._conclude(one, outcome_of(one))
+        run.abandoned = True
+
+    def _cut_short(self, run: Run) -> Outcome:
+        return self._outcomes.of_error(run, asyncio.CancelledError())

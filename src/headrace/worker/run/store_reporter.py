@@ -1,0 +1,117 @@
+"""How the runs of a worker speak to the store: on its loop, in its threads, in its processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from headrace.core.ids import JobKey
+from headrace.errors import ConfigError, StoreUnavailable
+from headrace.store.contract import Store
+from headrace.worker.upkeep.progress_writer import Reporter
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+# A thread must not wait for a loop that has stopped: nobody could end the process then.
+_ANSWER_GRACE = 60.0
+
+
+class Voices:
+    """What the voices of all runs of one worker share. Made on the worker's event loop. A store
+    that is away is asked again for as long as a lease: what was done must be noted, or it would be
+    done again."""
+
+    def __init__(self, store: Store, reporter: Reporter, patience: float) -> None:
+        self.store = store
+        self.reporter = reporter
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+
+    def of(self, queue: str, key: JobKey) -> RunVoice:
+        return RunVoice(self, queue, key)
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The store's answer, from any event loop. If the run is cancelled meanwhile, it ends after
+        the answer has come."""
+        work = self._persistent(question)
+        if _loop_here() is self._loop:
+            asking: asyncio.Future[T] = asyncio.ensure_future(work)
+        else:
+            asking = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            await asyncio.wait([asking])
+            raise
+
+    def ask_sync(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The store's answer, from a thread without an event loop."""
+        if _loop_here() is self._loop:
+            raise ConfigError("in an async task write `async with ctx.once(…)`, not `with`")
+        work: Coroutine[Any, Any, T] = self._persistent(question)
+        try:
+            asking = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise StoreUnavailable("the worker has ended, and this thread outlived it") from None
+        try:
+            return asking.result(self._patience + _ANSWER_GRACE)
+        except (TimeoutError, CancelledError):
+            raise StoreUnavailable("the worker did not answer; it ends, or is blocked") from None
+
+    async def _persistent(self, question: Callable[[], Awaitable[T]]) -> T:
+        ends_at = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await question()
+            except StoreUnavailable:
+                if time.monotonic() + pause > ends_at:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _loop_here() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+class RunVoice:
+    """The voice of one run; see `headrace.client.context.Voice`."""
+
+    def __init__(self, voices: Voices, queue: str, key: JobKey) -> None:
+        self._voices = voices
+        self._queue = queue
+        self._key = key
+
+    def progress(self, fraction: float, text: str) -> None:
+        self._voices.reporter.progress((self._queue, self._key), fraction, text)
+
+    def log(self, *lines: str) -> None:
+        self._voices.reporter.log((self._queue, self._key), lines)
+
+    async def recall(self, name: str) -> bytes | None:
+        return (await self._voices.ask(self._marks)).get(name)
+
+    def recall_sync(self, name: str) -> bytes | None:
+        return self._voices.ask_sync(self._marks).get(name)
+
+    async def remember(self, name: str, value: bytes) -> None:
+        await self._voices.ask(lambda: self._mark(name, value))
+
+    def remember_sync(self, name: str, value: bytes) -> None:
+        self._voices.ask_sync(lambda: self._mark(name, value))
+
+    async def _marks(self) -> dict[str, bytes]:
+        return await self._voices.store.marks(self._queue, self._key)
+
+    async def _mark(self, name: str, value: bytes) -> None:
+        await self._voices.store.mark(self._queue, self._key, name, value)

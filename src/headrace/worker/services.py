@@ -1,0 +1,87 @@
+"""What all lines of a worker share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from headrace.audit.audit import Trail, is_trail
+from headrace.client.subscription import Subscription
+from headrace.core.delivery import Delivery
+from headrace.worker.consume.reclaimer import LastChance
+from headrace.worker.consume.settler import Counted
+from headrace.worker.observer import Observer
+from headrace.worker.run.auditing import Auditing
+from headrace.worker.run.runners import Runners
+from headrace.worker.run.settings import Terms
+from headrace.worker.run.store_reporter import Voices
+from headrace.worker.store_clock import StoreClock
+from headrace.worker.upkeep.progress_writer import Reporter
+
+if TYPE_CHECKING:
+    from headrace.worker.worker import Worker
+
+
+class Holdings:
+    """What all lines of a worker hold: each has a set of its own, and knows only that well."""
+
+    def __init__(self) -> None:
+        self._sets: tuple[set[Delivery], ...] = ()
+
+    def open(self) -> set[Delivery]:
+        """A set for one more line."""
+        held: set[Delivery] = set()
+        self._sets = (*self._sets, held)
+        return held
+
+    def close(self, held: set[Delivery]) -> None:
+        self._sets = tuple(one for one in self._sets if one is not held)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return chain.from_iterable(self._sets)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sets))
+
+    def __contains__(self, delivery: object) -> bool:
+        return any(delivery in held for held in self._sets)
+
+
+class Workshop:
+    """Clock, runners, reporter, observer: made once for a worker, used by each of its lines."""
+
+    def __init__(self, worker: Worker, state: Any) -> None:
+        app = worker.app
+        self.app = app
+        self.held = Holdings()
+        self.last_chance = LastChance(self.held, app.crash_limit)
+        self.clock = StoreClock(app.store, app.clock)
+        self.observer = Observer(app.error_hooks)
+        self.observe = self.observer.tell if app.error_hooks else None
+        totals = worker.totals
+        self.noticed = self.observe if totals is None else totals.noticing(self.observe)
+        """Told of errors of services; `observe` also of those of handlers."""
+        self.counted: Counted | None = None if totals is None else totals.count
+        self.redelivered = None if totals is None else totals.redelivered
+        self.trails = [Trail(audit) for audit in app.audits]
+        self.reporter = Reporter(app.store, self.clock.now_ms)
+        self.terms = Terms(
+            worker.name,
+            state,
+            app.crash_limit,
+            app.max_payload,
+            self.clock.now_ms,
+            app.events or totals is not None,
+            Voices(app.store, self.reporter, patience=app.lease),
+        )
+        self.runners = Runners(
+            threads=worker.threads, processes=worker.processes, middleware=app.middlewares
+        )
+
+    def auditing(self, subscription: Subscription[..., Any] | None = None) -> Auditing | None:
+        """What records the deliveries of a line; None if they are not to be recorded, or are
+        records themselves."""
+        if not self.trails or (subscription is not None and is_trail(subscription.topic)):
+            return None
+        return Auditing(self.trails, subscription, self.clock.now_ms, self.observe)

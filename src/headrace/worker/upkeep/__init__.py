@@ -1,0 +1,1 @@
+"""Services that look after all queues of a worker."""

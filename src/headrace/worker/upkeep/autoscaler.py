@@ -1,0 +1,254 @@
+"""Keeps as many consumers of each subscription in this worker as its backlog calls for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
+from headrace.core.scaling import Scaler, Scaling
+from headrace.core.workers import Scaled, WorkerRecord
+from headrace.errors import StoreError
+from headrace.store.contract import Store
+from headrace.worker.service import Service
+from headrace.worker.upkeep.workload import Workload, take_survey, workload_of
+from headrace.worker.worker_outcome import WorkerOutcome
+
+if TYPE_CHECKING:
+    from headrace.worker.runtime import Parts
+    from headrace.worker.worker import Worker
+
+log = logging.getLogger("headrace.worker")
+
+# A line goes on after a crash inside it; one that has had so many is not sound any more.
+CRASHES = 5
+
+
+class ScaledLine(Protocol):
+    """What the autoscaler needs of a `Line`, which is one consumer."""
+
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def failure(self) -> BaseException | None: ...
+    @property
+    def tally(self) -> WorkerOutcome: ...
+
+
+L = TypeVar("L", bound=ScaledLine)
+
+
+class Consumers(Generic[L]):
+    """Those of one subscription in this worker: `lines` are all that there are, `add` starts one
+    more, `remove` lets one take nothing more, drains it, and keeps its tally."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        scaling: Scaling,
+        *,
+        lines: Callable[[], Sequence[L]],
+        add: Callable[[], Awaitable[L]],
+        remove: Callable[[L], Coroutine[Any, Any, None]],
+        now: float,
+    ) -> None:
+        self.workload = workload
+        self.scaler = Scaler(scaling)
+        self.breaker = Breaker()
+        self._add = add
+        self.remove = remove
+        self._lines = lines
+        self._since = dict.fromkeys(lines(), now)
+        self._leaving: set[L] = set()
+        self._due_at = now
+
+    @property
+    def active(self) -> int:
+        """Those that work, not those that drain."""
+        return len(self._working())
+
+    def _working(self) -> list[L]:
+        return [line for line in self._lines() if line not in self._leaving]
+
+    def scaled(self) -> Scaled:
+        """How many there are, and why, for people to see."""
+        places = self.active * self.workload.each
+        return Scaled.of(self.scaler, self.breaker, self.active, places)
+
+    def take_broken(self, now: float) -> list[L]:
+        """Those that died, or crash over and over; from here on they do not count."""
+        broken = [line for line in self._working() if line.failure or line.tally.crashes >= CRASHES]
+        self._leaving.update(broken)
+        for line in broken:
+            pause = self._postpone(now, now - self._since[line])
+            log.error(
+                "a consumer of %s is broken after %d crashes; a new one starts in %g s",
+                *(self.workload.name, line.tally.crashes, pause),
+                exc_info=line.failure,
+            )
+        return broken
+
+    def take_surplus(self) -> list[L]:
+        """Those that are too many, the idlest first, and the youngest of those."""
+        working = self._working()
+        working.sort(key=lambda line: (line.in_flight, -self._since[line]))
+        surplus = working[: max(len(working) - self.scaler.target, 0)]
+        self._leaving.update(surplus)
+        return surplus
+
+    def failed(self, now: float) -> float:
+        """Something about them did not work: for how many seconds none is started."""
+        return self._postpone(now, 0.0)
+
+    def _postpone(self, now: float, lived: float) -> float:
+        was = self.breaker.state
+        pause = self.breaker.died(now, lived, self.active)
+        due_at = now + pause
+        # One has to work, however long others were to wait.
+        alone = self.breaker.state == "open" and not self.active
+        self._due_at = due_at if alone else max(self._due_at, due_at)
+        if was == "closed" and self.breaker.state == "open":
+            log.error(
+                "%d consumers of %s broke soon after their start; until a new one lives for %g s, "
+                "no other is started, and one is kept going",
+                *(QUICK_DEATHS, self.workload.name, SURVIVAL),
+            )
+        return pause
+
+    async def fill(self, now: float) -> None:
+        """Start those that are missing, as far as the breaker allows."""
+        there = set(self._lines())
+        self._leaving &= there
+        self._since = {line: since for line, since in self._since.items() if line in there}
+        while self.active < self.scaler.target and now >= self._due_at:
+            wait = self.breaker.wait(now)
+            if wait > 0:
+                self._due_at = now + wait
+                return
+            self._since[await self._add()] = now
+            self.breaker.started(now)
+
+
+class Autoscaler(Service):
+    """Looks every `poll` seconds at what each subscription has to do. A backlog that cannot be read
+    changes nothing. Whatever goes wrong with one holds no other subscription back. Consumers that
+    are too many are drained beside this; `drained` waits for them."""
+
+    name = "autoscaler"
+    scope = "scale"
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        consumers: Sequence[Consumers[Any]],
+        tell: Callable[[str, Scaled], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.consumers = consumers
+        self._store = store
+        self._worker = worker
+        self._tell = tell
+        self._monotonic = monotonic
+        self._poll = min((c.scaler.scaling.poll for c in consumers), default=3600.0)
+        self._troubles: dict[str, str] = {}
+        self._draining: set[asyncio.Task[None]] = set()
+
+    async def step(self) -> float:
+        for consumers in self.consumers:
+            if self.stopping:
+                break
+            await self._look_after(consumers)
+        return self._poll
+
+    async def drained(self) -> None:
+        """Wait until all that were removed have ended."""
+        while self._draining:
+            await asyncio.wait(self._draining)
+
+    async def _look_after(self, consumers: Consumers[Any]) -> None:
+        name = consumers.workload.name
+        try:
+            await self._adjust(consumers)
+        except StoreError as error:
+            consumers.scaler.blind()
+            if self._troubles.get(name) != str(error):
+                log.warning("the consumers of %s stay as they are: %s", name, error)
+                self.observe(self.scope, error, {"subscription": name})
+            self._troubles[name] = str(error)
+        except Exception as error:
+            self._crashed(consumers, error)
+        else:
+            self._troubles.pop(name, None)
+        self._tell(name, consumers.scaled())
+
+    async def _adjust(self, consumers: Consumers[Any]) -> None:
+        self._drain(consumers, consumers.take_broken(self._monotonic()))
+        if not consumers.scaler.scaling.fixed:
+            await self._decide(consumers)
+        if not self.stopping:
+            self._drain(consumers, consumers.take_surplus())
+            await consumers.fill(self._monotonic())
+
+    def _crashed(self, consumers: Consumers[Any], error: Exception) -> None:
+        self.crashes += 1
+        consumers.scaler.blind()
+        pause = consumers.failed(self._monotonic())
+        name = consumers.workload.name
+        log.error(
+            "the consumers of %s could not be looked after; none is started for %g s",
+            *(name, pause),
+            exc_info=error,
+        )
+        self.observe(self.scope, error, {"subscription": name, "crashed": True})
+
+    async def _decide(self, consumers: Consumers[Any]) -> None:
+        survey = await take_survey(self._store, [consumers.workload])
+        loads = survey.loads(consumers.active, self._is_here)
+        decision = consumers.scaler.decide(self._monotonic(), *loads)
+        if decision.reason:
+            log.info("consumers of %s: %s", consumers.workload.name, decision.why)
+
+    def _is_here(self, worker: WorkerRecord) -> bool:
+        return worker.name == self._worker
+
+    def _drain(self, consumers: Consumers[L], lines: Sequence[L]) -> None:
+        for line in lines:
+            # Beside the others: to drain takes as long as what it still runs.
+            self._begin(consumers.remove(line))
+
+    def _begin(self, draining: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(draining, name="headrace-draining")
+        self._draining.add(task)
+        task.add_done_callback(self._drained_one)
+
+    def _drained_one(self, task: asyncio.Task[None]) -> None:
+        self._draining.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.crashes += 1
+            log.error("a consumer could not be drained", exc_info=error)
+
+
+def autoscaler_of(worker: Worker, parts: Parts, tell: Callable[[str, Scaled], None]) -> Autoscaler:
+    """The one that looks after all subscriptions of a worker, scaled or not."""
+    now, consumers = time.monotonic(), []
+    for one in worker.subscriptions:
+        scaling = Scaling.of(*(one.wants.scale or (1, 1)), os.environ)
+        consumers.append(
+            Consumers(
+                workload_of(one, worker.concurrency),
+                scaling,
+                lines=partial(parts.lines_of, one),
+                add=partial(parts.add_line, one),
+                remove=parts.remove_line,
+                now=now,
+            )
+        )
+    return Autoscaler(worker.app.store, worker.name, consumers, tell)

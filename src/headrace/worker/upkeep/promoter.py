@@ -1,0 +1,35 @@
+"""Lets jobs go on when their time has come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from headrace.store.contract import Consumer, Hear, Subscription
+from headrace.worker.queue_poller import POLL, Rounds
+
+
+class Promoter(Rounds):
+    """Sleeps until the next due time of any queue, or until a signal tells of an earlier one. While
+    there is more to promote than one call moves, the calls follow each other without a rest."""
+
+    name = "promoter"
+    scope = "promote"
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        queues: Sequence[str],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(queues, monotonic)
+        self._consumer = consumer
+
+    async def look(self, queue: str) -> float:
+        promotion = await self._consumer.promote(queue)
+        if promotion.more:
+            return 0.0
+        return POLL if promotion.next_in is None else promotion.next_in
+
+    async def hear(self, queue: str, hear: Hear) -> Subscription:
+        return await self._consumer.hear_due(queue, hear)

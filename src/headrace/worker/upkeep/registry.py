@@ -1,0 +1,101 @@
+"""Lets people see this worker: who it is, where it runs, and that it lives."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import platform
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib.metadata import version
+
+import msgspec
+
+from headrace.core.workers import WORKERS, RunRecord, Scaled, WorkerRecord, encode_record
+from headrace.store.contract import Store
+from headrace.worker.run.run import Run
+
+MOST_RUNS = 100
+"""So many are told of: the record is written at every beat."""
+
+
+class Registry:
+    """This worker's record in the store. It has to be written again before a lease is over, or it
+    is gone: that is how a worker that died is noticed."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        queues: Mapping[str, int],
+        *,
+        strict: bool,
+        concurrency: int,
+        lease: float,
+        held: Collection[object],
+        now_ms: Callable[[], int],
+        runs: Callable[[], Iterable[Run]] = tuple,
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._held = held
+        self._now_ms = now_ms
+        self._runs = runs
+        self._consumers: dict[str, Scaled] = {}
+        self._record = WorkerRecord(
+            name=name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=0,
+            queues=dict(queues),
+            concurrency=concurrency,
+            version=version("headrace"),
+            python=platform.python_version(),
+            running=0,
+            beat_ms=0,
+            strict=strict,
+        )
+
+    @property
+    def consumers(self) -> dict[str, Scaled]:
+        """Those of each subscription here, as last told."""
+        return self._consumers
+
+    def tell_consumers(self, subscription: str, consumers: Scaled) -> None:
+        """Have the next beat say how many consumers a subscription has here."""
+        # A new dict: another thread may just be writing the old one.
+        self._consumers = {**self._consumers, subscription: consumers}
+
+    async def beat(self) -> None:
+        """Say that the worker lives, what it holds and what it runs; awaited from any event
+        loop."""
+        now_ms = self._now_ms()
+        self._record = msgspec.structs.replace(
+            self._record,
+            started_ms=self._record.started_ms or now_ms,
+            running=len(self._held),
+            beat_ms=now_ms,
+            consumers=self._consumers,
+            runs=_told(self._runs(), now_ms),
+        )
+        data = encode_record(self._record)
+        await self._store.note(WORKERS, self._record.name, data, ttl=self._lease)
+
+    async def leave(self) -> None:
+        await self._store.note(WORKERS, self._record.name, None)
+
+
+def _told(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:
+    """The longest-running first. Runs begin and end meanwhile, in another thread."""
+    now = time.monotonic()
+    begun = [run for run in runs if run.has_begun and not run.abandoned]
+    return tuple(
+        RunRecord(
+            run.delivery.key,
+            run.delivery.queue,
+            run.envelope.task,
+            now_ms - round(1000 * (now - run.started)),
+        )
+        for run in heapq.nsmallest(MOST_RUNS, begun, key=lambda run: run.started)
+    )

@@ -1,0 +1,143 @@
+"""How much there is to do, for consumers of each kind, as the store has it now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.core.scaling import Load
+from headrace.core.sources import group_source
+from headrace.core.workers import WORKERS, WorkerRecord, decode_record
+from headrace.store.contract import Store
+from headrace.store.values import Counts
+from headrace.worker.consume.consumer_loops import places
+
+if TYPE_CHECKING:
+    from headrace.client.subscription import Subscription
+    from headrace.worker.worker import Worker
+
+JOBS = "jobs"
+_NOTHING = Counts()
+
+
+class Workload(NamedTuple):
+    """What consumers of one kind read: the ordinary queues of a worker, or all shards of one
+    subscription."""
+
+    name: str
+    queues: tuple[str, ...]
+    each: int
+    """What one consumer can hold at once."""
+
+    @property
+    def label(self) -> str:
+        return JOBS if self.name == JOBS else f"events of {self.name}"
+
+    def places_of(self, worker: WorkerRecord) -> int:
+        """How many places a worker has for this workload."""
+        if self.name in worker.consumers:
+            return worker.consumers[self.name].places
+        return worker.concurrency if set(self.queues) & worker.queues.keys() else 0
+
+
+def workload_of(subscription: Subscription[..., Any], concurrency: int) -> Workload:
+    """What one consumer of a subscription reads."""
+    each = places(subscription, concurrency)
+    return Workload(subscription.name, tuple(subscription.queues), each)
+
+
+def workloads_of(worker: Worker) -> list[Workload]:
+    """What a worker reads, and how much of each it can hold, with as many consumers as each
+    subscription may have in one worker."""
+    workloads = [Workload(JOBS, tuple(worker.queues), worker.concurrency)] if worker.queues else []
+    for subscription in worker.subscriptions:
+        workload = workload_of(subscription, worker.concurrency)
+        _, most = subscription.wants.scale or (1, 1)
+        workloads.append(workload._replace(each=most * workload.each))
+    return workloads
+
+
+class Seen(NamedTuple):
+    """What is in the queues of one workload."""
+
+    waiting: int = 0
+    """Ready to be taken; what is in paused queues is not."""
+    running: int = 0
+    scheduled: int = 0
+    """On hold until its time, such as that of a retry; no consumer could take it."""
+    oldest_age: float | None = None
+
+    def __add__(self, other: object) -> Seen:
+        if not isinstance(other, Seen):
+            return NotImplemented
+        ages = [age for age in (self.oldest_age, other.oldest_age) if age is not None]
+        return Seen(
+            self.waiting + other.waiting,
+            self.running + other.running,
+            self.scheduled + other.scheduled,
+            max(ages, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What some workloads held, and which workers there were."""
+
+    seen: dict[Workload, Seen]
+    workers: tuple[WorkerRecord, ...] = ()
+
+    def loads(self, active: int, is_ours: Callable[[WorkerRecord], bool]) -> list[Load]:
+        """What it means for so many consumers. Places of workers that are not ours take their
+        share of it."""
+        others = [worker for worker in self.workers if not is_ours(worker)]
+        return [
+            Load(
+                seen.waiting,
+                seen.oldest_age,
+                seen.running,
+                active,
+                workload.each,
+                sum(map(workload.places_of, others)),
+                of=workload.label + (f" ({seen.scheduled} later)" if seen.scheduled else ""),
+            )
+            for workload, seen in self.seen.items()
+        ]
+
+    def held_by(self, host: str, pid: int) -> int:
+        """How many jobs and events a worker process held at its last beat."""
+        return sum(w.running for w in self.workers if (w.host, w.pid) == (host, pid))
+
+
+async def take_survey(store: Store, workloads: Sequence[Workload]) -> Survey:
+    """Ask the store about all workloads; raises `StoreError`, for half a survey would mislead."""
+    seen = {workload: await _look_at_all(store, workload) for workload in workloads}
+    return Survey(seen, await workers_of(store))
+
+
+async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
+    """All workers that have told of themselves within a lease."""
+    records = map(decode_record, (await store.notes(WORKERS)).values())
+    return tuple(record for record in records if record is not None)
+
+
+async def _look_at_all(store: Store, workload: Workload) -> Seen:
+    seen = Seen()
+    for queue in workload.queues:
+        seen += await look_at(store, queue)
+    return seen
+
+
+async def look_at(store: Store, queue: str) -> Seen:
+    """What is in a queue, or in a group's queue and before it in the log."""
+    counts, oldest_ms = _NOTHING, None
+    group = group_source(queue)
+    if group is None:
+        counts = await store.count(queue)
+    else:
+        for state in (await store.groups([group.log]))[group.log]:
+            if state.name == group.group:
+                counts, oldest_ms = state.counts, state.oldest_ms
+    paused = bool(counts.waiting) and (await store.control(queue)).paused
+    age = None if oldest_ms is None else max(await store.time_ms() - oldest_ms, 0) / 1000
+    return Seen(0 if paused else counts.waiting, counts.running, counts.scheduled, age)

@@ -1,0 +1,168 @@
+"""Tasks in processes of their own: they can be killed, and harm only themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Context, Defer, Headrace, JobFailed, Reject, Retry, RetryLater
+from headrace.worker.processes.process_pool import ProcessPool, TaskProcess
+
+# At the top level, as tasks that another process must import have to be.
+app = Headrace("memory://")
+ONCE = Retry(1)
+
+
+@app.task(run_in="process", retry=ONCE)
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(run_in="process", retry=ONCE, timeout=3.0)
+def endless(note: str) -> None:
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.01)
+
+
+@app.task(run_in="process", retry=ONCE, timeout=0.4)
+def quick() -> int:
+    return 7
+
+
+@app.task(run_in="process", retry=ONCE)
+def leaves() -> None:
+    os._exit(7)
+
+
+@app.task(run_in="process", retry=ONCE)
+def exits() -> None:
+    sys.exit("enough")
+
+
+@app.task(run_in="process", retry=Retry(2, base=0.01))
+def killed_once(ctx: Context) -> int:
+    if ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ctx.attempt
+
+
+@app.task(run_in="process", retry=Retry(3, base=0.01, on=(LookupError,)))
+def picky(ctx: Context) -> int:
+    if ctx.attempt < 3:
+        raise KeyError("a LookupError, by its name")
+    raise ValueError("not one")
+
+
+@app.task(run_in="process", retry=Retry(2, base=100))
+def controlled(ctx: Context, how: str) -> int:
+    if how == "reject":
+        raise Reject("no thanks")
+    if how == "later" and ctx.attempt == 1:
+        raise RetryLater(0.01)
+    if how == "defer" and ctx.fence == 1:
+        raise Defer(0.01)
+    return ctx.attempt
+
+
+@app.task(run_in="process", retry=ONCE)
+def unsendable() -> object:
+    return lambda: None
+
+
+@app.task(run_in="process")
+def who(ctx: Context) -> tuple[str, str, bool, dict[str, str]]:
+    return ctx.job.id, ctx.worker, ctx.deadline is not None, dict(ctx.headers)
+
+
+@pytest.fixture
+async def worker_name() -> AsyncIterator[str]:
+    async with app, app.worker(processes=2) as worker:
+        yield worker.name
+
+
+async def failure_of(job_id: str) -> JobFailed:
+    with pytest.raises(JobFailed) as failed:
+        await app.job(job_id).result(60)
+    return failed.value
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_arguments_and_results_cross_over() -> None:
+    assert await (await total.enqueue(list(range(100)))).result(60) == 4950
+
+
+async def test_the_context_crosses_over(worker_name: str) -> None:
+    job = await who.options(headers={"tenant": "eu"}).enqueue()
+    assert await job.result(60) == (job.id, worker_name, True, {"tenant": "eu"})
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    job = await endless.enqueue(str(tmp_path / "pid"))
+    failed = await failure_of(job.id)
+    assert failed.error_type == "TimeoutError"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_the_start_of_a_process_is_not_the_time_of_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever an interpreter takes to start, here a second more."""
+    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert await (await quick.enqueue()).result(60) == 7
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_a_process_that_ends_fails_its_job_alone() -> None:
+    failed = await failure_of((await leaves.enqueue()).id)
+    assert failed.error_type.endswith("ProcessDied")
+    assert "exit code 7" in failed.error_text
+    assert await (await total.enqueue([1, 2])).result(60) == 3
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_sys_exit_is_an_error_like_any_other() -> None:
+    failed = await failure_of((await exits.enqueue()).id)
+    assert (failed.error_type, failed.error_text) == ("SystemExit", "enough")
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_a_killed_process_is_a_failed_attempt() -> None:
+    assert await (await killed_once.enqueue()).result(60) == 2
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_a_retry_policy_knows_errors_of_another_process() -> None:
+    failed = await failure_of((await picky.enqueue()).id)
+    assert (failed.reason, failed.error_type) == ("not_retryable", "ValueError")
+    assert "in picky" in failed.remote_traceback
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_task_control_works_across_processes() -> None:
+    assert await (await controlled.enqueue("later")).result(60) == 2
+    assert await (await controlled.enqueue("defer")).result(60) == 1
+    assert (await failure_of((await controlled.enqueue("reject")).id)).reason == "rejected"
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_a_result_that_cannot_travel_is_refused_there() -> None:
+    assert (await failure_of((await unsendable.enqueue()).id)).reason == "bad_result"
+
+
+async def test_an_idle_process_that_died_is_not_used_again() -> None:
+    pool = ProcessPool(1)
+    process = await TaskProcess.start()
+    pool._idle.append(process)
+    await process.kill()
+    assert pool._idle_process() is None

@@ -1,0 +1,106 @@
+"""What was done is noted, also while the store is away or the run is being cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from headrace.client.once import Once
+from headrace.core import ids
+from headrace.core.call import Parcel
+from headrace.core.clock import SystemClock
+from headrace.core.ids import JobKey
+from headrace.core.job import encode_envelope
+from headrace.errors import StoreUnavailable
+from headrace.store.sqlite.store import SqliteStore
+from headrace.worker.run.store_reporter import RunVoice, Voices
+from headrace.worker.upkeep.progress_writer import Reporter
+
+QUEUE = "q"
+
+
+class Hesitant(SqliteStore):
+    """A real store that is away a few times when something is to be noted, or takes its time."""
+
+    failures = 0
+    asked: asyncio.Event
+    answering: asyncio.Event
+
+    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        self.asked.set()
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("the store is away")
+        await self.answering.wait()
+        await super().mark(queue, key, name, value)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Hesitant]:
+    store = Hesitant("memory://", namespace="test", crash_limit=3, clock=SystemClock())
+    store.asked, store.answering = asyncio.Event(), asyncio.Event()
+    store.answering.set()
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def key(store: Hesitant) -> JobKey:
+    key = ids.new_key()
+    await store.append(QUEUE, [Parcel(key, encode_envelope(key, "task", b"\x90"))])
+    return key
+
+
+def voice(store: Hesitant, key: JobKey, patience: float = 30.0) -> RunVoice:
+    return Voices(store, Reporter(store, lambda: 0), patience).of(QUEUE, key)
+
+
+async def block(voice: RunVoice) -> bool:
+    once: Once[Any] = Once(voice, "charge", Any)
+    async with once:
+        pass
+    return once.first
+
+
+async def test_a_store_that_is_away_is_asked_again(store: Hesitant, key: JobKey) -> None:
+    store.failures = 2
+    speaking = voice(store, key)
+    assert [await block(speaking), await block(speaking)] == [True, False]
+
+
+async def test_a_store_that_stays_away_fails_the_block(store: Hesitant, key: JobKey) -> None:
+    store.failures = 1000
+    with pytest.raises(StoreUnavailable):
+        await block(voice(store, key, patience=0.1))
+
+
+async def test_a_run_that_is_cancelled_while_it_notes_ends_after_it_has(
+    store: Hesitant, key: JobKey
+) -> None:
+    store.answering.clear()
+    run = asyncio.create_task(block(voice(store, key)))
+    await asyncio.wait_for(store.asked.wait(), 30)
+    run.cancel()
+    await asyncio.sleep(0)
+    store.answering.set()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert "charge" in await store.marks(QUEUE, key)
+
+
+async def test_a_thread_that_outlives_its_worker_is_told(store: Hesitant, key: JobKey) -> None:
+    voices: list[RunVoice] = []
+
+    async def worker() -> None:
+        voices.append(voice(store, key))
+
+    thread = threading.Thread(target=lambda: asyncio.run(worker()))
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    with pytest.raises(StoreUnavailable, match="the worker has ended"):
+        await asyncio.to_thread(voices[0].recall_sync, "charge")

@@ -1,0 +1,142 @@
+"""News of ended jobs reaches those that wait for them in other queues.
+
+On Redis: there an outbox is needed, because one step does not change two queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from headrace.core import ids
+from headrace.core.call import Child, Parcel
+from headrace.core.ids import JobKey
+from headrace.core.job import State, decode_envelope, encode_envelope
+from headrace.core.outcome import DONE
+from headrace.errors import StoreUnavailable
+from headrace.store.contract import Settlement, Store
+from headrace.store.redis.store import RedisStore
+from headrace.store.values import Arrival
+from headrace.worker.upkeep.flow_relay import Courier
+
+HERE = "here"
+
+
+class Fragile(RedisStore):
+    """A real store that cannot reach some queues."""
+
+    away: frozenset[str] = frozenset()
+
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+        if queue in self.away:
+            raise StoreUnavailable(f"queue {queue} is away")
+        await super().arrive(queue, arrivals)
+
+
+@pytest.fixture
+async def store(redis_url: str, namespace: str) -> AsyncIterator[Fragile]:
+    store = Fragile(redis_url, namespace=namespace, crash_limit=3)
+    await store.open()
+    yield store
+    await store.close()
+
+
+class Time:
+    now = 100.0
+
+
+async def family(store: Store, queue: str) -> JobKey:
+    """A job in another queue that waits for one here; its key."""
+    parent, child = ids.new_key(), ids.new_key()
+    waiting = Parcel(child, encode_envelope(child, "task", b"\x90"), parents=(parent,))
+    await store.append(queue, [waiting])
+    awaited = Parcel(
+        parent, encode_envelope(parent, "task", b"\x90"), children=(Child(queue, child),)
+    )
+    await store.append(HERE, [awaited])
+    return child
+
+
+async def run_all(store: Store) -> None:
+    consumer = store.consumer("runner", {HERE: 1}, 30.0)
+    deliveries = await consumer.fetch(1000, 0)
+    for delivery in deliveries:
+        delivery.key = decode_envelope(delivery.envelope).key
+    await consumer.settle(HERE, [Settlement(delivery, DONE) for delivery in deliveries])
+    await consumer.close()
+
+
+async def state(store: Store, queue: str, key: JobKey) -> State:
+    (sighting,) = await store.look(queue, [key])
+    assert sighting is not None
+    return sighting.state
+
+
+async def test_a_job_in_another_queue_hears_that_what_it_waits_for_has_ended(
+    store: Fragile,
+) -> None:
+    child = await family(store, "there")
+    assert await state(store, "there", child) is State.BLOCKED
+    await run_all(store)
+    consumer = store.consumer("worker", {HERE: 1}, 30.0)
+    await Courier(store, consumer, [HERE]).step()
+    assert await state(store, "there", child) is State.WAITING
+    assert await consumer.outbox(HERE) == []
+    await consumer.close()
+
+
+async def test_a_queue_that_cannot_be_reached_holds_back_only_its_own_letters(
+    store: Fragile,
+) -> None:
+    time = Time()
+    children = {queue: await family(store, queue) for queue in ("x", "y")}
+    store.away = frozenset({"x"})
+    await run_all(store)
+    consumer = store.consumer("worker", {HERE: 1}, 30.0)
+    courier = Courier(store, consumer, [HERE], monotonic=lambda: time.now)
+    rest = await courier.step()
+    assert await state(store, "y", children["y"]) is State.WAITING
+    assert await state(store, "x", children["x"]) is State.BLOCKED
+    store.away = frozenset()
+    time.now += rest
+    await courier.step()
+    assert await state(store, "x", children["x"]) is State.WAITING
+    await consumer.close()
+
+
+async def test_a_letter_that_is_delivered_twice_changes_nothing(store: Fragile) -> None:
+    child = await family(store, "there")
+    await run_all(store)
+    consumer = store.consumer("worker", {HERE: 1}, 30.0)
+    letters = await consumer.outbox(HERE)
+    assert [letter.queue for letter in letters] == ["there"]
+    await store.arrive("there", [letter.arrival for letter in letters])
+    await Courier(store, consumer, [HERE]).step()
+    assert await state(store, "there", child) is State.WAITING
+    assert (await store.count("there")).waiting == 1
+    await consumer.close()
+
+
+async def test_more_letters_than_one_look_takes_follow_without_a_rest(store: Fragile) -> None:
+    parents, children = ([ids.new_key() for _ in range(1_200)] for _ in range(2))
+    pairs = list(zip(parents, children, strict=True))
+    await store.append(
+        "there",
+        [Parcel(c, encode_envelope(c, "task", b"\x90"), parents=(p,)) for p, c in pairs],
+    )
+    await store.append(
+        HERE,
+        [
+            Parcel(p, encode_envelope(p, "task", b"\x90"), children=(Child("there", c),))
+            for p, c in pairs
+        ],
+    )
+    while (await store.count(HERE)).waiting:
+        await run_all(store)
+    consumer = store.consumer("worker", {HERE: 1}, 30.0)
+    courier = Courier(store, consumer, [HERE], monotonic=lambda: 100.0)
+    while not await courier.step():
+        pass
+    assert (await store.count("there")).waiting == 1_200
+    await consumer.close()

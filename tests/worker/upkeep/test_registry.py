@@ -1,0 +1,172 @@
+"""A worker's record is there while it beats, and gone after a lease or a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from headrace.core.delivery import Delivery
+from headrace.core.job import Envelope
+from headrace.core.workers import WORKERS, WorkerRecord, decode_record
+from headrace.errors import StoreUnavailable
+from headrace.store.sqlite.consumer import SqliteConsumer
+from headrace.store.sqlite.store import SqliteStore
+from headrace.testing import ManualClock
+from headrace.worker.consume.heartbeat import Heartbeat
+from headrace.worker.run.run import Host, Run
+from headrace.worker.store_clock import StoreClock
+from headrace.worker.upkeep.registry import MOST_RUNS, Registry
+
+LEASE = 30.0
+
+
+def registry(
+    store: SqliteStore, clock: ManualClock, held: set[object], runs: Sequence[Run] = ()
+) -> Registry:
+    return Registry(
+        store,
+        "worker-1",
+        {"mail": 3, "default": 1},
+        strict=False,
+        concurrency=100,
+        lease=LEASE,
+        held=held,
+        now_ms=clock.now_ms,
+        runs=lambda: runs,
+    )
+
+
+async def records(store: SqliteStore) -> list[WorkerRecord]:
+    found = map(decode_record, (await store.notes(WORKERS)).values())
+    return [record for record in found if record is not None]
+
+
+async def test_a_record_says_who_where_since_when_and_with_what(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    held: set[object] = set()
+    entry = registry(store, clock, held)
+    began = clock.now_ms()
+    await entry.beat()
+    held.add("a job")
+    clock.advance(10)
+    await entry.beat()
+    (record,) = await records(store)
+    assert (record.name, record.pid, record.queues) == (
+        "worker-1",
+        os.getpid(),
+        {"mail": 3, "default": 1},
+    )
+    assert (record.started_ms, record.beat_ms) == (began, began + 10_000)
+    assert (record.concurrency, record.running) == (100, 1)
+    assert record.host
+    assert record.version
+    assert record.python
+
+
+async def test_a_worker_that_died_is_gone_after_a_lease(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    await registry(store, clock, set()).beat()
+    clock.advance(LEASE - 1)
+    assert len(await records(store)) == 1
+    clock.advance(2)
+    assert await records(store) == []
+
+
+class Troubled(SqliteStore):
+    """A real store of which the part that tells the time is away."""
+
+    async def time_ms(self) -> int:
+        raise StoreUnavailable("this node is away")
+
+
+class Unrenewed(SqliteConsumer):
+    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        raise StoreUnavailable("that node is away")
+
+
+async def test_a_worker_that_cannot_renew_its_leases_can_still_be_seen(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = 0.3
+    store = Troubled("memory://", namespace="test", crash_limit=3, clock=clock)
+    await store.open()
+    consumer = store.consumer("worker-1", ["mail"], lease)
+    consumer.__class__ = Unrenewed
+    delivery = Delivery("mail", 1, b"")
+    delivery.leased_at = float("-inf")
+    heartbeat = Heartbeat(
+        store,
+        StoreClock(store, clock),
+        consumer,
+        {delivery},
+        lease,
+        lambda lost: None,
+        registry(store, clock, set()),
+    )
+    heartbeat.start()
+    while not await records(store):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    (first,) = await records(store)
+    clock.advance(5)
+    while (await records(store))[0].beat_ms == first.beat_ms:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await heartbeat.stop()
+    await store.close()
+    assert caplog.text.count("leases cannot be renewed: that node is away") == 1
+    assert caplog.text.count("the store's clock cannot be read: this node is away") == 1
+
+
+async def test_a_worker_that_leaves_is_gone_at_once(store: SqliteStore, clock: ManualClock) -> None:
+    entry = registry(store, clock, set())
+    await entry.beat()
+    await entry.leave()
+    assert await records(store) == []
+
+
+def test_a_record_that_cannot_be_read_is_left_out() -> None:
+    assert decode_record(b"\xc1") is None
+
+
+def begun(key: bytes, ago: float) -> Run:
+    """A run that began so many seconds ago."""
+    delivery = Delivery("mail", 1, b"")
+    delivery.key = key
+    run = Run(delivery, Host("worker-1", None, _admit))
+    run.envelope = Envelope(1, key, "send", b"")
+    run.started = time.monotonic() - ago
+    return run
+
+
+async def _admit(run: Run) -> None: ...
+
+
+async def test_a_record_says_what_runs_the_longest_first_and_not_all_of_many(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    runs = [begun(b"%d" % seconds, seconds) for seconds in range(1, MOST_RUNS + 6)]
+    runs[0].started = 0.0
+    runs[-1].abandoned = True
+    entry = registry(store, clock, set(), runs)
+    await entry.beat()
+    (record,) = await records(store)
+    assert [run.key for run in record.runs] == [b"%d" % s for s in range(MOST_RUNS + 4, 4, -1)]
+    first = record.runs[0]
+    assert (first.queue, first.task) == ("mail", "send")
+    assert abs(clock.now_ms() - 1000 * (MOST_RUNS + 4) - first.started_ms) < 1000
+
+
+def test_a_record_of_an_older_version_can_be_read(clock: ManualClock) -> None:
+    old = {
+        "name": "w", "host": "h", "pid": 1, "started_ms": 1, "queues": {}, "concurrency": 1,
+        "version": "1", "python": "3", "running": 0, "beat_ms": 1,
+    }  # fmt: skip
+    record = decode_record(msgspec.msgpack.encode(old))
+    assert record is not None
+    assert record.runs == ()

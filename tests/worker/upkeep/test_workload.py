@@ -1,0 +1,117 @@
+"""How much there is to do for consumers, read from every kind of store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from headrace import Headrace
+from headrace.client.subscription import Subscription
+from headrace.core.workers import Scaled, WorkerRecord
+from headrace.store.topics import Position
+from headrace.worker.upkeep.workload import (
+    Seen,
+    Survey,
+    Workload,
+    take_survey,
+    workload_of,
+    workloads_of,
+)
+
+
+@dataclass
+class Order:
+    number: int
+
+
+@pytest.fixture
+async def billing(app: Headrace) -> Subscription[..., object]:
+    """A group of a topic with two shards; nobody reads it."""
+
+    @app.task
+    async def work() -> None: ...
+
+    orders = app.topic("orders", Order, shards=2, key=lambda order: str(order.number))
+
+    @orders.subscribe("billing", consumers=(1, 4), max_in_flight=5)
+    async def bill(order: Order) -> None: ...
+
+    for queue in bill.queues:
+        await app.store.join(queue, bill.group, Position("start"))
+    return bill
+
+
+async def seen(app: Headrace, workload: Workload) -> Seen:
+    return (await take_survey(app.store, [workload])).seen[workload]
+
+
+async def test_the_backlog_of_a_group_is_that_of_all_its_shards(
+    app: Headrace, billing: Subscription[..., object]
+) -> None:
+    workload = workload_of(billing, 100)
+    assert await seen(app, workload) == Seen()
+    await app.topics["orders"].publish_many([Order(number) for number in range(20)])
+    found = await seen(app, workload)
+    assert (found.waiting, found.running, found.scheduled) == (20, 0, 0)
+    assert found.oldest_age is not None
+    assert found.oldest_age >= 0
+
+
+async def test_what_a_consumer_holds_runs_and_does_not_wait(
+    app: Headrace, billing: Subscription[..., object]
+) -> None:
+    await app.topics["orders"].publish_many([Order(number) for number in range(20)])
+    consumer = app.store.consumer("worker", billing.queues, 30.0)
+    held = await consumer.fetch(3, 1.0)
+    found = await seen(app, workload_of(billing, 100))
+    assert (found.waiting, found.running) == (20 - len(held), len(held))
+    await consumer.close()
+
+
+async def test_a_group_that_is_paused_has_no_backlog(
+    app: Headrace, billing: Subscription[..., object]
+) -> None:
+    await app.topics["orders"].publish_many([Order(number) for number in range(20)])
+    for queue in billing.queues:
+        await app.store.pause(queue)
+    assert (await seen(app, workload_of(billing, 100))).waiting == 0
+
+
+async def test_jobs_that_are_due_later_are_seen_but_do_not_wait(
+    app: Headrace, billing: Subscription[..., object]
+) -> None:
+    work = app.tasks["work"]
+    await work.enqueue()
+    await work.options(delay=1000).enqueue()
+    workload = Workload("jobs", ("default",), 10)
+    survey = await take_survey(app.store, [workload])
+    assert survey.seen[workload] == Seen(waiting=1, scheduled=1)
+    (load,) = survey.loads(2, lambda _: False)
+    assert (load.backlog, load.capacity) == (1, 20)
+    assert str(load).startswith("1 jobs (1 later) wait")
+
+
+async def test_a_worker_can_hold_what_all_its_consumers_can(
+    app: Headrace, billing: Subscription[..., object]
+) -> None:
+    jobs, group = workloads_of(app.worker(concurrency=7))
+    assert jobs == Workload("jobs", ("default",), 7)
+    assert group == Workload("orders/billing", ("billing@orders", "billing@orders#1"), 4 * 5)
+
+
+def test_places_elsewhere_are_those_of_workers_that_serve_the_same() -> None:
+    def worker(pid: int, queues: dict[str, int], **consumers: int) -> WorkerRecord:
+        told = {name: Scaled(1, 1, 1, places) for name, places in consumers.items()}
+        return WorkerRecord(str(pid), "host", pid, 0, queues, 100, "", "", 0, 0, consumers=told)
+
+    workers = (
+        worker(1, {"default": 1}),
+        worker(2, {"mail": 1}),
+        worker(3, {"mail": 1}, billing=5),
+        worker(4, {"default": 1, "mail": 1}, billing=7),
+    )
+    jobs, group = Workload("jobs", ("default",), 1), Workload("billing", ("billing@orders",), 1)
+    survey = Survey({jobs: Seen(), group: Seen()}, workers)
+    loads = survey.loads(1, lambda worker: worker.pid == 1)
+    assert [load.elsewhere for load in loads] == [100, 12]
