@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import headrace
+from tests.house.package import modules
 
-ROOT = Path(headrace.__file__).parent
 BASE = {"errors", "core"}
 CONTRACT = BASE | {
     "store.contract",
@@ -80,16 +78,6 @@ EXCEPTIONS = {
 Import = tuple[str, bool]
 
 
-def modules() -> dict[str, ast.Module]:
-    """Every module by its name below `headrace`."""
-    found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text())
-    return found
-
-
 def imports(node: ast.AST, typing: bool = False) -> Iterator[Import]:
     """What a module imports of headrace, anywhere in it, and whether only for the type checker."""
     if isinstance(node, ast.Import):
@@ -116,13 +104,13 @@ def room_of(module: str) -> str:
 def upward() -> dict[tuple[str, str], str]:
     """(module, room) of each import that the rooms do not allow."""
     found = {}
-    for module, tree in modules().items():
-        room = room_of(module)
+    for module in modules():
+        room = room_of(module.name)
         allowed = ROOMS[room] | {room}
-        for target, typing in imports(tree):
+        for target, typing in imports(module.tree):
             there = room_of(target.removeprefix("headrace").removeprefix("."))
             if there not in allowed | (TYPING.get(room, set()) if typing else set()):
-                found[module, there] = target
+                found[module.name, there] = target
     return found
 
 
@@ -136,16 +124,8 @@ def test_every_exception_is_still_needed() -> None:
 
 
 def test_every_module_is_in_a_room() -> None:
-    homeless = [module for module in modules() if module and not room_of(module)]
+    homeless = [each.name for each in modules() if each.name and not room_of(each.name)]
     assert not homeless, "name the layer of these in ROOMS"
-
-
-def outside(tree: ast.Module) -> set[str]:
-    """The packages that a module imports."""
-    imported = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    names = [node.module or "" for node in imported if isinstance(node, ast.ImportFrom)]
-    names += [a.name for node in imported if isinstance(node, ast.Import) for a in node.names]
-    return {name.split(".")[0] for name in names}
 
 
 def test_nothing_in_core_does_io_or_knows_of_asyncio() -> None:
@@ -159,14 +139,14 @@ def test_nothing_in_core_does_io_or_knows_of_asyncio() -> None:
         "subprocess",
         "logging",
     }
-    found = {m: outside(tree) & forbidden for m, tree in modules().items() if room_of(m) == "core"}
-    assert not {module: names for module, names in found.items() if names}
+    core = [module for module in modules() if room_of(module.name) == "core"]
+    assert not [module.name for module in core if module.packages_imported & forbidden]
 
 
 def test_drivers_are_known_only_to_their_store() -> None:
     # The benchmark measures the bare server beside Headrace.
     homes = {"sqlite3": {"store.sqlite", "outbox"}, "redis": {"store.redis", "benchmark"}}
     homes["hiredis"] = homes["redis"]
-    for module, tree in modules().items():
-        for driver in outside(tree) & homes.keys():
-            assert room_of(module) in homes[driver], f"{module} imports {driver}"
+    for module in modules():
+        for driver in module.packages_imported & homes.keys():
+            assert room_of(module.name) in homes[driver], f"{module.name} imports {driver}"

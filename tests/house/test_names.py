@@ -4,49 +4,38 @@ from __future__ import annotations
 
 import ast
 import inspect
-from pathlib import Path
 
 import pytest
 
 import headrace
+from tests.house.package import modules
 
-ROOT = Path(headrace.__file__).parent
-SOURCES = sorted(ROOT.rglob("*.py"))
 # Commands print: that is their work.
 PRINTS = {"cli"}
+VAGUE = {"utils", "util", "common", "helpers", "helper", "types", "constants", "misc", "base"}
+PICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
 
 
-def named(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def test_modules_are_named_for_what_they_are_about() -> None:
+    assert not [module.name for module in modules() if VAGUE & set(module.name.split("."))]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
-def test_a_module_is_named_for_what_it_is_about(path: Path) -> None:
-    vague = {"utils", "util", "common", "helpers", "helper", "types", "constants", "misc", "base"}
-    assert not vague & {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
+def test_modules_say_what_they_are_about() -> None:
+    assert not [module.name for module in modules() if not ast.get_docstring(module.tree)]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
-def test_a_module_says_what_it_is_about(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text()))
+def test_nothing_is_pickled() -> None:
+    assert not [module.name for module in modules() if module.packages_imported & PICKLES]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=named)
-def test_nothing_is_pickled(path: Path) -> None:
-    forbidden = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            assert not forbidden & {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert (node.module or "").split(".")[0] not in forbidden
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=named)
-def test_nothing_but_the_command_line_prints(path: Path) -> None:
-    if path.relative_to(ROOT).parts[0] in PRINTS:
-        return
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    assert not [call for call in calls if ast.unparse(call.func) == "print"]
+def test_nothing_but_the_command_line_prints() -> None:
+    silent = [module for module in modules() if module.name.split(".")[0] not in PRINTS]
+    assert not [
+        f"{module.name}:{call.lineno}"
+        for module in silent
+        for call in module.nodes(ast.Call)
+        if isinstance(call.func, ast.Name) and call.func.id == "print"
+    ]
 
 
 def test_the_public_names_are_listed_once_and_in_order() -> None:
