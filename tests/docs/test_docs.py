@@ -26,7 +26,7 @@ from headrace.cli import main as program
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
-LANGUAGES = {"python", "text", "bash", "ini", "yaml"}
+LANGUAGES = {"python", "text", "bash", "ini", "yaml", "mermaid"}
 END = "-- end of block --"
 # Far beyond what anything here takes on a slow machine.
 LONG = 120.0
