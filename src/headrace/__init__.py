@@ -54,9 +54,9 @@ from headrace.errors import (
     TopicFull,
     TopicNotFound,
 )
+from headrace.exposition.json_logs import JsonFormatter
+from headrace.exposition.tracing.tracing import Tracing
 from headrace.middleware.wrapping import Middleware
-from headrace.telemetry.json_logs import JsonFormatter
-from headrace.telemetry.tracing.tracing import Tracing
 from headrace.web import dashboard
 from headrace.worker.worker_outcome import WorkerOutcome
 

@@ -17,7 +17,7 @@ import pytest
 from headrace import Call, Headrace
 from tests.cli.conftest import Start
 from tests.cli.programs import Program, eventually
-from tests.telemetry.scraping import Scrape, health, scraped
+from tests.exposition.scraping import Scrape, health, scraped
 
 PROGRAM = """
 import asyncio

@@ -32,24 +32,25 @@ ROOMS: dict[str, set[str]] = {
     "client": CONTRACT,
     "audit": BASE | {"client"},
     "middleware": BASE | {"audit", "client"},
-    "telemetry": BASE,
-    "telemetry.tracing": BASE | {"audit", "client", "middleware"},
+    "metrics": BASE,
     "outgoing": CONTRACT | {"client", "middleware"},
     "app": CONTRACT | {"audit", "client", "middleware", "outgoing", "store.url"},
-    "worker": CONTRACT | {"audit", "client", "middleware", "telemetry"},
+    "worker": CONTRACT | {"audit", "client", "middleware", "metrics"},
     "admin": CONTRACT | {"client"},
-    "web": BASE | {"client", "admin", "telemetry"},
+    "exposition": BASE | {"admin", "metrics"},
+    "exposition.tracing": BASE | {"audit", "client", "middleware"},
+    "web": BASE | {"client", "admin", "exposition"},
     "top": BASE | {"admin"},
     "integrations": BASE | {"app", "client", "admin"},
     "": CONTRACT
     | {"web", "app", "audit", "client", "middleware", "worker", "admin"}
-    | {"telemetry", "telemetry.tracing"},
+    | {"exposition", "exposition.tracing"},
     "outbox": CONTRACT | {"app", "client", "middleware", "store.topics", "worker"},
     "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
-    "benchmark": BASE | {"", "client", "telemetry", "worker"},
+    "benchmark": BASE | {"", "client", "metrics", "worker"},
     "cli": BASE
     | {"", "client", "worker", "admin", "benchmark", "outbox", "store.url"}
-    | {"telemetry", "top", "web"},
+    | {"exposition", "metrics", "top", "web"},
     "__main__": {"cli"},
 }
 
@@ -57,7 +58,7 @@ ROOMS: dict[str, set[str]] = {
 TYPING: dict[str, set[str]] = {
     "worker": {"app"},
     "admin": {"app"},
-    "telemetry": {"app", "admin"},
+    "exposition": {"app"},
     "web": {"app"},
 }
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headrace import Headrace, Task
-from headrace.telemetry.totals import Totals
+from headrace.metrics.totals import Totals
 from headrace.worker.processes import gc_tuning
 
 NumberTask = Task[[int], Coroutine[Any, Any, None]]

@@ -14,7 +14,7 @@ from headrace import Headrace
 from headrace.benchmark.figures import Figure, Sizes, middle
 from headrace.benchmark.jobs import fresh_app, jobs_on
 from headrace.benchmark.looking import counted, get, listening
-from headrace.telemetry.totals import Totals
+from headrace.metrics.totals import Totals
 
 Tell = Callable[[str], None]
 _QUEUES = 100

@@ -230,7 +230,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def _serve_metrics(stack: ExitStack, app: Headrace, place: Place) -> None:
     try:
-        from headrace.telemetry.serving import serve_fleet
+        from headrace.exposition.endpoints import serve_fleet
     except ModuleNotFoundError as error:
         raise ConfigError(f"metrics need {error.name}: pip install 'headrace[metrics]'") from None
     exposition = serve_fleet(app, *place)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from headrace.cli.output import harmless_lines
-from headrace.telemetry.json_logs import JsonFormatter
+from headrace.exposition.json_logs import JsonFormatter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -13,16 +13,16 @@ import click
 from click.core import ParameterSource
 
 from headrace.errors import ConfigError
-from headrace.telemetry.exposition import Exposition
-from headrace.telemetry.sharing import FOLDER, Gathering, Writer, shared_folder, taken_folder
-from headrace.telemetry.totals import Totals
+from headrace.exposition.server import Exposition
+from headrace.metrics.multiprocess import FOLDER, Gathering, Writer, shared_folder, taken_folder
+from headrace.metrics.totals import Totals
 
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.worker.processes.supervisor import Supervisor
     from headrace.worker.worker import Worker
 
-log = logging.getLogger("headrace.telemetry")
+log = logging.getLogger("headrace.metrics")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -95,7 +95,7 @@ def count_for_parent(worker: Worker) -> None:
 
 def serve_worker(worker: Worker, place: Place) -> None:
     """Serve what a worker of this process counts, until the process ends."""
-    from headrace.telemetry.serving import pages_of_worker
+    from headrace.exposition.endpoints import pages_of_worker
 
     worker.totals = Totals()
     pages = pages_of_worker(worker.app, worker.totals)
@@ -117,7 +117,7 @@ def serve_supervisor(
     app: Headrace, supervisor: Supervisor, place: Place, settings: Mapping[str, str]
 ) -> None:
     """Serve what the worker processes of a supervisor count, until this process ends."""
-    from headrace.telemetry.serving import pages_of_parent
+    from headrace.exposition.endpoints import pages_of_parent
 
     gathering = Gathering(Path(settings[FOLDER]), lambda: supervisor.pids)
     pages = pages_of_parent(app, gathering, supervisor)

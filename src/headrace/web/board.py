@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.telemetry.reaching import StoreProbe
+from headrace.exposition.store_probe import StoreProbe
 from headrace.web.errands import Errands
 from headrace.web.forgery import Seal
 from headrace.web.ledger import Ledgers

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from headrace.errors import ConfigError
-from headrace.telemetry import health
-from headrace.telemetry.exposition import Page
+from headrace.exposition import health
+from headrace.exposition.server import Page
 from headrace.web.page import Refusal, Visit
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def readyz(visit: Visit, request: Request) -> Response:
 async def metrics(visit: Visit, request: Request) -> Response:
     """Of the whole store, for Prometheus."""
     try:
-        from headrace.telemetry import prometheus
+        from headrace.exposition import prometheus
     except ConfigError as error:
         raise Refusal(404, f"There are no metrics here: {error}.") from None
     return _answered(await prometheus.of_fleet(visit.app, request.headers))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
 from headrace.errors import StoreFull, StoreUnavailable
+from headrace.metrics.totals import Presence
 from headrace.store.contract import Consumer
-from headrace.telemetry.totals import Presence
 from headrace.worker.consume.consumer_loop import Line
 from headrace.worker.consume.consumer_loops import Lines
 from headrace.worker.consume.heartbeat import Heartbeat

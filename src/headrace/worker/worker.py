@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import ids, limits
 from headrace.errors import ConfigError
-from headrace.telemetry.totals import Phase, Totals
+from headrace.metrics.totals import Phase, Totals
 from headrace.worker.runtime import Parts
 from headrace.worker.selection import choose
 from headrace.worker.store_wait import StoppedWaiting, StoreWait

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.telemetry.totals import Phase, Presence
+from headrace.metrics.totals import Phase, Presence
 from headrace.worker.consume.consumer_loop import Line
 from headrace.worker.consume.heartbeat import Heartbeat
 from headrace.worker.services import Workshop

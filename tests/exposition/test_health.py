@@ -9,9 +9,9 @@ import time
 import pytest
 
 from headrace import Headrace
-from headrace.telemetry import health, reaching
-from headrace.telemetry.serving import pages_of_worker
-from headrace.telemetry.totals import Presence, Snapshot, Totals
+from headrace.exposition import health, store_probe
+from headrace.exposition.endpoints import pages_of_worker
+from headrace.metrics.totals import Presence, Snapshot, Totals
 from tests.servers import RedisServer
 
 WELL = Presence("working")
@@ -71,7 +71,7 @@ def test_troubles_are_told_as_json_with_503() -> None:
 def test_a_probe_asks_the_store_little_however_much_it_holds(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reaching, "_FRESH", 0.0)
+    monkeypatch.setattr(store_probe, "_FRESH", 0.0)
     app = Headrace(redis_server.url)
     for number in range(300):
         app.topic(f"topic-{number}", int)

@@ -15,8 +15,8 @@ from headrace import Headrace
 from headrace.cli import main as program
 from headrace.cli.worker import worker
 from headrace.core.workers import Scaled, SupervisorRecord
-from headrace.telemetry import families, store_wide
-from headrace.telemetry.totals import Presence, Snapshot
+from headrace.exposition import families, store_families
+from headrace.metrics.totals import Presence, Snapshot
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GRAFANA = EXAMPLES / "grafana.json"
@@ -28,7 +28,7 @@ async def names() -> set[str]:
     """Of all metrics that a worker, a parent or a dashboard can serve."""
     app = Headrace("memory://")
     async with app:
-        view = await store_wide.StoreWide().look(app)
+        view = await store_families.StoreWide().look(app)
     assert view is not None
     scaled = Scaled(1, 1, 2, 10)
     view.supervisors.append(SupervisorRecord("host", 1, scaled))
@@ -37,8 +37,8 @@ async def names() -> set[str]:
         *families.of_process(snapshot),
         *families.of_processes(scaled),
         *families.of_fleet({}),
-        *store_wide.of_store(view),
-        *store_wide.of_workers(view),
+        *store_families.of_store(view),
+        *store_families.of_workers(view),
     ]
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
     return {f"{family.name}{end}" for family in found for end in suffixes[family.type]}

@@ -11,8 +11,8 @@ from headrace.audit.record import Ending
 from headrace.client.subscription import Subscription
 from headrace.core.retry import RemoteError, full_name
 from headrace.errors import RetryLater, TaskCancelled, TaskControl
+from headrace.exposition.tracing.conventions import ERROR_TYPE, FAILED, OUTCOME, common
 from headrace.middleware.views import JobRun
-from headrace.telemetry.tracing.naming import ERROR_TYPE, FAILED, OUTCOME, common
 
 _ASKED_FOR = (TaskControl, TaskCancelled, asyncio.CancelledError)
 _LATER = full_name(RetryLater)

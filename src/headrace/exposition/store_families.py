@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from headrace.telemetry.fleet import Fleet
-from headrace.telemetry.reaching import why_unanswered
+from headrace.exposition.fleet import Fleet
+from headrace.exposition.store_probe import why_unanswered
 
 if TYPE_CHECKING:
     from headrace.admin.queues import QueueInfo

@@ -14,9 +14,9 @@ import pytest
 from headrace.core.tally import Tally
 from headrace.core.workers import Scaled
 from headrace.errors import StoreUnavailable
-from headrace.telemetry import sharing
-from headrace.telemetry.sharing import Gathering, Writer
-from headrace.telemetry.totals import Presence, Snapshot, Totals
+from headrace.metrics import multiprocess
+from headrace.metrics.multiprocess import Gathering, Writer
+from headrace.metrics.totals import Presence, Snapshot, Totals
 
 
 def tally(done: int, task: str = "add") -> Tally:
@@ -131,11 +131,11 @@ def test_a_file_that_is_not_ours_is_passed_over(crew: Crew) -> None:
 
 
 def test_a_process_writes_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_EVERY", 3600.0)
-    monkeypatch.setenv(sharing.FOLDER, str(tmp_path))
-    folder = sharing.taken_folder()
+    monkeypatch.setattr(multiprocess, "_EVERY", 3600.0)
+    monkeypatch.setenv(multiprocess.FOLDER, str(tmp_path))
+    folder = multiprocess.taken_folder()
     assert folder == tmp_path
-    assert sharing.taken_folder() is None
+    assert multiprocess.taken_folder() is None
     totals = Totals()
     writer = Writer(totals, folder)
     writer.start()
@@ -149,7 +149,7 @@ def test_a_process_writes_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_process_that_could_not_tell_once_tells_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sharing, "_EVERY", 0.001)
+    monkeypatch.setattr(multiprocess, "_EVERY", 0.001)
     asked = itertools.count(1)
     told = threading.Event()
 

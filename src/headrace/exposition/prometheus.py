@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from headrace.errors import ConfigError
-from headrace.telemetry.exposition import Page
-from headrace.telemetry.totals import Snapshot
+from headrace.exposition.server import Page
+from headrace.metrics.totals import Snapshot
 
 try:
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder, gzip_accepted
     from prometheus_client.registry import Collector
 
-    from headrace.telemetry import families
-    from headrace.telemetry.store_wide import StoreWide, View, of_store, of_workers
+    from headrace.exposition import families
+    from headrace.exposition.store_families import StoreWide, View, of_store, of_workers
 except ModuleNotFoundError as error:
     if error.name != "prometheus_client":
         raise

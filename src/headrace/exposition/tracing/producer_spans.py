@@ -14,9 +14,8 @@ from headrace.core.call import Call
 from headrace.core.options import SendOptions
 from headrace.core.retry import full_name
 from headrace.errors import ConfigError
-from headrace.middleware.wrapping import Send, SendMany
-from headrace.telemetry.tracing.carrier import Carrier, fitting
-from headrace.telemetry.tracing.naming import (
+from headrace.exposition.tracing.carrier import Carrier, fitting
+from headrace.exposition.tracing.conventions import (
     COUNT,
     ERROR_TYPE,
     MESSAGE_ID,
@@ -24,7 +23,8 @@ from headrace.telemetry.tracing.naming import (
     common,
     span_name,
 )
-from headrace.telemetry.tracing.source import Source
+from headrace.exposition.tracing.tracer import Source
+from headrace.middleware.wrapping import Send, SendMany
 
 
 class Sending:

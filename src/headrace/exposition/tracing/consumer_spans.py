@@ -12,10 +12,8 @@ from opentelemetry.trace import Link, Span, SpanKind, set_span_in_context
 
 from headrace.client.context import Context
 from headrace.client.subscription import Subscription
-from headrace.middleware.views import JobRun
-from headrace.middleware.wrapping import Proceed
-from headrace.telemetry.tracing.carrier import Carrier, fitting
-from headrace.telemetry.tracing.naming import (
+from headrace.exposition.tracing.carrier import Carrier, fitting
+from headrace.exposition.tracing.conventions import (
     ATTEMPT,
     COUNT,
     MESSAGE_ID,
@@ -23,8 +21,10 @@ from headrace.telemetry.tracing.naming import (
     attributes,
     span_name,
 )
-from headrace.telemetry.tracing.source import Source
-from headrace.telemetry.tracing.watch import Watch
+from headrace.exposition.tracing.tracer import Source
+from headrace.exposition.tracing.watch import Watch
+from headrace.middleware.views import JobRun
+from headrace.middleware.wrapping import Proceed
 
 # On the path of every job: found once.
 _attach = current.attach

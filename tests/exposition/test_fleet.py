@@ -11,14 +11,14 @@ import pytest
 
 from headrace import Headrace
 from headrace.admin import MinuteStats
-from headrace.telemetry import prometheus, store_wide
-from headrace.telemetry.fleet import Fleet
-from tests.telemetry.scraping import Scrape
+from headrace.exposition import prometheus, store_families
+from headrace.exposition.fleet import Fleet
+from tests.exposition.scraping import Scrape
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_wide, "_FRESH", 0.0)
+    monkeypatch.setattr(store_families, "_FRESH", 0.0)
 
 
 async def scrape(app: Headrace) -> Scrape:

@@ -35,11 +35,11 @@ class Tracing(Middleware):
         receive: bool = True,
     ) -> None:
         try:
-            from headrace.telemetry.tracing.carrier import Carrier
-            from headrace.telemetry.tracing.processing import Processing
-            from headrace.telemetry.tracing.receiving import Receiving
-            from headrace.telemetry.tracing.sending import Sending
-            from headrace.telemetry.tracing.source import Source
+            from headrace.exposition.tracing.carrier import Carrier
+            from headrace.exposition.tracing.consumer_spans import Processing
+            from headrace.exposition.tracing.producer_spans import Sending
+            from headrace.exposition.tracing.receiving import Receiving
+            from headrace.exposition.tracing.tracer import Source
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("opentelemetry"):
                 raise

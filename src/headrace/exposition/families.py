@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from headrace.core.tally import BUCKETS_US, KINDS, RUN, RUN_US, WAIT, WAIT_US
 from headrace.core.workers import Scaled
-from headrace.telemetry.totals import ByTask, Presence, Snapshot
+from headrace.metrics.totals import ByTask, Presence, Snapshot
 
 _SECOND_US = 1_000_000
 _BY_TASK = ("queue", "task")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from headrace.telemetry import health, prometheus
-from headrace.telemetry.exposition import Answer, Exposition, Page
-from headrace.telemetry.reaching import StoreProbe
-from headrace.telemetry.store_wide import StoreWide
+from headrace.exposition import health, prometheus
+from headrace.exposition.server import Answer, Exposition, Page
+from headrace.exposition.store_families import StoreWide
+from headrace.exposition.store_probe import StoreProbe
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.core.workers import Scaled
-    from headrace.telemetry.sharing import Gathering
-    from headrace.telemetry.totals import Totals
+    from headrace.metrics.multiprocess import Gathering
+    from headrace.metrics.totals import Totals
 
 Reasons: TypeAlias = Callable[[], list[str]]
 """Says what is wrong; nothing if all is well."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.telemetry.totals import Snapshot, Totals, of_the_past, together
+from headrace.metrics.totals import Snapshot, Totals, of_the_past, together
 
-log = logging.getLogger("headrace.telemetry")
+log = logging.getLogger("headrace.metrics")
 
 # Tells a worker process where to write its totals.
 FOLDER = "HEADRACE_METRICS_DIR"

@@ -26,7 +26,7 @@ from headrace import (
     RetryLater,
     Tracing,
 )
-from tests.telemetry.tracing import Traces, id_of, linked, parent_id, said
+from tests.exposition.tracing import Traces, id_of, linked, parent_id, said
 
 # At the top level, as tasks that another process must import have to be.
 elsewhere = Headrace("memory://")

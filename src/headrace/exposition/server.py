@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
-from headrace.telemetry.hosts import Hosts
+from headrace.exposition.allowed_hosts import Hosts
 
-log = logging.getLogger("headrace.telemetry")
+log = logging.getLogger("headrace.metrics")
 
 _PATIENCE = 10.0
 _MOST_AT_ONCE = 64

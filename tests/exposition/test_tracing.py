@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from headrace import Headrace, JobFailed, Retry, Tracing, chain
-from tests.telemetry.tracing import Traces, id_of, linked, parent_id, said
+from tests.exposition.tracing import Traces, id_of, linked, parent_id, said
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from headrace.telemetry.exposition import Page
-from headrace.telemetry.totals import Presence, Snapshot
+from headrace.exposition.server import Page
+from headrace.metrics.totals import Presence, Snapshot
 
 # A loop that is blocked for longer does not come back soon, and its jobs time out.
 _BLOCKED = 15.0

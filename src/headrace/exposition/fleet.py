@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.core.tally import RUN, RUN_US, WAIT, WAIT_US
-from headrace.telemetry.totals import ByTask
+from headrace.metrics.totals import ByTask
 
 if TYPE_CHECKING:
     from headrace.admin.stats import MinuteStats

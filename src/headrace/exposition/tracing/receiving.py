@@ -5,10 +5,10 @@ from __future__ import annotations
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
+from headrace.exposition.tracing.carrier import Carrier
+from headrace.exposition.tracing.conventions import COUNT, attributes, span_name
+from headrace.exposition.tracing.tracer import Source
 from headrace.middleware.views import Received
-from headrace.telemetry.tracing.carrier import Carrier
-from headrace.telemetry.tracing.naming import COUNT, attributes, span_name
-from headrace.telemetry.tracing.source import Source
 
 
 class Receiving:

@@ -16,11 +16,11 @@ from opentelemetry.trace import StatusCode, get_current_span
 
 from headrace import ConfigError, Context, Headrace, Middleware, PayloadTooLarge, TopicFull, Tracing
 from headrace.core.job import decode_envelope
+from headrace.exposition.tracing.carrier import Carrier
 from headrace.middleware import Publication, Publish
 from headrace.outbox import Outbox
 from headrace.outbox.sealing import unseal
-from headrace.telemetry.tracing.carrier import Carrier
-from tests.telemetry.tracing import Traces, id_of, parent_id, said
+from tests.exposition.tracing import Traces, id_of, parent_id, said
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headrace import ConfigError, Headrace, JobFailed, Retry
 from headrace.core.tally import RUN_US, WAIT_US
-from headrace.telemetry import store_wide
-from headrace.telemetry.exposition import Exposition, Page
-from headrace.telemetry.serving import Pages, pages_of_worker, serve_fleet
-from headrace.telemetry.totals import Totals
+from headrace.exposition import store_families
+from headrace.exposition.endpoints import Pages, pages_of_worker, serve_fleet
+from headrace.exposition.server import Exposition, Page
+from headrace.metrics.totals import Totals
 from headrace.worker.worker import Worker
+from tests.exposition.scraping import Scrape, got, health, scraped
 from tests.servers import RedisServer
-from tests.telemetry.scraping import Scrape, got, health, scraped
 from tests.worker.states import until
 
 
@@ -33,7 +33,7 @@ class Order(msgspec.Struct):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen is not kept: tests do not wait for it to grow old."""
-    monkeypatch.setattr(store_wide, "_FRESH", 0.0)
+    monkeypatch.setattr(store_families, "_FRESH", 0.0)
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ async def test_a_scraper_chooses_the_format_and_whether_it_is_packed(app: Headra
 async def test_a_blocked_event_loop_is_seen_from_outside(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.telemetry.health._BLOCKED", 0.2)
+    monkeypatch.setattr("headrace.exposition.health._BLOCKED", 0.2)
     seen: list[Page] = []
     noticed = threading.Event()
 
@@ -228,9 +228,9 @@ def test_without_the_client_of_prometheus_one_line_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "headrace.telemetry.prometheus")
+    monkeypatch.delitem(sys.modules, "headrace.exposition.prometheus")
     with pytest.raises(ConfigError, match=r"pip install 'headrace\[metrics\]'"):
-        importlib.import_module("headrace.telemetry.prometheus")
+        importlib.import_module("headrace.exposition.prometheus")
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.telemetry import exposition
-from headrace.telemetry.exposition import Exposition, Page
-from headrace.telemetry.hosts import Hosts
+from headrace.exposition import server
+from headrace.exposition.allowed_hosts import Hosts
+from headrace.exposition.server import Exposition, Page
 from tests.cli.conftest import Start, shop, start
-from tests.telemetry.scraping import got
+from tests.exposition.scraping import got
 
 __all__ = ["shop", "start"]
 
@@ -112,14 +112,14 @@ def dripped(url: str) -> bytes:
 def test_a_request_that_does_not_come_to_its_end_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exposition, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
     assert dripped(serve()) == b""
 
 
 def test_there_is_a_bound_on_those_who_ask_at_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exposition, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(server, "_MOST_AT_ONCE", 2)
     url = serve()
     place = urlsplit(url)
     where = (place.hostname or "", place.port or 0)

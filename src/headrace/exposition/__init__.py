@@ -1,0 +1,1 @@
+"""Expose counts and state: Prometheus pages, probes, JSON logs, traces."""

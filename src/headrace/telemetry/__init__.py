@@ -1,1 +1,0 @@
-"""Watches facts and changes nothing: logs, metrics, health, traces."""
