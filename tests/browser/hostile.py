@@ -25,7 +25,7 @@ TEXT = "\n".join(
         "W" * 3_000,
     )
 )
-# A key ties events together; it may not hold control characters, nor be longer.
+# A key groups events; it may not hold control characters, nor be longer.
 KEY = "<script>window.hacked = 1</script>\u202egnp.exe\u200b"
 MEGABYTE = "<script>window.hacked = 1</script>" * 30_000
 UNSEEN = frozenset("\x1b\x07\x00\x08\x7f\x9b\u202e\u2066\u200b\u200f\ufeff\u2028\u2029\ud800")

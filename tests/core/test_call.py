@@ -8,11 +8,11 @@ from typing import Any
 from headrace import Headrace
 from headrace.core import ids
 from headrace.core.call import Bond, Call, Child, Parcel
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import NO_OVERRIDES, Envelope, Feed, WireRetry, decode_envelope
 from headrace.core.options import PLAIN
 from headrace.core.retry import Retry
-from headrace.core.ties import NO_TIES, Ties
 
 NOW = 1_800_000_000_000
 
@@ -116,9 +116,9 @@ def test_of_a_job_that_waits_the_store_knows_how_long_to_keep_its_end() -> None:
     plain = app.task(name="plain", result_ttl=5)(abs_of)
     forgotten = app.task(name="forgotten", result_ttl=0)(abs_of)
     waiting = bond(parents=(b"p" * 16,))
-    assert plain.call(1).parcel(NOW, waiting).ties == Ties(ttl_ms=5_000)
-    assert forgotten.call(1).parcel(NOW, waiting).ties is NO_TIES
-    assert plain.call(1).parcel(NOW, bond()).ties is NO_TIES
+    assert plain.call(1).parcel(NOW, waiting).constraints == Constraints(ttl_ms=5_000)
+    assert forgotten.call(1).parcel(NOW, waiting).constraints is NO_CONSTRAINTS
+    assert plain.call(1).parcel(NOW, bond()).constraints is NO_CONSTRAINTS
 
 
 def abs_of(number: int) -> int:

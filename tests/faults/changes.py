@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import redis
 
 from headrace.core.call import Child
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Dead, Outcome
-from headrace.core.ties import Limit, Ties
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.redis.scripts import Script
@@ -24,8 +24,8 @@ from headrace.testing.conformance.topic_ground import BILLING, LOG, ORDERED, PLA
 from tests.faults.proxy import Fault, Proxy, calls
 
 LEASE = 60.0
-LANE = Ties(lane="a")
-LIMITED = Ties(limits=(Limit("few", 3, 3_600_000),))
+LANE = Constraints(lane="a")
+LIMITED = Constraints(limits=(Limit("few", 3, 3_600_000),))
 EMPTY = Counts()
 
 
@@ -100,8 +100,8 @@ class Enter(Append):
 
     async def prepare(self) -> None:
         child = parcel("child")
-        parent = parcel("parent", ties=LANE, children=[Child(QUEUE, child.key)])
-        self.parcels = [parent, parcel("child", ties=LANE, parents=[parent])]
+        parent = parcel("parent", constraints=LANE, children=[Child(QUEUE, child.key)])
+        self.parcels = [parent, parcel("child", constraints=LANE, parents=[parent])]
 
 
 class Settle(Change):
@@ -110,7 +110,7 @@ class Settle(Change):
     outcome: Outcome = DONE
 
     async def prepare(self) -> None:
-        await self.plain.append(QUEUE, [parcel(ties=LANE) for _ in range(3)])
+        await self.plain.append(QUEUE, [parcel(constraints=LANE) for _ in range(3)])
         self.delivery = await self.take(self.worker)
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
@@ -303,7 +303,7 @@ class Begin(Change):
     keeps = True
 
     async def prepare(self) -> None:
-        await self.plain.append(QUEUE, [parcel(ties=LIMITED) for _ in range(4)])
+        await self.plain.append(QUEUE, [parcel(constraints=LIMITED) for _ in range(4)])
         self.delivery = await self.take(self.worker)
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:

@@ -20,7 +20,7 @@ from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key
 pack = msgspec.msgpack.encode
 QUEUE, TOPIC, GROUP = "mail", "orders", "billing"
 BAD_TEXT = b"\xff\xfe odd"
-TIES: Mapping[str, bytes] = {
+CONSTRAINTS: Mapping[str, bytes] = {
     "a lane that is a list": pack({"k": [1]}),
     "a lane that is a number": pack({"k": 7}),
     "a lane that is empty": pack({"k": ""}),
@@ -71,8 +71,8 @@ class OddRedis:
     def run(self, *command: Any) -> Any:
         return self.client.execute_command(*command)  # type: ignore[no-untyped-call]
 
-    def tie(self, ties: bytes) -> None:
-        self.run("XADD", self.keys.ready, "*", "j", envelope(), "t", ties)
+    def constrain(self, constraints: bytes) -> None:
+        self.run("XADD", self.keys.ready, "*", "j", envelope(), "t", constraints)
 
     def notes(self, space: str) -> str:
         return NoteKeys(self.namespace, space).values
@@ -102,8 +102,11 @@ Plant = Callable[[OddRedis], Any]
 _GOOD = ids.to_key("odd")
 
 ON_REDIS: dict[str, Plant] = {
-    **{f"ties: {name}": partial(OddRedis.tie, ties=ties) for name, ties in TIES.items()},
-    "ties of a scheduled job": lambda odd: odd.schedule(b"0,5,0:" + pack({"k": [1]}) + envelope()),
+    **{f"constraints: {k}": partial(OddRedis.constrain, constraints=v)
+        for k, v in CONSTRAINTS.items()},
+    "constraints: of a scheduled job": lambda o: o.schedule(
+        b"0,5,0:" + pack({"k": [1]}) + envelope()
+    ),
     "entry: past": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "h", b"\xc1"),
     "entry: inputs": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "i", b"\xc1"),
     "entry: no job": lambda o: o.run("XADD", o.keys.ready, "*", BAD_TEXT, BAD_TEXT),
@@ -133,7 +136,7 @@ ON_REDIS: dict[str, Plant] = {
         pack([[[1, 10**17, -(10**17), "w", "E", "text", ""]], 1, 0]),
     ),
     "dead: envelope": lambda o: o.bury(b"k", _GOOD, b"r", b"odd", b"j", BAD_TEXT, b"h", b""),
-    "dead: ties": lambda o: o.bury(
+    "dead: constraints": lambda o: o.bury(
         b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"", b"t", pack({"k": [1]})
     ),
     "dead: no field of ours": lambda o: o.bury(BAD_TEXT, BAD_TEXT),
@@ -183,7 +186,7 @@ ON_REDIS: dict[str, Plant] = {
 }  # fmt: skip
 
 
-_LADEN, _TIED = 64, 2
+_LADEN, _CONSTRAINED = 64, 2
 
 
 class OddSqlite:
@@ -211,8 +214,8 @@ class OddSqlite:
         marks = ", ".join("?" * len(row))
         return self.run(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", *row.values())
 
-    def tie(self, ties: bytes) -> None:
-        self.job("waiting", ties=ties, flags=_LADEN | _TIED, lane="a")
+    def constrain(self, constraints: bytes) -> None:
+        self.job("waiting", constraints=constraints, flags=_LADEN | _CONSTRAINED, lane="a")
 
     def note(self, space: str, name: Any, value: Any) -> Any:
         return self.run("INSERT INTO notes VALUES (?, ?, CAST(? AS TEXT), ?, NULL)",
@@ -223,9 +226,14 @@ PlantRow = Callable[[OddSqlite], Any]
 _TEXT = "CAST(x'fffe' AS TEXT)"
 
 IN_SQLITE: dict[str, PlantRow] = {
-    **{f"ties: {name}": partial(OddSqlite.tie, ties=ties) for name, ties in TIES.items()},
-    "ties of a scheduled job": lambda o: o.job("scheduled", ties=pack({"k": [1]}), flags=_LADEN),
-    "ties that are text": lambda o: o.job("scheduled", ties="odd", flags=_LADEN | _TIED),
+    **{f"constraints: {k}": partial(OddSqlite.constrain, constraints=v)
+        for k, v in CONSTRAINTS.items()},
+    "constraints: of a scheduled job": lambda o: o.job(
+        "scheduled", constraints=pack({"k": [1]}), flags=_LADEN
+    ),
+    "constraints: text": lambda o: o.job(
+        "scheduled", constraints="odd", flags=_LADEN | _CONSTRAINED
+    ),
     "past": lambda o: o.job("waiting", past=b"\xc1", flags=_LADEN),
     "past that is text": lambda o: o.job("waiting", past="odd", flags=_LADEN),
     "inputs that are a number": lambda o: o.job("waiting", inputs=3, flags=_LADEN),
@@ -250,7 +258,7 @@ IN_SQLITE: dict[str, PlantRow] = {
     "dead: time that is text": lambda o: o.job("dead", time_ms="odd"),
     "dead: time beyond all calendars": lambda o: o.job("dead", time_ms=2**62),
     "dead: key that is text": lambda o: o.job("dead", key="odd"),
-    "dead: ties": lambda o: o.job("dead", ties=3),
+    "dead: constraints": lambda o: o.job("dead", constraints=3),
     "dead: arguments that collide": lambda o: o.job("dead", key=_GOOD, envelope=COLLIDING),
     "envelope: arguments that collide": lambda o: o.job("waiting", envelope=COLLIDING),
     "results": lambda o: o.run(

@@ -8,8 +8,8 @@ import msgspec
 
 from headrace.core import ids
 from headrace.core.call import Parcel
+from headrace.core.constraints import Constraints
 from headrace.core.job import decode_past, encode_envelope
-from headrace.core.ties import Ties
 from headrace.store.topics import Published
 from headrace.store.values import Counts
 from tests.faults import post
@@ -27,7 +27,7 @@ def poison() -> dict[str, Parcel]:
         "oversize": (large, encode_envelope(large, LOG, pack(post.Order("x" * 5000, 1)))),
     }
     return {
-        reason: Parcel(key, envelope, ties=Ties(lane=reason))
+        reason: Parcel(key, envelope, constraints=Constraints(lane=reason))
         for reason, (key, envelope) in envelopes.items()
     }
 

@@ -21,11 +21,11 @@ from headrace.top.snapshot import Reader
 from tests.admin.burying import bury, envelope
 from tests.faults.crew import LONG, eventually
 from tests.faults.odd_values import (
+    CONSTRAINTS,
     GROUP,
     IN_SQLITE,
     ON_REDIS,
     QUEUE,
-    TIES,
     TOPIC,
     OddRedis,
     OddSqlite,
@@ -165,9 +165,9 @@ async def test_what_is_dead_beside_it_can_be_purged_and_so_can_it(
         assert await shop.app.admin.dead(QUEUE) == []
 
 
-@pytest.mark.parametrize("ties", TIES.values(), ids=TIES)
+@pytest.mark.parametrize("constraints", CONSTRAINTS.values(), ids=CONSTRAINTS)
 async def test_odd_constraints_are_dead_with_their_bytes_and_the_batch_is_settled(
-    ties: bytes, redis_url: str, namespace: str
+    constraints: bytes, redis_url: str, namespace: str
 ) -> None:
     """On Redis, where a script that fails half way is not undone."""
     app = Headrace(redis_url, namespace=namespace)
@@ -184,7 +184,7 @@ async def test_odd_constraints_are_dead_with_their_bytes_and_the_batch_is_settle
         jobs = [await hold.options(key=f"k{n % 3}").enqueue(n) for n in range(6)]
         jobs += [await hold.enqueue(n) for n in range(6, 12)]
         bytes_of_it = odd_envelope(task="hold", arguments=[1])
-        odd.run("XADD", odd.keys.ready, "*", "j", bytes_of_it, "t", ties)
+        odd.run("XADD", odd.keys.ready, "*", "j", bytes_of_it, "t", constraints)
         odd.client.close()
         async with app.worker():
             await asyncio.sleep(0)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.core.ties import Limit, Ties
+from headrace.core.constraints import Constraints, Limit
 from headrace.store.contract import Consumer
 from headrace.store.redis import scripts, topic_scripts
 from headrace.store.redis.scripts import Script
@@ -47,7 +47,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
 async def test_a_limit_is_closed_no_longer_than_its_time(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, limit: Limit
 ) -> None:
-    await store.append(QUEUE, [parcel(ties=Ties(limits=(limit,))) for _ in range(4)])
+    await store.append(QUEUE, [parcel(constraints=Constraints(limits=(limit,))) for _ in range(4)])
     worker = store.consumer("one", [QUEUE], 30.0)
     started = await start_all(worker)
     assert 0 < started < 4

@@ -34,7 +34,7 @@ async def store(redis_url: str, namespace: str) -> AsyncIterator[RedisStore]:
         ("j", b"\x94\x01\xc4"),
         ("j", b"\x94\x01\xc5\x01"),
         ("j", b""),
-        ("j", b"garbage", "t", b"not ties"),
+        ("j", b"garbage", "t", b"not constraints"),
         ("j", b"garbage", "t", b"\x05"),
         ("other", b"thing"),
     ],

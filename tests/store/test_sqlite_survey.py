@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.core.call import Parcel
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import to_key
 from headrace.core.job import encode_envelope
 from headrace.core.outcome import DONE, RELEASED, Again, Dead, Held, task_gate
-from headrace.core.ties import NO_TIES, Ties
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import browsing, surveying
 from headrace.store.sqlite.store import SqliteStore
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.consumer import SqliteConsumer
 
 LOG, BILLING = "@orders", "billing@orders"
-LANE = Ties(lane="a")
+LANE = Constraints(lane="a")
 LEASE = 30.0
 
 
@@ -35,14 +35,16 @@ def consumer(store: SqliteStore) -> SqliteConsumer:
     return store.consumer("w1", ["q"], LEASE)
 
 
-def parcel(name: str, ties: Ties = NO_TIES) -> Parcel:
+def parcel(name: str, constraints: Constraints = NO_CONSTRAINTS) -> Parcel:
     key = to_key(name)
-    return Parcel(key, encode_envelope(key, "task", b"\x90"), ties=ties)
+    return Parcel(key, encode_envelope(key, "task", b"\x90"), constraints=constraints)
 
 
-async def sent(store: SqliteStore, clock: ManualClock, name: str, ties: Ties = NO_TIES) -> int:
+async def sent(
+    store: SqliteStore, clock: ManualClock, name: str, constraints: Constraints = NO_CONSTRAINTS
+) -> int:
     """When the job was sent; a second has gone by since."""
-    await store.append("q", [parcel(name, ties)])
+    await store.append("q", [parcel(name, constraints)])
     clock.advance(1)
     return clock.now_ms() - 1000
 

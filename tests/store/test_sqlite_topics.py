@@ -15,11 +15,11 @@ import pytest
 
 from headrace.core.call import Parcel
 from headrace.core.clock import SystemClock
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import to_key
 from headrace.core.job import Reason, State, encode_envelope
 from headrace.core.limits import DEAD_KEPT_DAYS
 from headrace.core.outcome import DONE, RELEASED, Dead
-from headrace.core.ties import NO_TIES, Ties
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import pumping, schema
@@ -73,7 +73,9 @@ async def opened(path: Path, clock: Clock) -> SqliteStore:
 def event(name: str, lane: str = "") -> Parcel:
     key = to_key(name)
     return Parcel(
-        key, encode_envelope(key, LOG, b"\x90"), ties=Ties(lane=lane) if lane else NO_TIES
+        key,
+        encode_envelope(key, LOG, b"\x90"),
+        constraints=Constraints(lane=lane) if lane else NO_CONSTRAINTS,
     )
 
 
@@ -367,15 +369,21 @@ PUBLISHER = """
 import asyncio, sys
 from headrace.core.call import Parcel
 from headrace.core.clock import SystemClock
-from headrace.core.ties import Ties
+from headrace.core.constraints import Constraints
 from headrace.store.sqlite.store import SqliteStore
 
 async def main():
     store = SqliteStore(sys.argv[1], namespace="test", crash_limit=3, clock=SystemClock())
     await store.open()
     for number in range(int(sys.argv[2])):
-        batch = [Parcel(b"=%d.%d" % (number, i), b"%d.%d" % (number, i), ties=Ties(lane=str(i)))
-            for i in range(3)]
+        batch = [
+            Parcel(
+                b"=%d.%d" % (number, i),
+                b"%d.%d" % (number, i),
+                constraints=Constraints(lane=str(i)),
+            )
+            for i in range(3)
+        ]
         await store.publish("@orders", batch)
         print(number, flush=True)
     await store.close()

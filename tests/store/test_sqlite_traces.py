@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from headrace.core.call import Child, Parcel
+from headrace.core.constraints import Constraints, Limit, decode_constraints
 from headrace.core.ids import to_key
 from headrace.core.job import State, decode_envelope, done_verdict, encode_envelope
 from headrace.core.outcome import (
@@ -24,7 +25,6 @@ from headrace.core.outcome import (
     Outcome,
     task_gate,
 )
-from headrace.core.ties import Limit, Ties, decode_ties
 from headrace.store.contract import Settlement, reclaim_every
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Report
@@ -157,14 +157,14 @@ class Mix:
         self.sent.add(key)
         envelope = encode_envelope(key, self._chance.choice(TASKS), b"\x90")
         delay = self._chance.choice((None, None, 300, 2_000))
-        return Parcel(key, envelope, delay, None, self._ties(named=not in_flow), parents)
+        return Parcel(key, envelope, delay, None, self._constraints(named=not in_flow), parents)
 
-    def _ties(self, *, named: bool) -> Ties:
+    def _constraints(self, *, named: bool) -> Constraints:
         chance = self._chance
         lane = chance.choice(("", "", *WIDTHS))
         # Not in a flow: a job must not wait for one that stands for itself.
         named = named and chance.random() < 0.3
-        return Ties(
+        return Constraints(
             priority=chance.choice((0, 0, 50)),
             lane=lane,
             width=WIDTHS.get(lane, 1),
@@ -206,7 +206,9 @@ class Mix:
         for queue in QUEUES:
             here = [delivery for delivery in taken if delivery.queue == queue]
             paused = [d for d in here if (queue, d.task) in self._paused]
-            limited = [d for d in here if d not in paused and decode_ties(d.ties).limits]
+            limited = [
+                d for d in here if d not in paused and decode_constraints(d.constraints).limits
+            ]
             refused = await self._workers[n].begin(queue, limited)
             held = [Settlement(d, Held(gate, b"")) for d, gate in refused.items()]
             held += [Settlement(d, Held(task_gate(d.task), b"")) for d in paused]
@@ -219,7 +221,7 @@ class Mix:
     def _check_limits(self, queue: str, started: list[Delivery]) -> None:
         now_ms = self._clock.now_ms()
         for delivery in started:
-            for limit in decode_ties(delivery.ties).limits:
+            for limit in decode_constraints(delivery.constraints).limits:
                 starts = self._starts[f"{queue} {limit.name}"]
                 starts.append(now_ms)
                 recent = [at for at in starts if at >= now_ms - limit.window_ms]
@@ -227,7 +229,7 @@ class Mix:
 
     def _check_lanes(self) -> None:
         running = Counter(
-            (delivery.queue, decode_ties(delivery.ties).lane)
+            (delivery.queue, decode_constraints(delivery.constraints).lane)
             for held in self._held
             for delivery in held
         )

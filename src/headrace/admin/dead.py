@@ -14,9 +14,9 @@ from headrace.admin.searching import Search
 from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.clock import to_datetime
+from headrace.core.constraints import decode_constraints
 from headrace.core.job import Envelope, decode_past, is_readable_past
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.ties import decode_ties
 from headrace.store.contract import UNREADABLE, DeadJob
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ async def matching(
 def _masks(job: DeadJob, redaction: Redaction) -> Masks:
     if not redaction.active:
         return NOTHING_HIDDEN
-    return redaction.masks(opened(job.envelope), decode_ties(job.ties))
+    return redaction.masks(opened(job.envelope), decode_constraints(job.constraints))
 
 
 def _unreadable(job: DeadJob) -> tuple[str, ...]:

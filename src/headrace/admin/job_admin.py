@@ -28,11 +28,11 @@ from headrace.admin.why_event import EventWhy, why_logged
 from headrace.client.watch import JobUpdate
 from headrace.core import ids as job_ids
 from headrace.core import limits
+from headrace.core.constraints import decode_constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.sources import group_source, is_log
-from headrace.core.ties import decode_ties
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Sighting
 
@@ -106,7 +106,7 @@ class JobAdmin(Desk):
         except JobNotFound:
             return self._redaction.masks(None)
         _, _, seen = next((each for each in found if not each[2].state.final), found[0])
-        return self._redaction.masks(opened(seen.envelope), decode_ties(seen.ties))
+        return self._redaction.masks(opened(seen.envelope), decode_constraints(seen.constraints))
 
     async def where(self, id: str) -> list[str]:
         """The queue that a job is in, or the queues of all groups that have an event to handle;

@@ -27,11 +27,11 @@ from headrace.admin.redaction import (
 from headrace.client.job import AttemptInfo
 from headrace.core import codec, ids
 from headrace.core.clock import to_datetime
+from headrace.core.constraints import Constraints, Limit, decode_constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.progress import Progress, decode_progress
-from headrace.core.ties import Limit, Ties, decode_ties
 from headrace.store.contract import Sighting
 
 _KEY = "key:"
@@ -66,21 +66,21 @@ class JobSummary:
     def of(
         cls, queue: str, key: JobKey, sighting: Sighting, redaction: Redaction = CLEAR
     ) -> JobSummary:
-        envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
+        envelope, constraints = opened(sighting.envelope), decode_constraints(sighting.constraints)
         task = None if envelope is None else envelope.task
         attempts = decode_past(sighting.past).attempts
         blocked = sighting.state is State.BLOCKED
         last = attempts[-1] if attempts else None
-        named = key_of(ties) or (envelope and envelope.overrides.key) or None
+        named = key_of(constraints) or (envelope and envelope.overrides.key) or None
         # Arguments may have megabytes: they are looked into only if there is a text to be masked.
-        says = named or attempts or sighting.progress or ties.limits
-        masks = redaction.masks(envelope, ties) if says else NOTHING_HIDDEN
+        says = named or attempts or sighting.progress or constraints.limits
+        masks = redaction.masks(envelope, constraints) if says else NOTHING_HIDDEN
         return cls(
             id=ids.to_text(key),
             queue=queue,
             task=task,
             state=sighting.state,
-            priority=ties.priority,
+            priority=constraints.priority,
             key=None if named is None else masks.name(named),
             sent=sent_at(key, envelope),
             due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
@@ -142,9 +142,9 @@ class JobDetail(JobSummary):
         redaction: Redaction = CLEAR,
     ) -> JobDetail:
         """A summary with all the rest."""
-        envelope, ties = opened(sighting.envelope), decode_ties(sighting.ties)
+        envelope, constraints = opened(sighting.envelope), decode_constraints(sighting.constraints)
         overrides = None if envelope is None else envelope.overrides
-        masks = redaction.masks(envelope, ties, _result(sighting))
+        masks = redaction.masks(envelope, constraints, _result(sighting))
         past = decode_past(sighting.past).attempts
         return cls(
             **{field.name: getattr(summary, field.name) for field in fields(summary)},
@@ -153,10 +153,10 @@ class JobDetail(JobSummary):
             attempts=masked_attempts([AttemptInfo.of(each) for each in past], masks),
             flow=_flow(envelope),
             fed=bool(overrides and overrides.feed),
-            lane=masked_lane(ties.lane, masks, summary.task) or None,
-            width=ties.width if ties.lane else None,
-            unique=masks.name(ties.unique) or None,
-            limits=masked_limits(ties.limits, masks, summary.task),
+            lane=masked_lane(constraints.lane, masks, summary.task) or None,
+            width=constraints.width if constraints.lane else None,
+            unique=masks.name(constraints.unique) or None,
+            limits=masked_limits(constraints.limits, masks, summary.task),
             headers=masks.mapping(overrides.headers) if overrides else {},
             expires=(
                 to_datetime(overrides.expires_ms) if overrides and overrides.expires_ms else None
@@ -172,9 +172,9 @@ def _error(attempt: AttemptInfo, masks: Masks) -> str:
     return shown.error
 
 
-def key_of(ties: Ties) -> str | None:
-    """The key among the ties of a job, as it was given."""
-    return ties.lane.removeprefix(_KEY) if ties.lane.startswith(_KEY) else None
+def key_of(constraints: Constraints) -> str | None:
+    """The key among the constraints of a job, as it was given."""
+    return constraints.lane.removeprefix(_KEY) if constraints.lane.startswith(_KEY) else None
 
 
 def _flow(envelope: Envelope | None) -> str | None:

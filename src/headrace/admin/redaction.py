@@ -18,12 +18,12 @@ import msgspec
 
 from headrace.admin.bodies import arguments_of
 from headrace.admin.naming import named
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.job import Envelope
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
 from headrace.core.progress import Progress
 from headrace.core.rate import QUEUE_LIMIT
 from headrace.core.sources import is_log
-from headrace.core.ties import NO_TIES, Limit, Ties
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,12 @@ class Redaction:
         """What is shown of a result."""
         return value
 
-    def masks(self, envelope: Envelope | None, ties: Ties = NO_TIES, result: Any = None) -> Masks:
+    def masks(
+        self,
+        envelope: Envelope | None,
+        constraints: Constraints = NO_CONSTRAINTS,
+        result: Any = None,
+    ) -> Masks:
         """What is hidden of a job, and to be looked for in all that it says."""
         return NOTHING_HIDDEN
 
@@ -93,7 +98,12 @@ class Hooked(Redaction):
     def value(self, task: str | None, value: Any) -> Any:
         return FAILED if (shown := self._shown(task, value)) is _FAILURE else shown
 
-    def masks(self, envelope: Envelope | None, ties: Ties = NO_TIES, result: Any = None) -> Masks:
+    def masks(
+        self,
+        envelope: Envelope | None,
+        constraints: Constraints = NO_CONSTRAINTS,
+        result: Any = None,
+    ) -> Masks:
         if envelope is None:
             return self._all
         # Decoded twice: a hook may change what it is given.
@@ -108,7 +118,7 @@ class Hooked(Redaction):
         hidden = hidden_in(given, shown)
         if hidden:
             # Names may be made of what is hidden, in whatever way.
-            hidden += _names(envelope, ties)
+            hidden += _names(envelope, constraints)
         return Masks([*hidden, *hidden_in(result, shown_result)], salt=self._salt)
 
     def name(self, text: str) -> str:
@@ -206,14 +216,16 @@ def masked_limits(limits: Sequence[Limit], masks: Masks, task: str | None) -> tu
     )
 
 
-def _names(envelope: Envelope, ties: Ties) -> list[str]:
+def _names(envelope: Envelope, constraints: Constraints) -> list[str]:
     """Names of a job that may be made of its arguments."""
     task = envelope.task
-    rates = [each.name.removeprefix(f"{_RATE}{task}:") for each in ties.limits]
+    rates = [each.name.removeprefix(f"{_RATE}{task}:") for each in constraints.limits]
     names = [
         envelope.overrides.key,
-        ties.lane.removeprefix(_KEY) if is_log(task) or ties.lane.startswith(_KEY) else "",
-        ties.unique.removeprefix(f"{task}:"),
+        constraints.lane.removeprefix(_KEY)
+        if is_log(task) or constraints.lane.startswith(_KEY)
+        else "",
+        constraints.unique.removeprefix(f"{task}:"),
         *(each for each in rates if not each.startswith(_RATE)),
     ]
     return [name for name in names if name]

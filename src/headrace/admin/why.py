@@ -10,12 +10,12 @@ from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.core import ids
 from headrace.core.clock import to_datetime
+from headrace.core.constraints import Limit, decode_constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import Past, Reason, State, decode_past
 from headrace.core.outcome import gated_task
 from headrace.core.plural import plural
 from headrace.core.rate import QUEUE_LIMIT
-from headrace.core.ties import Limit, decode_ties
 from headrace.store.contract import Sighting
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class Why:
         self._key = key
         self._seen = seen
         self._job = JobSummary.of(queue, key, seen)
-        self._ties = decode_ties(seen.ties)
-        self._masks = redaction.masks(opened(seen.envelope), self._ties)
+        self._constraints = decode_constraints(seen.constraints)
+        self._masks = redaction.masks(opened(seen.envelope), self._constraints)
         self._where = f"queue {queue!r}"
 
     async def answer(self) -> str:
@@ -162,7 +162,7 @@ class Why:
         return counted, True
 
     async def _lane(self) -> str:
-        key, width = key_of(self._ties), self._ties.width
+        key, width = key_of(self._constraints), self._constraints.width
         turns = "one at a time" if width == 1 else f"{width} at a time"
         if key is None:
             return f"jobs of task {self._job.task!r} run {turns}, and others are before it"
@@ -174,7 +174,7 @@ class Why:
         return f"it belongs to the flow of {ids.to_text(flow)}, and " if flow else ""
 
     def _rate(self, gate: str) -> str:
-        limit = next((limit for limit in self._ties.limits if limit.name == gate), None)
+        limit = next((limit for limit in self._constraints.limits if limit.name == gate), None)
         whose = f"queue {self._queue!r}" if gate == QUEUE_LIMIT else f"task {self._job.task!r}"
         return f"{whose} is over its rate{_rate_text(limit)}"
 

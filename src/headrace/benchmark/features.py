@@ -1,4 +1,5 @@
-"""What the features cost: the same empty task, tied, delayed, batched, chained or cancelled."""
+"""What the features cost: the same empty task, constrained, delayed, batched, chained or
+cancelled."""
 
 from __future__ import annotations
 

@@ -115,7 +115,11 @@ def _check_unique(nodes: Iterable[Node], last: Node | None) -> None:
                 f"{call!r} is unique: of a flow only the last call can be; "
                 "use options(unique=False)"
             )
-        if call.names and call.tying and call.tying.delay_ms(call.options, call.names):
+        if (
+            call.labels
+            and call.task_constraints
+            and call.task_constraints.delay_ms(call.options, call.labels)
+        ):
             raise ConfigError(f"{call!r} is debounced, which a call in a flow cannot be")
 
 

@@ -12,6 +12,7 @@ from headrace.client.context import running
 from headrace.client.publishing import Prepared
 from headrace.core import ids
 from headrace.core.call import Parcel
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.headers import trace_of
 from headrace.core.ids import JobKey
 from headrace.core.job import Overrides
@@ -19,7 +20,6 @@ from headrace.core.kinds import named
 from headrace.core.labels import MAX_LABEL_BYTES, check_label
 from headrace.core.sources import shard_of
 from headrace.core.stamp import Stamp, Wishes
-from headrace.core.ties import NO_TIES, Ties
 from headrace.errors import ConfigError, EventError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -60,15 +60,15 @@ class Press:
         id = self._wishes.id or next(self._ids)
         stamp = self._stamp_of(type(event)) if self._by_class else self._stamp
         envelope = stamp.envelope(id, payload, key)
-        ties = Ties(0, key) if key else NO_TIES
-        return Parcel(id, envelope, self._delay_ms, self._at_ms, ties)
+        constraints = Constraints(0, key) if key else NO_CONSTRAINTS
+        return Parcel(id, envelope, self._delay_ms, self._at_ms, constraints)
 
     def log(self, parcel: Parcel) -> str:
         """Where the event belongs: by its key or, if it has none, by its id."""
         if self._only is not None:
             return self._only
         shards = len(self._logs)
-        lane = parcel.ties.lane
+        lane = parcel.constraints.lane
         return self._logs[shard_of(lane, shards) if lane else zlib.crc32(parcel.key) % shards]
 
     def prepared(self, event: Any) -> Prepared:

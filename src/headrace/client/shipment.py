@@ -163,7 +163,7 @@ class _Load:
 
 def is_unique(node: Node) -> bool:
     """Whether another job may stand for that of the node."""
-    return node.call.names is not None and bool(node.call.names.unique)
+    return node.call.labels is not None and bool(node.call.labels.unique)
 
 
 def _children(node: Node) -> Iterator[Child]:

@@ -15,7 +15,7 @@ from headrace.core.job import Envelope, Reason
 from headrace.core.judgement import Unfit
 from headrace.core.options import PLAIN, Sending
 from headrace.core.signature import Misfit, Signature
-from headrace.core.tying import Tying
+from headrace.core.task_constraints import TaskConstraints
 from headrace.errors import ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Task(Generic[P, R_co]):
         self.injects = self.signature.injected_as is not None
         """Whether the function wants something beside its arguments: see `with_context`."""
         self.is_async = inspect.iscoroutinefunction(function)
-        self.tying = Tying(declared, self.signature, app.queue_settings)
+        self.constraints = TaskConstraints(declared, self.signature, app.queue_settings)
         self._sending = PLAIN
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", declared.name)
@@ -124,17 +124,17 @@ class Task(Generic[P, R_co]):
         if len(payload) > self.app.max_payload:
             largest = self.signature.largest((None, *args) if is_open else args, kwargs)
             raise PayloadTooLarge(self.name, len(payload), self.app.max_payload, largest)
-        sending, tying, names = self._sending, self.tying, None
-        if tying.declares or sending is not PLAIN or self.app.queue_settings:
-            names = tying.names(sending, args, kwargs, is_open)
+        sending, constraints, labels = self._sending, self.constraints, None
+        if constraints.declares or sending is not PLAIN or self.app.queue_settings:
+            labels = constraints.labels(sending, args, kwargs, is_open)
         return Call(
             self.name,
             self.declared.queue,
             payload,
             self.signature.returns,
             sending,
-            tying,
-            names,
+            constraints,
+            labels,
             room,
             is_open,
         )
@@ -146,7 +146,7 @@ class Task(Generic[P, R_co]):
         `retry`, `timeout` and `headers`."""
         other = copy.copy(self)
         other._sending = self._sending.changed(**changes)
-        self.tying.check(other._sending)
+        self.constraints.check(other._sending)
         return other
 
     def unpack(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from headrace.core import ids
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import Feed, Overrides, encode_envelope
 from headrace.core.links import Links, R_co, Sent, Step
 from headrace.core.options import PLAIN, SendOptions
-from headrace.core.ties import NO_TIES, Ties
-from headrace.core.tying import NO_NAMES, Names, Tying
+from headrace.core.task_constraints import NO_LABELS, CallLabels, TaskConstraints
 from headrace.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
     envelope: bytes
     delay_ms: int | None = None
     at_ms: int | None = None
-    ties: Ties = NO_TIES
+    constraints: Constraints = NO_CONSTRAINTS
     parents: tuple[JobKey, ...] = ()
     """Jobs that must end first; its own time counts from then. Their results come with it, in
     this order."""
@@ -54,7 +54,12 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_plain(self) -> bool:
         """Whether it needs nothing but to be put in line."""
-        return self.ties is NO_TIES and not self.parents and not self.children and self.tick is None
+        return (
+            self.constraints is NO_CONSTRAINTS
+            and not self.parents
+            and not self.children
+            and self.tick is None
+        )
 
 
 class Bond(msgspec.Struct, frozen=True):
@@ -77,8 +82,17 @@ class Call(Step[R_co]):
     """
 
     __slots__ = (
-        "is_open", "is_plain", "links", "names", "options",
-        "payload", "queue", "returns", "room", "task", "tying",
+        "is_open",
+        "is_plain",
+        "labels",
+        "links",
+        "options",
+        "payload",
+        "queue",
+        "returns",
+        "room",
+        "task",
+        "task_constraints",
     )  # fmt: skip
 
     def __init__(
@@ -88,8 +102,8 @@ class Call(Step[R_co]):
         payload: bytes,
         returns: Any,
         options: SendOptions = PLAIN,
-        tying: Tying | None = None,
-        names: Names | None = None,
+        task_constraints: TaskConstraints | None = None,
+        labels: CallLabels | None = None,
         room: bytes | None = None,
         is_open: bool = False,
     ) -> None:
@@ -98,11 +112,11 @@ class Call(Step[R_co]):
         self.payload = payload
         self.returns = returns
         self.options = options
-        self.tying = tying
-        self.names = names
+        self.task_constraints = task_constraints
+        self.labels = labels
         self.room = room
         self.is_open = is_open
-        self.is_plain = options is PLAIN and names is None and not is_open
+        self.is_plain = options is PLAIN and labels is None and not is_open
         self.links: Links | None = None
 
     @property
@@ -131,7 +145,7 @@ class Call(Step[R_co]):
         return self.with_options(self.options.changed(headers=beside))
 
     def with_options(self, options: SendOptions) -> Self:
-        """The same call with others of the options that do not tie it to other jobs."""
+        """The same call with other options; none of them may change its constraints."""
         other = copy.copy(self)
         other.options = options
         other.is_plain = False
@@ -171,14 +185,14 @@ class Call(Step[R_co]):
         options, waits = self.options, bool(bond.parents)
         payload = self.room if bond.feed and self.room is not None else self.payload
         envelope = encode_envelope(bond.key, self.task, payload, self._overrides(now_ms, bond))
-        ties, delay_ms = NO_TIES, options.delay_ms
-        if self.tying is not None and (self.names is not None or waits):
-            names = self.names or NO_NAMES
-            ties = self.tying.ties(self.queue, options, names, waits)
+        constraints, delay_ms = NO_CONSTRAINTS, options.delay_ms
+        if self.task_constraints is not None and (self.labels is not None or waits):
+            labels = self.labels or NO_LABELS
+            constraints = self.task_constraints.of_job(self.queue, options, labels, waits)
             if delay_ms is None and options.at_ms is None:
-                delay_ms = self.tying.delay_ms(options, names)
+                delay_ms = self.task_constraints.delay_ms(options, labels)
         return Parcel(
-            bond.key, envelope, delay_ms, options.at_ms, ties, bond.parents, bond.children
+            bond.key, envelope, delay_ms, options.at_ms, constraints, bond.parents, bond.children
         )
 
     def _overrides(self, now_ms: int | None, bond: Bond) -> Overrides:

@@ -23,7 +23,7 @@ from headrace.errors import ConfigError
 
 RunIn = Literal["loop", "thread", "process"]
 BATCH_WAIT = 0.5
-Labels = Callable[..., str]
+LabelMaker = Callable[..., str]
 """Makes a text of a call's arguments."""
 
 
@@ -37,12 +37,12 @@ class Declaring(TypedDict, total=False):
     run_in: RunIn | None
     result_ttl: float
     priority: int
-    unique: bool | Labels
+    unique: bool | LabelMaker
     unique_for: Duration
     debounce: Duration
     rate: str | None
     burst: int | None
-    rate_key: Labels | None
+    rate_key: LabelMaker | None
     concurrency: int | None
 
 
@@ -57,12 +57,12 @@ class TaskOptions:
     timeout: float | None = TIMEOUT
     result_ttl: float = RESULT_TTL
     priority: int = 0
-    unique: bool | Labels = False
+    unique: bool | LabelMaker = False
     unique_for: Duration = 0.0
     debounce: Duration = 0.0
     rate: str | None = None
     burst: int | None = None
-    rate_key: Labels | None = None
+    rate_key: LabelMaker | None = None
     concurrency: int | None = None
     batch: int | None = None
     max_wait: float = BATCH_WAIT

@@ -9,11 +9,11 @@ import msgspec
 
 from headrace.core.cadence import Cadence, cron_cadence, every_cadence
 from headrace.core.call import Call, Parcel, Tick
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
 from headrace.core.limits import MAX_MS, check_count, check_name
 from headrace.core.options import Duration
-from headrace.core.ties import NO_TIES, Ties
 from headrace.errors import ConfigError
 
 Missed = Literal["skip", "once", "all"]
@@ -51,14 +51,14 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     overrides: Overrides = NO_OVERRIDES
     delay_ms: int | None = None
     expires_in_ms: int | None = None
-    ties: Ties = NO_TIES
+    constraints: Constraints = NO_CONSTRAINTS
 
     def parcel(self, key: JobKey, now_ms: int, tick: Tick | None = None) -> Parcel:
         """The job of one tick, or of none."""
         expires_ms = None if self.expires_in_ms is None else now_ms + self.expires_in_ms
         overrides = msgspec.structs.replace(self.overrides, sent_ms=now_ms, expires_ms=expires_ms)
         envelope = encode_envelope(key, self.task, self.payload, overrides)
-        return Parcel(key, envelope, self.delay_ms, ties=self.ties, tick=tick)
+        return Parcel(key, envelope, self.delay_ms, constraints=self.constraints, tick=tick)
 
     def after(self, moment_ms: int) -> int | None:
         """The first tick later than a moment, within start and end."""
@@ -151,5 +151,5 @@ def _sent_parts(call: Call[Any]) -> dict[str, Any]:
         "overrides": msgspec.structs.replace(overrides, expires_ms=None, sent_ms=None),
         "delay_ms": parcel.delay_ms,
         "expires_in_ms": options.expires_in_ms,
-        "ties": parcel.ties,
+        "constraints": parcel.constraints,
     }

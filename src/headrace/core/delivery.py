@@ -17,7 +17,7 @@ class Delivery:
 
     # On the hot path: what is the same for most deliveries stands here and is not set on each.
     past = b""
-    ties = b""
+    constraints = b""
     inputs = b""
     """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
     count = 1
@@ -70,7 +70,7 @@ class Delivery:
 # first of a worker come by the hundred, before anything else is set on them: each would get a dict
 # of its own for what is set later, which takes twice the time and memory.
 _first = Delivery("", 0, b"")
-for _name in ("past", "count", "ties", "inputs", "stamp", "ready_ms", "key", "leased_at"):
+for _name in ("past", "count", "constraints", "inputs", "stamp", "ready_ms", "key", "leased_at"):
     setattr(_first, _name, getattr(Delivery, _name))
 for _name in ("task", "attempt", "started_ms", "took_us", "told"):
     setattr(_first, _name, getattr(Delivery, _name))

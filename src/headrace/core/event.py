@@ -94,8 +94,8 @@ class Event(Generic[E]):
 
     @property
     def correlation_id(self) -> str | None:
-        """What ties it to other events, as given or as passed on by the handler that published
-        it."""
+        """The key that groups it with other events, as given or as passed on by the handler that
+        published it."""
         return self._envelope.overrides.correlation or None
 
     @property

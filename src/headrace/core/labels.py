@@ -1,4 +1,4 @@
-"""Texts that tie jobs together: keys, unique names, and what they are made of."""
+"""Texts that jobs have in common: keys, unique names, and what they are made of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_NAME_BYTES = 128
 
 
 def check_label(what: str, text: object) -> str:
-    """`text` if it can tie jobs together: not empty, not long, nothing that does not print."""
+    """`text` if it can be a label: not empty, not long, nothing that does not print."""
     if not isinstance(text, str) or not text:
         raise ConfigError(f"{what} must be a non-empty text, not {text!r}")
     try:

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from headrace.core import ids
+from headrace.core.constraints import MAX_PRIORITY
 from headrace.core.job import NO_OVERRIDES, Overrides, WireRetry
 from headrace.core.labels import check_label
 from headrace.core.limits import (
@@ -20,7 +21,6 @@ from headrace.core.limits import (
 )
 from headrace.core.retry import Retry
 from headrace.core.sources import check_queue
-from headrace.core.ties import MAX_PRIORITY
 from headrace.errors import ConfigError
 
 Duration = float | timedelta
@@ -70,8 +70,8 @@ class SendOptions:
         return self is not PLAIN
 
     @property
-    def ties(self) -> bool:
-        """Whether any of it ties the job to others."""
+    def constrains(self) -> bool:
+        """Whether any of them is a constraint."""
         return bool(self.key or self.unique or self.debounce_ms) or self.priority is not None
 
     def changed(self, **changes: Unpack[Sending]) -> SendOptions:
@@ -88,7 +88,7 @@ class SendOptions:
             new["id"] = changes["id"]
         if "queue" in changes:
             new["queue"] = check_queue("options(queue=)", changes["queue"])
-        new |= _ties(changes)
+        new |= _constraints(changes)
         return replace(self, **new, overrides=_overridden(self.overrides, changes))
 
 
@@ -103,8 +103,8 @@ def check_priority(what: str, priority: object) -> int:
     return number
 
 
-def _ties(changes: Sending) -> dict[str, Any]:
-    """What ties the job of a call to others."""
+def _constraints(changes: Sending) -> dict[str, Any]:
+    """The checked options that become constraints of the job."""
     new: dict[str, Any] = {}
     if "priority" in changes:
         new["priority"] = check_priority("options(priority=)", changes["priority"])

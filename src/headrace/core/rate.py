@@ -6,9 +6,9 @@ import math
 import re
 from dataclasses import dataclass
 
+from headrace.core.constraints import Limit
 from headrace.core.limits import check_count
 from headrace.core.sources import check_queue
-from headrace.core.ties import Limit
 from headrace.errors import ConfigError
 
 MAX_STARTS = 1_000_000

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.call import Parcel
+from headrace.core.constraints import decode_constraints, encode_constraints
 from headrace.core.ids import JobKey
-from headrace.core.ties import decode_ties, encode_ties
 from headrace.errors import HeadraceError
 
 _FORMAT = 1
@@ -26,12 +26,14 @@ class Sealed(msgspec.Struct, array_like=True, frozen=True):
     envelope: bytes
     delay_ms: int | None
     at_ms: int | None
-    ties: bytes
+    constraints: bytes
 
     def parcel(self, waited_ms: int) -> Parcel:
         """What is to be sent. A delay counts from when the row was written, `waited_ms` ago."""
         delay = None if self.delay_ms is None else max(0, self.delay_ms - max(0, waited_ms))
-        return Parcel(self.key, self.envelope, delay, self.at_ms, decode_ties(self.ties))
+        return Parcel(
+            self.key, self.envelope, delay, self.at_ms, decode_constraints(self.constraints)
+        )
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -46,7 +48,7 @@ def seal(parcel: Parcel) -> bytes:
             parcel.envelope,
             parcel.delay_ms,
             parcel.at_ms,
-            encode_ties(parcel.ties),
+            encode_constraints(parcel.constraints),
         )
     )
 

@@ -57,7 +57,7 @@ class Sighting(msgspec.Struct, frozen=True):
     """Of a dead job why; of a blocked one what it waits for: `lane`, `flow` or the gate's name."""
     envelope: bytes = b""
     past: bytes = b""
-    ties: bytes = b""
+    constraints: bytes = b""
     progress: bytes = b""
     """An encoded `Progress` of a job that has told of one and has not ended."""
     died_ms: int | None = None
@@ -76,7 +76,7 @@ class DeadJob(msgspec.Struct, frozen=True):
     reason: str
     envelope: bytes
     past: bytes
-    ties: bytes = b""
+    constraints: bytes = b""
 
 
 class DeadPage(msgspec.Struct, frozen=True):
@@ -132,9 +132,10 @@ class Store(Topics, Protocol):
     ) -> dict[int, JobKey]:
         """Store new jobs, all or none. Returns those that were not added, by position, with the job
         that is there instead: a job whose id the store still knows is left as it is; one whose
-        `unique` name is taken is not added (if `debounced`, its time, arguments and ties are); a
-        tick that was fired is not fired again. `repeat` says that an earlier try may have been
-        carried out, or that a caller chose an id, so jobs that already ended are looked for too.
+        `unique` name is taken is not added (if `debounced`, its time, arguments and constraints
+        are); a tick that was fired is not fired again. `repeat` says that an earlier try may have
+        been carried out, or that a caller chose an id, so jobs that already ended are looked for
+        too.
 
         A job goes through its gates in this order, and waits, blocked, at each that is closed: the
         jobs it waits for, its time, its lane, its limits. Children of a job that has already ended

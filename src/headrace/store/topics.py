@@ -53,9 +53,9 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """What a group wants. `ordered`: events of one key (the lane of their ties) are handled one
-    after the other, in the order of the log, retries included. If one of them goes dead, the key is
-    stopped (`block`: later ones wait, blocked) or failed (`fail_key`: later ones go dead as
+    """What a group wants. `ordered`: events of one key (the lane of their constraints) are handled
+    one after the other, in the order of the log, retries included. If one of them goes dead, the
+    key is stopped (`block`: later ones wait, blocked) or failed (`fail_key`: later ones go dead as
     `key_failed`) until `free_key`, or the later ones go on (`skip`). A stopped key also goes on if
     the event that went dead is replayed, which then goes first, or purged."""
 
@@ -125,9 +125,9 @@ class Topics(Protocol):
         idempotency: IdempotencyKey | None = None,
     ) -> Published:
         """Add events to the log, in this order, or schedule them to be added at their time. The
-        lane of an event's ties is its key. `repeat` says that an earlier try may have been carried
-        out, or that a caller chose an id, so events that are there already are looked for. Asked
-        again with the same `idempotency`, it is applied once."""
+        lane of an event's constraints is its key. `repeat` says that an earlier try may have been
+        carried out, or that a caller chose an id, so events that are there already are looked for.
+        Asked again with the same `idempotency`, it is applied once."""
         ...
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:

@@ -94,7 +94,7 @@ class RedisConsumer:
         *,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[Delivery, str]:
-        jobs: list[Argument] = [item for d in deliveries for item in (d.key, d.ties)]
+        jobs: list[Argument] = [item for d in deliveries for item in (d.key, d.constraints)]
         gates = await scripts.begin(
             self._settling,
             self._store.keys(queue),
@@ -351,7 +351,7 @@ class RedisConsumer:
             counts=batch.facts.counts,
             done=len(batch.done),
             kept=len(batch.kept),
-            tied=batch.tied,
+            constrained=batch.constrained,
             moved=batch.moved,
             heard=len(batch.heard),
             blocks=batch.blocks(checked),

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.call import Child, Parcel
+from headrace.core.constraints import NO_CONSTRAINTS, encode_constraints
 from headrace.core.job import Malformed, State, decode_verdict
-from headrace.core.ties import NO_TIES, encode_ties
 from headrace.store.contract import UNREADABLE, DeadJob, Sighting
 from headrace.store.oddities import readable
 from headrace.store.redis.keys import unsigned
@@ -34,7 +34,7 @@ def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
         parcel.key,
         when(parcel),
         parcel.envelope,
-        encode_ties(parcel.ties),
+        encode_constraints(parcel.constraints),
         b"".join(b"%d:%b" % (len(key), key) for key in parcel.parents),
         b"".join(map(child_record, parcel.children)),
         parcel.tick.schedule if parcel.tick else "",
@@ -47,7 +47,9 @@ def of_events(events: Sequence[Parcel]) -> tuple[int, list[Argument]]:
     are due at once, have no key and are found in their envelopes."""
     plain: list[Argument] = []
     for parcel in events:
-        if parcel.ties is not NO_TIES or not parcel.envelope.startswith(parcel.key, 4):
+        if parcel.constraints is not NO_CONSTRAINTS or not parcel.envelope.startswith(
+            parcel.key, 4
+        ):
             break
         if parcel.delay_ms is not None or parcel.at_ms is not None:
             break
@@ -56,8 +58,10 @@ def of_events(events: Sequence[Parcel]) -> tuple[int, list[Argument]]:
         return 1, plain
     full: list[Argument] = []
     for parcel in events:
-        ties = b"" if parcel.ties is NO_TIES else encode_ties(parcel.ties)
-        full += (parcel.envelope, when(parcel), ties, parcel.key)
+        constraints = (
+            b"" if parcel.constraints is NO_CONSTRAINTS else encode_constraints(parcel.constraints)
+        )
+        full += (parcel.envelope, when(parcel), constraints, parcel.key)
     return 4, full
 
 
@@ -80,7 +84,7 @@ def cancelled(answer: bytes) -> State | None:
 
 def sighting(sight: list[Any]) -> Sighting | None:
     """What `look.lua` says of a job; `Malformed` if there is but a verdict that is none."""
-    state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress = sight
+    state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress = sight
     if not state:
         if not verdict:
             return None
@@ -95,7 +99,7 @@ def sighting(sight: list[Any]) -> Sighting | None:
         reason_in(reason) if now is State.DEAD else readable(reason),
         envelope,
         past,
-        ties,
+        constraints,
         progress,
         moment if now is State.DEAD else None,
     )
@@ -114,8 +118,8 @@ def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJ
     own = key_of(fields)
     key = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
     envelope = named[b"j"] if b"j" in named else msgspec.msgpack.encode(fields)
-    past, ties = named.get(b"h", b""), named.get(b"t", b"")
-    return DeadJob(key, died_ms, reason_in(named.get(b"r", b"")), envelope, past, ties)
+    past, constraints = named.get(b"h", b""), named.get(b"t", b"")
+    return DeadJob(key, died_ms, reason_in(named.get(b"r", b"")), envelope, past, constraints)
 
 
 def reason_in(raw: bytes) -> str:

@@ -42,8 +42,9 @@ class QueueKeys:
 
     | key             | type   | holds                                                            |
     |-----------------|--------|------------------------------------------------------------------|
-    | ready           | stream | jobs to run: fields `j` (envelope), `h` (past), `t` (ties), `i`  |
-    |                 |        | (inputs), each but the first only if there is one                |
+    | ready           | stream | jobs to run: fields `j` (envelope), `h` (past), `t`               |
+    |                 |        | (constraints), `i` (inputs), each but the first only if there    |
+    |                 |        | is one                                                           |
     | level + n       | stream | the same, of jobs with priority n                                |
     | levels          | zset   | the priorities that were ever used                               |
     | jobs            | hash   | job key → place: an entry id of `ready`, or a priority, `/` and  |

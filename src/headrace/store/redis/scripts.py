@@ -250,7 +250,7 @@ async def settle(
     counts: bytes,
     done: int,
     kept: int,
-    tied: bool,
+    constrained: bool,
     moved: int,
     heard: int,
     blocks: Sequence[Argument],
@@ -258,7 +258,7 @@ async def settle(
 ) -> list[bytes]:
     head: list[Argument] = [
         events, keys.queue, consumer, epoch, int(checked), finished, facts_count, facts, counts,
-        done, kept, int(tied), moved, heard,
+        done, kept, int(constrained), moved, heard,
     ]  # fmt: skip
     reply: list[bytes] = await _settle(link, keys, head + list(blocks), idempotency)
     return reply

@@ -28,7 +28,7 @@ class Batch:
         self.kept: list[tuple[Delivery, Done]] = []
         self.heard: list[Delivery] = []
         """Events that are done, and were read from their log."""
-        self.tied = False
+        self.constrained = False
         self.moved = 0
         self._moved: list[Argument] = []
         self.epoch = min(item.delivery.stamp for item in settlements)
@@ -37,7 +37,7 @@ class Batch:
         done, heard = self.done, self.heard
         for item in settlements:
             delivery = item.delivery
-            if item.outcome is not DONE or delivery.ties:
+            if item.outcome is not DONE or delivery.constraints:
                 self._sort(item, finished)
             elif receipt_of(delivery).startswith(LOG):
                 heard.append(delivery)
@@ -50,8 +50,10 @@ class Batch:
         if isinstance(outcome, Done) and receipt_of(delivery).startswith(LOG):
             self.heard.append(delivery)
             return
-        if isinstance(outcome, Done) and not (delivery.ties and b"/" in receipt_of(delivery)):
-            self.tied = self.tied or bool(delivery.ties)
+        if isinstance(outcome, Done) and not (
+            delivery.constraints and b"/" in receipt_of(delivery)
+        ):
+            self.constrained = self.constrained or bool(delivery.constraints)
             if outcome.verdict:
                 self.kept.append((delivery, outcome))
                 finished.append(delivery.key)
@@ -64,7 +66,7 @@ class Batch:
         if verdict or kind in ("dead", "cancelled"):
             finished.append(key)
         self._moved += (receipt, key, count, kind, value, past, delivery.envelope)
-        self._moved += (verdict, ttl_ms, delivery.ties, delivery.inputs)
+        self._moved += (verdict, ttl_ms, delivery.constraints, delivery.inputs)
 
     def blocks(self, checked: bool) -> list[Argument]:
         kept = [delivery for delivery, _ in self.kept]
@@ -81,8 +83,8 @@ class Batch:
         columns += [delivery.key for delivery in deliveries]
         if checked:
             columns += [delivery.count for delivery in deliveries]
-        if self.tied:
-            columns += [delivery.ties for delivery in deliveries]
+        if self.constrained:
+            columns += [delivery.constraints for delivery in deliveries]
         return columns
 
 

@@ -90,14 +90,14 @@ def delivery_of(
     """What a stream entry holds."""
     if fields and fields[0] == b"j":
         delivery = Delivery(queue, receipt, fields[1])
-        # The key of an event ties it only in the queue of an ordered group, not in the log.
+        # The key of an event constrains it only in the queue of an ordered group, not in the log.
         more = len(fields) > 2 and not receipt.startswith(LOG)
         for at in range(2, len(fields), 2) if more else ():
             name, value = fields[at], fields[at + 1]
             if name == b"h":
                 delivery.past = value
             elif name == b"t":
-                delivery.ties = value
+                delivery.constraints = value
             elif name == b"i":
                 delivery.inputs = value
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from headrace.core.ties import Limit
+    from headrace.core.constraints import Limit
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
@@ -113,7 +113,7 @@ def close(step: Step) -> None:
 
 def _opens(step: Step, account: Account, first: Entry) -> int | None:
     """When the first in line may go on; None if only a start or a give-back can tell."""
-    limit = next((x for x in first.ties.limits if x.name == account.name), None)
+    limit = next((x for x in first.constraints.limits if x.name == account.name), None)
     if limit is None:
         return step.now_ms
     of_limits(step, [limit])

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # A column can hold a value of any type: as what it should be, it can be read.
 _JOB = """
     SELECT CAST(state AS TEXT), CAST(time_ms AS INTEGER), CAST(owner AS TEXT),
-        CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER), CAST(ties AS BLOB),
-        {bodies} FROM jobs
+        CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER),
+        CAST(constraints AS BLOB), {bodies} FROM jobs
     WHERE queue = ? AND key = ?"""
 _WITH_BODIES = _JOB.format(bodies="CAST(envelope AS BLOB), CAST(past AS BLOB)")
 _WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
@@ -48,7 +48,7 @@ LOCATE = """
 _NAMES = "SELECT CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _DEAD = """
     SELECT id, time_ms, CAST(key AS BLOB), CAST(time_ms AS INTEGER), reason,
-        CAST(envelope AS BLOB), CAST(past AS BLOB), CAST(ties AS BLOB) FROM jobs
+        CAST(envelope AS BLOB), CAST(past AS BLOB), CAST(constraints AS BLOB) FROM jobs
     WHERE queue = ? AND state = 'dead'{before}
     ORDER BY time_ms DESC, id DESC LIMIT ?"""
 _LATEST_DEAD = _DEAD.format(before="")
@@ -140,7 +140,7 @@ def _sighting(
 
 
 def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting | None:
-    state, time_ms, owner, count, reason, _, ties, envelope, past = job
+    state, time_ms, owner, count, reason, _, constraints, envelope, past = job
     if state not in _STATES:
         return None
     return Sighting(
@@ -152,7 +152,7 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting |
         reason=reason,
         envelope=envelope,
         past=past,
-        ties=ties,
+        constraints=constraints,
         progress=progress,
         died_ms=time_ms if state == State.DEAD else None,
     )
@@ -197,10 +197,12 @@ def dead(
 
 
 def _dead_job(
-    key: JobKey, died_ms: int, reason: object, envelope: bytes, past: bytes, ties: bytes
+    key: JobKey, died_ms: int, reason: object, envelope: bytes, past: bytes, constraints: bytes
 ) -> DeadJob:
     readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
-    return DeadJob(key, died_ms, str(reason) if readable else UNREADABLE, envelope, past, ties)
+    return DeadJob(
+        key, died_ms, str(reason) if readable else UNREADABLE, envelope, past, constraints
+    )
 
 
 def browse(

@@ -10,12 +10,12 @@ from headrace.store.sqlite import entries, lanes, limits, reporting, uniques
 from headrace.store.sqlite.entries import (
     CANCELLING,
     CHILDREN,
+    CONSTRAINED,
     FLOW_GATE,
     LADEN,
     MARKED,
     PASSED,
     REPORTED,
-    TIED,
 )  # fmt: skip
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
@@ -55,12 +55,12 @@ def let_go(step: Step, ended: Sequence[tuple[Entry, Ending]]) -> None:
     """Set free what jobs that end have held, and tell those that wait for them. Their rows are the
     caller's to remove."""
     gone = [entry for entry, _ in ended]
-    tied = [entry for entry in gone if entry.flags & TIED]
-    if tied:
-        lanes.leave(step, tied)
-        limits.leave_line(step, tied)
-        limits.give_back(step, [entry for entry in tied if entry.flags & PASSED])
-        uniques.end(step, tied)
+    constrained = [entry for entry in gone if entry.flags & CONSTRAINED]
+    if constrained:
+        lanes.leave(step, constrained)
+        limits.leave_line(step, constrained)
+        limits.give_back(step, [entry for entry in constrained if entry.flags & PASSED])
+        uniques.end(step, constrained)
     if any(entry.flags & CANCELLING for entry in gone):
         # Else workers would go on to end a new job with the same id.
         step.tell("control")
@@ -113,7 +113,7 @@ def fail(step: Step, failed: Sequence[Entry]) -> None:
 
 def _keep_verdicts(step: Step, ended: Sequence[Entry], verdict: bytes) -> None:
     rows = [
-        (step.number, e.key, bounded_ms(step.now_ms + (e.ties.ttl_ms or KEPT_MS)), verdict)
+        (step.number, e.key, bounded_ms(step.now_ms + (e.constraints.ttl_ms or KEPT_MS)), verdict)
         for e in ended
     ]
     run_rows(step.connection, _KEEP, rows)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.ties import Ties, decode_ties
+from headrace.core.constraints import Constraints, decode_constraints
 from headrace.store.sqlite.rows import run_rows, select_rows
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 # What there is of a job beyond its row. Most have none of it, and pay for none of it.
 CANCELLING = 1  # as in the index `jobs_cancelling`
-TIED = 2  # a lane, a unique name or limits
+CONSTRAINED = 2  # a lane, a unique name or limits
 PASSED = 4  # let through its limits, and has not begun
 CHILDREN = 8
 MARKED = 16
 REPORTED = 32
-ATTACHED = CANCELLING | TIED | PASSED | CHILDREN | MARKED | REPORTED
-LADEN = 64  # a past, ties or inputs, which are delivered with it
+ATTACHED = CANCELLING | CONSTRAINED | PASSED | CHILDREN | MARKED | REPORTED
+LADEN = 64  # a past, constraints or inputs, which are delivered with it
 
 FLOW_GATE = "f"
 
@@ -46,7 +46,7 @@ _HEAD = 1100
 # Whatever type a value has, it is read as that which it should have.
 COLUMNS = f"""jobs.id, jobs.key, jobs.state, CAST(jobs.position AS INTEGER),
     CAST(jobs.time_ms AS INTEGER), CAST(jobs.flags AS INTEGER), CAST(jobs.lane AS TEXT),
-    CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT), CAST(jobs.ties AS BLOB),
+    CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT), CAST(jobs.constraints AS BLOB),
     CAST(substr(jobs.envelope, 1, {_HEAD}) AS BLOB)"""
 _BY_IDS = f"SELECT {COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _BY_KEYS = f"""
@@ -95,15 +95,15 @@ class Entry(msgspec.Struct):
     lane: str = ""
     gate: str = ""
     reason: str = ""
-    raw_ties: bytes = b""
+    raw_constraints: bytes = b""
     head: bytes = b""
     """The first bytes of its envelope."""
-    decoded: Ties | None = None
+    decoded: Constraints | None = None
 
     @property
-    def ties(self) -> Ties:
+    def constraints(self) -> Constraints:
         if self.decoded is None:
-            self.decoded = decode_ties(self.raw_ties)
+            self.decoded = decode_constraints(self.raw_constraints)
         return self.decoded
 
     def stand_at(self, gate: str, reason: str) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from headrace.core.ties import decode_ties
+from headrace.core.constraints import decode_constraints
 from headrace.store.sqlite.entries import COLUMNS, Entry, lane_gate
 from headrace.store.sqlite.rows import select_rows
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from headrace.store.sqlite.step import Step
 
-# Those who have a place in a lane: how many there are, and the first and the last of their ties in
-# the order of the index, which are mostly the same.
+# Those who have a place in a lane: how many there are, and the first and the last of their
+# constraints in the order of the index, which are mostly the same.
 _OF_LANE = "jobs WHERE jobs.queue = named.queue AND jobs.lane = named.lane AND jobs.lane != ''"
 _INSIDE = f"""(SELECT count(*) FROM {_OF_LANE}),
-        (SELECT ties FROM {_OF_LANE} ORDER BY ties LIMIT 1),
-        (SELECT ties FROM {_OF_LANE} ORDER BY ties DESC LIMIT 1)"""
-_TIES = "SELECT DISTINCT ties FROM jobs WHERE queue = ? AND lane = ? AND lane != ''"
+        (SELECT constraints FROM {_OF_LANE} ORDER BY constraints LIMIT 1),
+        (SELECT constraints FROM {_OF_LANE} ORDER BY constraints DESC LIMIT 1)"""
+_CONSTRAINTS = "SELECT DISTINCT constraints FROM jobs WHERE queue = ? AND lane = ? AND lane != ''"
 _ROOMS = f"""
     WITH named (queue, lane, gate) AS (VALUES {{rows}})
     SELECT named.lane, {_INSIDE}, EXISTS (
@@ -64,39 +64,39 @@ class _Room:
 
 
 def _narrowest(step: Step, lane: str, first: bytes | None, last: bytes | None) -> int:
-    """How many those in a lane allow, of whose ties these are the first and the last."""
+    """How many those in a lane allow, of whose constraints these are the first and the last."""
     if first is None:
         return _ANY
     if first == last:
         return _width(first)
-    found = step.connection.execute(_TIES, (step.number, lane)).fetchall()
-    return min(_width(ties) for (ties,) in found)
+    found = step.connection.execute(_CONSTRAINTS, (step.number, lane)).fetchall()
+    return min(_width(constraints) for (constraints,) in found)
 
 
 @lru_cache(maxsize=1024)
-def _width(ties: bytes) -> int:
-    return decode_ties(ties).width
+def _width(constraints: bytes) -> int:
+    return decode_constraints(constraints).width
 
 
 def enter(step: Step, arrived: Sequence[Entry]) -> None:
     """Give waiting jobs their place in their lanes; those that get none stand in line."""
-    wanting = [e for e in arrived if e.state == "waiting" and not e.lane and e.ties.lane]
+    wanting = [e for e in arrived if e.state == "waiting" and not e.lane and e.constraints.lane]
     if not wanting:
         return
-    named = {entry.ties.lane for entry in wanting}
+    named = {entry.constraints.lane for entry in wanting}
     rows = [(step.number, lane, lane_gate(lane)) for lane in named]
     rooms = {
         lane: _Room(holders, _narrowest(step, lane, first, last), line)
         for lane, holders, first, last, line in select_rows(step.connection, _ROOMS, rows)
     }
     for entry in wanting:
-        room = rooms[entry.ties.lane]
-        if room.line or not room.lets_in(entry.ties.width):
-            entry.stand_at(lane_gate(entry.ties.lane), "lane")
+        room = rooms[entry.constraints.lane]
+        if room.line or not room.lets_in(entry.constraints.width):
+            entry.stand_at(lane_gate(entry.constraints.lane), "lane")
             room.line = True
         else:
-            entry.lane = entry.ties.lane
-            room.hold(entry.ties.width)
+            entry.lane = entry.constraints.lane
+            room.hold(entry.constraints.width)
 
 
 def leave(step: Step, left: Iterable[Entry]) -> None:
@@ -106,8 +106,8 @@ def leave(step: Step, left: Iterable[Entry]) -> None:
         if entry.lane:
             step.freed_lanes.add(entry.lane)
             entry.lane = ""
-        elif entry.reason == "lane" and entry.ties.lane:
-            step.freed_lanes.add(entry.ties.lane)
+        elif entry.reason == "lane" and entry.constraints.lane:
+            step.freed_lanes.add(entry.constraints.lane)
 
 
 def next_in_line(step: Step, lanes: Iterable[str]) -> list[Entry]:
@@ -118,10 +118,10 @@ def next_in_line(step: Step, lanes: Iterable[str]) -> list[Entry]:
     entering: list[Entry] = []
     for holders, first, last, *row in found:
         entry = Entry(*row)
-        room = _Room(holders, _narrowest(step, entry.ties.lane, first, last))
-        if room.lets_in(entry.ties.width):
+        room = _Room(holders, _narrowest(step, entry.constraints.lane, first, last))
+        if room.lets_in(entry.constraints.width):
             entering.append(entry)
     entering.sort(key=_POSITION)
     for entry in entering:
-        entry.lane = entry.ties.lane
+        entry.lane = entry.constraints.lane
     return entering

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.ties import Limit
+from headrace.core.constraints import Limit
 from headrace.store.sqlite.accounts import has_room, of_limits
 from headrace.store.sqlite.entries import PASSED, in_line, limit_gate
 from headrace.store.sqlite.rows import run_rows
@@ -25,13 +25,17 @@ _OPEN = "SELECT name FROM limits WHERE queue = ? AND opens_ms <= ? ORDER BY open
 def pass_through(step: Step, entries: Sequence[Entry]) -> None:
     """Let waiting jobs through their limits; those that must wait stand in line at one, and hold
     nothing at the others."""
-    limited = [e for e in entries if e.state == "waiting" and e.ties.limits]
+    limited = [e for e in entries if e.state == "waiting" and e.constraints.limits]
     if not limited:
         return
-    accounts = of_limits(step, (limit for entry in limited for limit in entry.ties.limits))
+    accounts = of_limits(step, (limit for entry in limited for limit in entry.constraints.limits))
     for entry in limited:
         closed = next(
-            (x for x in entry.ties.limits if accounts[x.name].has_line or not has_room(step, x)),
+            (
+                x
+                for x in entry.constraints.limits
+                if accounts[x.name].has_line or not has_room(step, x)
+            ),
             None,
         )
         if closed is None:
@@ -41,7 +45,7 @@ def pass_through(step: Step, entries: Sequence[Entry]) -> None:
 
 
 def _let_through(step: Step, entry: Entry) -> None:
-    for limit in entry.ties.limits:
+    for limit in entry.constraints.limits:
         account = step.accounts[limit.name]
         account.passed += 1
         account.changed = True
@@ -65,10 +69,10 @@ def _stand_in_line(step: Step, entry: Entry, limit: Limit) -> None:
 
 def stand_at(step: Step, entry: Entry, name: str) -> bool:
     """Have a job that may not begin wait at one of its limits; False if it has no such limit."""
-    limit = next((x for x in entry.ties.limits if x.name == name), None)
+    limit = next((x for x in entry.constraints.limits if x.name == name), None)
     if limit is None:
         return False
-    of_limits(step, entry.ties.limits)
+    of_limits(step, entry.constraints.limits)
     give_back(step, [entry])
     _stand_in_line(step, entry, limit)
     return True
@@ -77,10 +81,10 @@ def stand_at(step: Step, entry: Entry, name: str) -> bool:
 def give_back(step: Step, entries: Iterable[Entry]) -> None:
     """Undo what was counted of jobs that were let through and did not begin."""
     unbegun = [entry for entry in entries if entry.flags & PASSED]
-    accounts = of_limits(step, (limit for entry in unbegun for limit in entry.ties.limits))
+    accounts = of_limits(step, (limit for entry in unbegun for limit in entry.constraints.limits))
     for entry in unbegun:
         entry.flags &= ~PASSED
-        for limit in entry.ties.limits:
+        for limit in entry.constraints.limits:
             account = accounts[limit.name]
             account.passed = max(0, account.passed - 1)
             account.changed = True
@@ -90,7 +94,7 @@ def give_back(step: Step, entries: Iterable[Entry]) -> None:
 
 def begin(step: Step, entry: Entry) -> str:
     """Count the start of a job, or name the limit that does not allow it now."""
-    limits = entry.ties.limits
+    limits = entry.constraints.limits
     accounts = of_limits(step, limits)
     if not entry.flags & PASSED:
         # It has begun before, and its worker is gone: this is one more start.
@@ -125,7 +129,7 @@ def open_gates(step: Step, most: int) -> list[Entry]:
 
 def _open(step: Step, name: str, most: int) -> list[Entry]:
     line = in_line(step.connection, step.number, limit_gate(name), most + 1)
-    theirs = [limit for entry in line for limit in entry.ties.limits]
+    theirs = [limit for entry in line for limit in entry.constraints.limits]
     # The account is needed even if nobody is left in its line, or knows the limit any more.
     accounts = of_limits(step, [Limit(name, 1, 1), *theirs])
     moved: list[Entry] = []
@@ -133,7 +137,7 @@ def _open(step: Step, name: str, most: int) -> list[Entry]:
         closed = next(
             (
                 limit
-                for limit in entry.ties.limits
+                for limit in entry.constraints.limits
                 if (limit.name != name and accounts[limit.name].has_line)
                 or not has_room(step, limit)
             ),

@@ -6,8 +6,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.sources import group_source
-from headrace.store.sqlite import entries, stopping, tied, uniques, way
-from headrace.store.sqlite.entries import LADEN, MARKED, TIED
+from headrace.store.sqlite import constrained, entries, stopping, uniques, way
+from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows
 from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
@@ -43,7 +43,7 @@ def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, 
     """By position, those parcels that were not added, with the job that is there instead."""
     if all(map(_IS_PLAIN, parcels)):
         return _append_plain(step, parcels, repeat=repeat)
-    return tied.append(step, parcels, repeat=repeat)
+    return constrained.append(step, parcels, repeat=repeat)
 
 
 def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
@@ -114,9 +114,11 @@ def replay(step: Step, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()) 
 def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobKey, bytes]) -> None:
     rows = []
     for place, entry in enumerate(chosen, start=step.new_numbers(len(chosen))):
-        ties = entry.ties
-        has_ties = TIED if ties.lane or ties.limits or ties.unique else 0
-        entry.flags = entry.flags & (MARKED | LADEN) | has_ties
+        constraints = entry.constraints
+        has_constraints = (
+            CONSTRAINED if constraints.lane or constraints.limits or constraints.unique else 0
+        )
+        entry.flags = entry.flags & (MARKED | LADEN) | has_constraints
         rows.append((entry.id, place, entry.flags, bodies.get(entry.key)))
         entry.id = place
         uniques.take_again(step, entry)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.core.constraints import decode_constraints
 from headrace.core.sources import log_name, log_source
-from headrace.core.ties import decode_ties
 from headrace.store.contract import Promotion
 from headrace.store.sqlite import entries, logbook, placing
 from headrace.store.sqlite.facts import task_of
@@ -35,7 +35,7 @@ _IN_LOG = """
     SELECT topic_events.key FROM named JOIN topic_events
         ON topic_events.log = named.log AND topic_events.key = named.key"""
 _DUE = """
-    SELECT id, key, ties, envelope FROM jobs
+    SELECT id, key, constraints, envelope FROM jobs
     WHERE queue = ? AND state = 'scheduled' AND time_ms <= ? ORDER BY time_ms, id LIMIT ?"""
 
 New = tuple["JobKey", str, bytes]
@@ -82,7 +82,7 @@ def _sorted_out(
 
 
 def _new(event: Parcel) -> New:
-    return event.key, event.ties.lane, event.envelope
+    return event.key, event.constraints.lane, event.envelope
 
 
 def _known(step: Step, log: Log, keys: Sequence[JobKey]) -> set[JobKey]:
@@ -167,6 +167,9 @@ def promote(step: Step) -> Promotion:
     chosen = (log.number, step.now_ms, _PROMOTED_TOGETHER)
     due = step.connection.execute(_DUE, chosen).fetchall()
     entries.delete(step.connection, [id for id, _, _, _ in due])
-    new = [(key, decode_ties(ties).lane, envelope) for _, key, ties, envelope in due]
+    new = [
+        (key, decode_constraints(constraints).lane, envelope)
+        for _, key, constraints, envelope in due
+    ]
     _add(step, log, new, "ready")
     return promotion(len(due), next_due(step.connection, log.number), step.now_ms)

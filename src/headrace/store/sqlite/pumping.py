@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.core.call import Parcel
-from headrace.core.ties import NO_TIES, Ties
-from headrace.store.sqlite import placing, stopping, tied
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
+from headrace.store.sqlite import constrained, placing, stopping
 
 if TYPE_CHECKING:
     import sqlite3
@@ -167,11 +167,11 @@ def _into_lanes(step: Step, after: int, upto: int) -> None:
 
 def _append(step: Step, events: Sequence[_Event]) -> None:
     parcels = [
-        Parcel(key, envelope, ties=Ties(lane=lane) if lane else NO_TIES)
+        Parcel(key, envelope, constraints=Constraints(lane=lane) if lane else NO_CONSTRAINTS)
         for key, lane, envelope, _ in events
     ]
     added = {key: added_ms for key, _, _, added_ms in events}
     # Their log has told of them.
     facts, step.facts = step.facts, None
-    tied.append(step, parcels, repeat=False, since=added)
+    constrained.append(step, parcels, repeat=False, since=added)
     step.facts = facts

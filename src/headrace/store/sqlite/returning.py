@@ -46,8 +46,8 @@ def again(
         step.tell("ready")
     _again_plain(step, [each for each in settled if each[0].receipt not in attached])
     if attached:
-        tied = [(attached[d.receipt], o) for d, o in settled if d.receipt in attached]
-        _again_attached(step, tied)
+        constrained = [(attached[d.receipt], o) for d, o in settled if d.receipt in attached]
+        _again_attached(step, constrained)
 
 
 def _again_plain(step: Step, settled: Sequence[tuple[Delivery, Again]]) -> None:
@@ -72,7 +72,7 @@ def _again_attached(step: Step, settled: Sequence[tuple[Entry, Again]]) -> None:
             entry.state, entry.position = "scheduled", 0
             entry.time_ms = due_after(step.now_ms, outcome.delay_ms)
             # In a lane of its own the order is kept through retries; in a wide one others go on.
-            if entry.ties.width > 1:
+            if entry.constraints.width > 1:
                 lanes.leave(step, [entry])
     way.decide(step, [entry for entry, outcome in settled if outcome.delay_ms <= 0])
     _save(step, settled)

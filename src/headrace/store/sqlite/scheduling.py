@@ -76,7 +76,7 @@ def _promote_due(step: Step) -> int:
         return 0
     if flags:
         due = entries.due(step.connection, *chosen)
-        uniques.free(step, [entry for entry in due if entry.ties.debounced])
+        uniques.free(step, [entry for entry in due if entry.constraints.debounced])
         way.go_on(step, due)
         return len(due)
     first = step.new_numbers(_PROMOTED_TOGETHER)

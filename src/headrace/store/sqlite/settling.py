@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.constraints import decode_constraints
 from headrace.core.job import CANCELLED_VERDICT, State, peek_key
 from headrace.core.outcome import RELEASED, Again, Cancelled, Dead, Done, Held, Released
 from headrace.core.sources import group_source
 from headrace.core.tally import Tally, detail_of, kind_of
-from headrace.core.ties import decode_ties
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import endings, entries, holding, returning, stopping, sweeping
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
@@ -143,7 +143,7 @@ def _end(step: Step, by_kind: dict[type, Settled], attached: dict[Receipt, Entry
 
 def _kept(delivery: Delivery, outcome: Cancelled) -> Cancelled:
     """Those who wait for a cancelled job are told for a while, whatever its worker says."""
-    ttl_ms = outcome.ttl_ms or decode_ties(delivery.ties).ttl_ms or endings.KEPT_MS
+    ttl_ms = outcome.ttl_ms or decode_constraints(delivery.constraints).ttl_ms or endings.KEPT_MS
     return Cancelled(outcome.verdict or CANCELLED_VERDICT, ttl_ms)
 
 

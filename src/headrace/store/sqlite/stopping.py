@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.constraints import Constraints, encode_constraints
 from headrace.core.job import Reason
-from headrace.core.ties import Ties, encode_ties
 from headrace.store.sqlite.entries import LADEN, MARKED, lane_gate
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
@@ -38,7 +38,8 @@ _BURY_LINE = f"""
     WHERE queue = ? AND gate = ? AND gate != ''
     RETURNING position, key, substr(envelope, 1, 1100)"""
 _BURY_NEW = f"""
-    INSERT INTO jobs (id, queue, key, state, position, time_ms, reason, flags, ties, envelope)
+    INSERT INTO jobs (id, queue, key, state, position, time_ms, reason, flags, constraints,
+        envelope)
     SELECT column1, column2, column3, 'dead', 0, column4, '{_FAILED}', {LADEN}, column5, column6
     FROM (VALUES {{rows}}) WHERE true
     ON CONFLICT DO NOTHING RETURNING key"""
@@ -69,7 +70,7 @@ _UNTAKEN = """
 
 def stop(step: Step, dead: Iterable[Entry]) -> None:
     """Do with the keys of events that just went dead what their group wants."""
-    stopped = {entry.ties.lane: entry for entry in dead if entry.ties.lane}
+    stopped = {entry.constraints.lane: entry for entry in dead if entry.constraints.lane}
     policy = step.connection.execute(_POLICY, (step.number,)).fetchone() if stopped else None
     state = _STATES.get(policy[0]) if policy else None
     if state is None:
@@ -98,7 +99,7 @@ def bury(step: Step, events: Sequence[tuple[JobKey, str, bytes]]) -> None:
         return
     first = step.new_numbers(len(events))
     rows: list[tuple[Any, ...]] = [
-        (id, step.number, event, step.now_ms, encode_ties(Ties(lane=key)), envelope)
+        (id, step.number, event, step.now_ms, encode_constraints(Constraints(lane=key)), envelope)
         for id, (event, key, envelope) in enumerate(events, start=first)
     ]
     buried = {event for (event,) in select_rows(step.connection, _BURY_NEW, rows)}

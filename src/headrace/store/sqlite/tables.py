@@ -41,7 +41,7 @@ _SECOND = (
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
     " reason TEXT NOT NULL DEFAULT '', priority INTEGER NOT NULL DEFAULT 0,"
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
-    " gate TEXT NOT NULL DEFAULT '', ties BLOB NOT NULL DEFAULT x'',"
+    " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
     " past BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
     "INSERT INTO jobs (id, queue, key, state, position, time_ms, count, owner, reason, flags, past,"
     " envelope) SELECT id, queue, key, state, position, time_ms, count, owner, reason,"
@@ -130,10 +130,11 @@ _FOURTH = (
     "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position, time_ms)"
     " WHERE state = 'waiting'",
 )
-# With the ties of those in a lane the index tells by itself whether they agree on how many may be.
+# With the constraints of those in a lane the index tells by itself whether they agree on how many
+# may be.
 _FIFTH = (
     "DROP INDEX jobs_in_lane",
-    "CREATE INDEX jobs_in_lane ON jobs (queue, lane, ties) WHERE lane != ''",
+    "CREATE INDEX jobs_in_lane ON jobs (queue, lane, constraints) WHERE lane != ''",
 )
 UPGRADES = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 """What brings a file of version n to version n + 1."""

@@ -48,18 +48,23 @@ def take(step: Step, names: Sequence[tuple[str, JobKey]]) -> None:
 
 def take_again(step: Step, entry: Entry) -> None:
     """Give a job that is sent again its name back, unless another has it."""
-    if entry.ties.unique and not entry.ties.debounced:
-        named = (step.number, entry.ties.unique, entry.key, step.now_ms)
+    if entry.constraints.unique and not entry.constraints.debounced:
+        named = (step.number, entry.constraints.unique, entry.key, step.now_ms)
         step.connection.execute(_TAKE_IF_FREE, named)
 
 
 def end(step: Step, ended: Iterable[Entry]) -> None:
     """Free the names of jobs that end, at once or when their time is over."""
-    named = [entry for entry in ended if entry.ties.unique]
-    later = [e for e in named if e.ties.unique_for_ms > 0 and not e.ties.debounced]
-    free(step, [e for e in named if not e.ties.unique_for_ms or e.ties.debounced])
+    named = [entry for entry in ended if entry.constraints.unique]
+    later = [e for e in named if e.constraints.unique_for_ms > 0 and not e.constraints.debounced]
+    free(step, [e for e in named if not e.constraints.unique_for_ms or e.constraints.debounced])
     rows = [
-        (step.number, e.ties.unique, e.key, bounded_ms(step.now_ms + e.ties.unique_for_ms))
+        (
+            step.number,
+            e.constraints.unique,
+            e.key,
+            bounded_ms(step.now_ms + e.constraints.unique_for_ms),
+        )
         for e in later
     ]
     run_rows(step.connection, _FREE_LATER, rows)
@@ -67,5 +72,5 @@ def end(step: Step, ended: Iterable[Entry]) -> None:
 
 def free(step: Step, entries: Iterable[Entry]) -> None:
     """Free the names that these jobs have, if they still have them."""
-    rows = [(step.number, entry.ties.unique, entry.key) for entry in entries]
+    rows = [(step.number, entry.constraints.unique, entry.key) for entry in entries]
     run_rows(step.connection, _FREE, rows, step.number)

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import RELEASED, Outcome
-from headrace.core.ties import Limit, Ties
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
@@ -42,19 +42,22 @@ class BrowsingConformance(Ground):
             assert await self.pages(store, state) == []
 
     async def test_each_state_has_its_jobs(self, store: Store) -> None:
-        worker, lane, slow = self.worker(store), Ties(lane="a"), (Limit("slow", 1, 60_000),)
+        worker, lane, slow = self.worker(store), Constraints(lane="a"), (Limit("slow", 1, 60_000),)
         running, released, dead, done = await self.send(store, 4)
         taken = await self.take(worker, 4)
-        scheduled = [parcel(delay_ms=60_000), parcel(delay_ms=50_000, ties=Ties(priority=1))]
+        scheduled = [
+            parcel(delay_ms=60_000),
+            parcel(delay_ms=50_000, constraints=Constraints(priority=1)),
+        ]
         waiting = [
-            parcel(ties=lane),
-            parcel(ties=Ties(limits=slow)),
-            parcel(ties=Ties(priority=7)),
+            parcel(constraints=lane),
+            parcel(constraints=Constraints(limits=slow)),
+            parcel(constraints=Constraints(priority=7)),
             parcel(),
         ]
         blocked = [
-            parcel(ties=lane),
-            parcel(ties=Ties(limits=slow, priority=4)),
+            parcel(constraints=lane),
+            parcel(constraints=Constraints(limits=slow, priority=4)),
             parcel(parents=scheduled[:1]),
         ]
         await store.append(QUEUE, [*scheduled, *waiting, *blocked])
@@ -78,7 +81,7 @@ class BrowsingConformance(Ground):
     @pytest.mark.parametrize("state", [State.WAITING, State.RUNNING])
     async def test_thousands_are_paged(self, store: Store, state: State) -> None:
         sent = await self.send(store, 1000)
-        high = [parcel(ties=Ties(priority=number % 3)) for number in range(600)]
+        high = [parcel(constraints=Constraints(priority=number % 3)) for number in range(600)]
         await store.append(QUEUE, high)
         sent += [item.key for item in high]
         if state is State.RUNNING:
@@ -96,7 +99,7 @@ class BrowsingConformance(Ground):
 
     async def test_thousands_of_blocked_jobs_are_paged(self, store: Store) -> None:
         await self.send(store, 500)
-        sent = [parcel(ties=Ties(lane="one")) for _ in range(1001)]
+        sent = [parcel(constraints=Constraints(lane="one")) for _ in range(1001)]
         await store.append(QUEUE, sent[:600])
         await store.append(QUEUE, sent[600:])
         found = await self.pages(store, State.BLOCKED, 100)
@@ -109,7 +112,7 @@ class BrowsingConformance(Ground):
         if state is State.SCHEDULED:
             items = [parcel(at_ms=now + 60_000 + number // 30) for number in range(300)]
         elif state is State.BLOCKED:
-            items = [parcel(ties=Ties(lane="one")) for _ in range(300)]
+            items = [parcel(constraints=Constraints(lane="one")) for _ in range(300)]
         else:
             items = [parcel() for _ in range(300)]
         await store.append(QUEUE, items)

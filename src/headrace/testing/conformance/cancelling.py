@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.call import Child, Parcel
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
-from headrace.core.ties import Limit, Ties
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import (
     LEASE,
@@ -24,8 +24,8 @@ from headrace.testing.conformance.ground import (
 )
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
-ONE_A_MINUTE = Ties(limits=(Limit("slow", 1, 60_000),))
-LANE = Ties(lane="customer-7")
+ONE_A_MINUTE = Constraints(limits=(Limit("slow", 1, 60_000),))
+LANE = Constraints(lane="customer-7")
 
 
 def before_others() -> dict[str, tuple[list[Parcel], Parcel]]:
@@ -33,10 +33,10 @@ def before_others() -> dict[str, tuple[list[Parcel], Parcel]]:
     parent = parcel(delay_ms=60_000)
     return {
         "waiting": ([], parcel()),
-        "with a priority": ([], parcel(ties=Ties(priority=5))),
+        "with a priority": ([], parcel(constraints=Constraints(priority=5))),
         "scheduled": ([], parcel(delay_ms=60_000)),
-        "in a lane": ([parcel(ties=LANE)], parcel(ties=LANE)),
-        "at a limit": ([parcel(ties=ONE_A_MINUTE)], parcel(ties=ONE_A_MINUTE)),
+        "in a lane": ([parcel(constraints=LANE)], parcel(constraints=LANE)),
+        "at a limit": ([parcel(constraints=ONE_A_MINUTE)], parcel(constraints=ONE_A_MINUTE)),
         "in a flow": ([parent], parcel(parents=[parent])),
     }
 
@@ -83,7 +83,7 @@ class CancellingConformance(Ground):
         assert await self.sight(store, key) == before
 
     async def test_the_verdict_is_kept_as_long_as_the_job_says(self, store: Store) -> None:
-        item = parcel(ties=Ties(ttl_ms=300))
+        item = parcel(constraints=Constraints(ttl_ms=300))
         await store.append(QUEUE, [item])
         await store.cancel(QUEUE, [item.key])
         assert (await self.sight(store, item.key)).state is State.CANCELLED
@@ -98,13 +98,13 @@ class CancellingConformance(Ground):
         assert await self.look_regularly(self.worker(store), LEASE / 6) == []
 
     async def test_a_cancelled_job_leaves_its_lane(self, store: Store) -> None:
-        sent = [parcel(ties=LANE) for _ in range(4)]
+        sent = [parcel(constraints=LANE) for _ in range(4)]
         await store.append(QUEUE, sent)
         await store.cancel(QUEUE, [sent[0].key, sent[2].key])
         assert await self.run_all(store, self.worker(store)) == [sent[1].key, sent[3].key]
 
     async def test_a_retry_that_is_cancelled_leaves_its_lane(self, store: Store) -> None:
-        first, second = sent = [parcel(ties=LANE) for _ in range(2)]
+        first, second = sent = [parcel(constraints=LANE) for _ in range(2)]
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), Again(60_000, PAST))
@@ -112,7 +112,7 @@ class CancellingConformance(Ground):
         assert keys_of(await self.take(worker)) == [second.key]
 
     async def test_a_running_job_that_is_cancelled_leaves_its_lane(self, store: Store) -> None:
-        first, second = sent = [parcel(ties=LANE) for _ in range(2)]
+        first, second = sent = [parcel(constraints=LANE) for _ in range(2)]
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         taken = await self.take(worker)
@@ -122,7 +122,7 @@ class CancellingConformance(Ground):
         assert keys_of(await self.take(worker)) == [second.key]
 
     async def test_a_cancelled_job_gives_back_its_turn_at_a_limit(self, store: Store) -> None:
-        first, second = sent = [parcel(ties=ONE_A_MINUTE) for _ in range(2)]
+        first, second = sent = [parcel(constraints=ONE_A_MINUTE) for _ in range(2)]
         await store.append(QUEUE, sent)
         await store.cancel(QUEUE, [first.key])
         worker = self.worker(store)
@@ -130,8 +130,8 @@ class CancellingConformance(Ground):
         assert keys_of(await self.take(worker)) == [second.key]
 
     async def test_a_cancelled_job_gives_back_its_unique_name(self, store: Store) -> None:
-        ties = Ties(unique="the one")
-        first, second = parcel(ties=ties), parcel(ties=ties)
+        constraints = Constraints(unique="the one")
+        first, second = parcel(constraints=constraints), parcel(constraints=constraints)
         await store.append(QUEUE, [first])
         await store.cancel(QUEUE, [first.key])
         assert await store.append(QUEUE, [second]) == {}

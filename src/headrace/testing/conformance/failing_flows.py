@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from headrace.core.constraints import Constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import State, decode_verdict
 from headrace.core.outcome import Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.flows import FlowGround, chain, inputs_of, linked
@@ -69,10 +69,10 @@ class FailingFlowsConformance(FlowGround):
         await self.nothing_left(worker)
 
     async def test_what_fails_with_its_parent_gives_back_its_name(self, store: Store) -> None:
-        parent, ties = parcel(), Ties(unique="the one")
-        child = parcel(parents=[parent], ties=ties)
+        parent, constraints = parcel(), Constraints(unique="the one")
+        child = parcel(parents=[parent], constraints=constraints)
         await store.append(QUEUE, [child, linked(parent, child)])
-        other = parcel(ties=ties)
+        other = parcel(constraints=constraints)
         assert await store.append(QUEUE, [other]) == {0: child.key}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)

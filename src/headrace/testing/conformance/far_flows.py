@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core.call import Child
+from headrace.core.constraints import Constraints
 from headrace.core.outcome import DONE
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.flows import FlowGround, chain, inputs_of, linked
@@ -85,9 +85,9 @@ class FarFlowsConformance(Ground):
 
     async def test_two_queues_have_lives_of_their_own(self, store: Store) -> None:
         """The same id, lane, and name in each."""
-        ties = Ties(lane="a", unique="u")
+        constraints = Constraints(lane="a", unique="u")
         for queue in (QUEUE, FAR):
-            assert await store.append(queue, [parcel("same", ties=ties)]) == {}
+            assert await store.append(queue, [parcel("same", constraints=constraints)]) == {}
             assert await store.count(queue) == Counts(waiting=1)
 
 

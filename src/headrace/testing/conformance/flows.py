@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from headrace.core.call import Child, Parcel
+from headrace.core.constraints import Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.job import State, Verdict, done_verdict, encode_verdict
 from headrace.core.outcome import DONE, RELEASED, Again, Done, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
@@ -163,8 +163,8 @@ class FlowsConformance(FlowGround):
         assert keys_of(await self.take(worker)) == [child.key]
 
     async def test_then_it_waits_for_its_lane(self, store: Store) -> None:
-        parent, lane = parcel(), Ties(lane="customer-7", priority=5)
-        child, other = parcel(parents=[parent], ties=lane), parcel(ties=lane)
+        parent, lane = parcel(), Constraints(lane="customer-7", priority=5)
+        child, other = parcel(parents=[parent], constraints=lane), parcel(constraints=lane)
         await store.append(QUEUE, [child, linked(parent, child), other])
         worker = self.worker(store)
         inside, first = await self.take(worker, 2)

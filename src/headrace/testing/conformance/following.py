@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from headrace.core.call import Child, Parcel
+from headrace.core.constraints import Constraints
 from headrace.core.job import State
 from headrace.core.outcome import DONE, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import Arrival, Counts, Ending
 from headrace.testing.conformance.flows import inputs_of, linked
@@ -122,8 +122,8 @@ class FollowingConformance(Ground):
         assert keys_of(await self.take(worker, 2)) == [child.key for child in children]
 
     async def test_one_that_stands_for_another_is_waited_for(self, store: Store) -> None:
-        ties = Ties(unique="the one")
-        first, second = parcel(ties=ties), parcel(ties=ties)
+        constraints = Constraints(unique="the one")
+        first, second = parcel(constraints=constraints), parcel(constraints=constraints)
         await store.append(QUEUE, [first])
         child = await self.blocked(store, second)
         assert await store.append(QUEUE, [linked(second, child)]) == {0: first.key}

@@ -7,10 +7,10 @@ import pytest
 
 from headrace.core import ids
 from headrace.core.call import Parcel
+from headrace.core.constraints import Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.job import Reason, peek_key
 from headrace.core.outcome import DONE, Dead
-from headrace.core.ties import Ties
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts
@@ -46,7 +46,7 @@ class ForeignEventsConformance(TopicGround):
     ) -> None:
         await self.join(store, group=group)
         data = unreadable()[kind]
-        bad = Parcel(ids.new_key(), data, ties=Ties(lane="a"))
+        bad = Parcel(ids.new_key(), data, constraints=Constraints(lane="a"))
         await self.put(store, [event(), bad, event(key="b")])
         member = self.member(store)
         taken = [each for _ in range(3) for each in await member.fetch(1, 5)]
@@ -68,7 +68,7 @@ class ForeignEventsConformance(TopicGround):
         self, store: Store, group: Group
     ) -> None:
         await self.join(store, group=group)
-        bad = Parcel(ids.new_key(), b"\xc1", ties=Ties(lane="a"))
+        bad = Parcel(ids.new_key(), b"\xc1", constraints=Constraints(lane="a"))
         await self.put(store, [bad])
         assert len(await self.member(store).fetch(1, 5)) == 1
         second = self.member(store)

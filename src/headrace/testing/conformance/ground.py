@@ -10,6 +10,7 @@ import pytest
 
 from headrace.core import ids
 from headrace.core.call import Child, Parcel, Tick
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import (
@@ -21,7 +22,6 @@ from headrace.core.job import (
     encode_past,
 )
 from headrace.core.outcome import DONE, Cancelled, Done, Held, Outcome
-from headrace.core.ties import NO_TIES, Ties
 from headrace.store.contract import Consumer, Settlement, Sighting, Store, reclaim_every
 
 QUEUE = "conformance"
@@ -219,7 +219,7 @@ def parcel(
     *,
     delay_ms: int | None = None,
     at_ms: int | None = None,
-    ties: Ties = NO_TIES,
+    constraints: Constraints = NO_CONSTRAINTS,
     parents: Sequence[Parcel] = (),
     children: Sequence[Child] = (),
     tick: Tick | None = None,
@@ -229,7 +229,7 @@ def parcel(
     key = ids.new_key() if job_id is None else ids.to_key(job_id)
     envelope = encode_envelope(key, task, payload)
     waits_for = tuple(parent.key for parent in parents)
-    return Parcel(key, envelope, delay_ms, at_ms, ties, waits_for, tuple(children), tick)
+    return Parcel(key, envelope, delay_ms, at_ms, constraints, waits_for, tuple(children), tick)
 
 
 def known(deliveries: list[Delivery]) -> list[Delivery]:

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from headrace.core.call import Child
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.outcome import DONE, RELEASED, Again, Held, task_gate
-from headrace.core.ties import Limit, Ties
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.store.values import Event
@@ -48,7 +48,7 @@ class HistoryConformance(Ground):
         first, second = parcel("known"), parcel("new")
         await store.append(QUEUE, [first])
         await store.append(QUEUE, [first, second], repeat=True)
-        unique = [parcel(ties=Ties(unique="one")) for _ in range(2)]
+        unique = [parcel(constraints=Constraints(unique="one")) for _ in range(2)]
         await store.append(QUEUE, unique)
         twice = parcel("twice")
         await store.append(QUEUE, [twice, twice], repeat=True)
@@ -102,10 +102,12 @@ class HistoryConformance(Ground):
         assert details == {"sent": "", "retry": "700", "dead": "rejected", "held": gate}
 
     async def test_what_the_store_does_by_itself_is_told(self, store: Store) -> None:
-        lane = [parcel(ties=Ties(lane="a")) for _ in range(2)]
+        lane = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]
         child = parcel("child", parents=[parcel("parent")])
         parent = parcel("parent", children=[Child(QUEUE, child.key)], delay_ms=60_000)
-        limited = [parcel(ties=Ties(limits=(Limit("slow", 1, 60_000),))) for _ in range(2)]
+        limited = [
+            parcel(constraints=Constraints(limits=(Limit("slow", 1, 60_000),))) for _ in range(2)
+        ]
         await store.append(QUEUE, [child, parent, *lane, *limited])
         assert await self.kinds(store, child.key) == ["blocked"]
         assert await self.kinds(store, parent.key) == ["scheduled"]

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.call import Parcel
+from headrace.core.constraints import Constraints
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
 
-LANE = Ties(lane="customer-7")
-WIDE = Ties(lane="customer-8", width=2)
+LANE = Constraints(lane="customer-7")
+WIDE = Constraints(lane="customer-8", width=2)
 
 
-def in_lane(count: int, ties: Ties = LANE) -> list[Parcel]:
-    return [parcel(ties=ties) for _ in range(count)]
+def in_lane(count: int, constraints: Constraints = LANE) -> list[Parcel]:
+    return [parcel(constraints=constraints) for _ in range(count)]
 
 
 def keys(parcels: Sequence[Parcel]) -> list[bytes]:
@@ -49,7 +49,7 @@ class LanesConformance(Ground):
         assert await store.count(QUEUE) == Counts()
 
     async def test_lanes_do_not_wait_for_each_other_nor_others_for_them(self, store: Store) -> None:
-        sent = [parcel(ties=Ties(lane=name)) for name in "abcab"] + [parcel()]
+        sent = [parcel(constraints=Constraints(lane=name)) for name in "abcab"] + [parcel()]
         await store.append(QUEUE, sent)
         taken = await self.take(self.worker(store), 4)
         assert keys_of(taken) == keys([*sent[:3], sent[5]])
@@ -69,7 +69,7 @@ class LanesConformance(Ground):
         self, store: Store
     ) -> None:
         widths = (2, 3, 3, 1, 3)
-        sent = [parcel(ties=Ties(lane="mixed", width=width)) for width in widths]
+        sent = [parcel(constraints=Constraints(lane="mixed", width=width)) for width in widths]
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         two, three = await self.take(worker, 2)
@@ -87,7 +87,9 @@ class LanesConformance(Ground):
         assert keys_of(await self.take(worker)) == [sent[4].key]
 
     async def test_a_wider_job_waits_for_a_narrow_one_that_runs(self, store: Store) -> None:
-        narrow, wide = (parcel(ties=Ties(lane="mixed", width=width)) for width in (1, 5))
+        narrow, wide = (
+            parcel(constraints=Constraints(lane="mixed", width=width)) for width in (1, 5)
+        )
         worker = self.worker(store)
         await store.append(QUEUE, [narrow])
         taken = await self.take(worker)
@@ -100,7 +102,7 @@ class LanesConformance(Ground):
         self, store: Store
     ) -> None:
         widths = (2, 1, 2, 3, 3)
-        sent = [parcel(ties=Ties(lane="mixed", width=width)) for width in widths]
+        sent = [parcel(constraints=Constraints(lane="mixed", width=width)) for width in widths]
         await store.append(QUEUE, sent)
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=4)
         assert await store.cancel(QUEUE, [sent[1].key]) == [State.CANCELLED]
@@ -190,7 +192,7 @@ class LanesConformance(Ground):
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_scheduled_job_comes_to_its_lane_when_it_is_due(self, store: Store) -> None:
-        later, now = parcel(delay_ms=100, ties=LANE), parcel(ties=LANE)
+        later, now = parcel(delay_ms=100, constraints=LANE), parcel(constraints=LANE)
         await store.append(QUEUE, [later, now])
         worker = self.worker(store)
         taken = await self.take(worker)
@@ -213,7 +215,7 @@ class LanesConformance(Ground):
 
     async def test_many_lanes_keep_their_order(self, store: Store) -> None:
         lanes = [f"lane-{number % 100}" for number in range(1000)]
-        sent = [parcel(ties=Ties(lane=lane)) for lane in lanes]
+        sent = [parcel(constraints=Constraints(lane=lane)) for lane in lanes]
         await store.append(QUEUE, sent)
         lane_of = dict(zip(keys(sent), lanes, strict=True))
         ran = await self.run_all(store, self.worker(store))

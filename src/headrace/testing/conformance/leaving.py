@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.call import Child, Parcel, Tick
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held, task_gate
-from headrace.core.ties import Limit, Ties
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (
@@ -29,31 +29,33 @@ BRIEF = 100
 LIMITS = (Limit("brief", 3, BRIEF), Limit("paced", 4, BRIEF, burst=2))
 
 
-def with_ties() -> list[Parcel]:
+def with_constraints() -> list[Parcel]:
     """Jobs of every kind, several of each."""
-    ties = [
-        Ties(),
-        Ties(priority=5, ttl_ms=BRIEF),
-        Ties(lane="a", ttl_ms=BRIEF),
-        Ties(lane="b", width=2, ttl_ms=BRIEF),
-        Ties(limits=LIMITS, ttl_ms=BRIEF),
-        Ties(limits=LIMITS[:1], lane="c", priority=2, ttl_ms=BRIEF),
-        Ties(unique="one", ttl_ms=BRIEF),
-        Ties(unique="lasting", unique_for_ms=BRIEF, ttl_ms=BRIEF),
-        Ties(unique="debounced", debounced=True, ttl_ms=BRIEF),
+    constraints = [
+        Constraints(),
+        Constraints(priority=5, ttl_ms=BRIEF),
+        Constraints(lane="a", ttl_ms=BRIEF),
+        Constraints(lane="b", width=2, ttl_ms=BRIEF),
+        Constraints(limits=LIMITS, ttl_ms=BRIEF),
+        Constraints(limits=LIMITS[:1], lane="c", priority=2, ttl_ms=BRIEF),
+        Constraints(unique="one", ttl_ms=BRIEF),
+        Constraints(unique="lasting", unique_for_ms=BRIEF, ttl_ms=BRIEF),
+        Constraints(unique="debounced", debounced=True, ttl_ms=BRIEF),
     ]
     return [
-        parcel(ties=each, delay_ms=20 if each.debounced else None) for each in ties for _ in "123"
+        parcel(constraints=each, delay_ms=20 if each.debounced else None)
+        for each in constraints
+        for _ in "123"
     ]
 
 
 def flow(name: str) -> list[tuple[str, Parcel]]:
     """Three jobs in a row, the middle one far away; the last ones first."""
-    ties = Ties(ttl_ms=BRIEF)
-    last = parcel(f"{name} 3", parents=[parcel(f"{name} 2")], ties=ties)
-    middle = parcel(f"{name} 2", parents=[parcel(f"{name} 1")], ties=ties)
+    constraints = Constraints(ttl_ms=BRIEF)
+    last = parcel(f"{name} 3", parents=[parcel(f"{name} 2")], constraints=constraints)
+    middle = parcel(f"{name} 2", parents=[parcel(f"{name} 1")], constraints=constraints)
     middle = msgspec.structs.replace(middle, children=(Child(QUEUE, last.key),))
-    first = parcel(f"{name} 1", children=[Child(FAR, middle.key)], ties=ties)
+    first = parcel(f"{name} 1", children=[Child(FAR, middle.key)], constraints=constraints)
     return [(QUEUE, last), (FAR, middle), (QUEUE, first)]
 
 
@@ -84,7 +86,7 @@ class LeavingConformance(Ground):
         assert await store.purge(queue, keys) == [True] * len(keys)
 
     async def test_nothing_is_left_of_jobs_that_are_done(self, store: Store) -> None:
-        sent = with_ties()
+        sent = with_constraints()
         twins = await store.append(QUEUE, sent)
         worker = self.worker(store, queues=QUEUES)
         ran = await self.run_all(store, worker, kept(seconds=BRIEF / 1000), at_once=4)
@@ -92,7 +94,9 @@ class LeavingConformance(Ground):
         await self.nothing_remains(store, worker)
 
     async def test_nothing_is_left_of_jobs_that_are_cancelled(self, store: Store) -> None:
-        sent = [msgspec.structs.replace(item, ties=brief(item)) for item in with_ties()]
+        sent = [
+            msgspec.structs.replace(item, constraints=brief(item)) for item in with_constraints()
+        ]
         await store.append(QUEUE, sent)
         await store.cancel(QUEUE, [item.key for item in sent])
         worker = self.worker(store, queues=QUEUES)
@@ -100,7 +104,7 @@ class LeavingConformance(Ground):
         await self.nothing_remains(store, worker)
 
     async def test_nothing_is_left_of_jobs_that_died_and_were_purged(self, store: Store) -> None:
-        await store.append(QUEUE, with_ties())
+        await store.append(QUEUE, with_constraints())
         worker = self.worker(store, queues=QUEUES)
         dead = msgspec.structs.replace(DEAD, ttl_ms=BRIEF)
         ran = await self.run_all(store, worker, dead, at_once=4)
@@ -128,8 +132,14 @@ class LeavingConformance(Ground):
 
     async def test_nothing_is_left_of_what_jobs_went_through(self, store: Store) -> None:
         """Retries, releases, crashes, pauses, reports, marks, ticks and notes."""
-        sent = [parcel(ties=Ties(lane="a", limits=LIMITS, priority=1, ttl_ms=BRIEF)), parcel()]
-        sent += [parcel("tick-1", tick=Tick("nightly", 1)), parcel(ties=Ties(unique="one"))]
+        sent = [
+            parcel(constraints=Constraints(lane="a", limits=LIMITS, priority=1, ttl_ms=BRIEF)),
+            parcel(),
+        ]
+        sent += [
+            parcel("tick-1", tick=Tick("nightly", 1)),
+            parcel(constraints=Constraints(unique="one")),
+        ]
         await store.append(QUEUE, sent)
         worker = self.worker(store, queues=QUEUES)
         dying = self.worker(store)
@@ -157,5 +167,5 @@ class LeavingConformance(Ground):
         await store.note("space", "name", key)
 
 
-def brief(item: Parcel) -> Ties:
-    return msgspec.structs.replace(item.ties, ttl_ms=BRIEF)
+def brief(item: Parcel) -> Constraints:
+    return msgspec.structs.replace(item.constraints, ttl_ms=BRIEF)

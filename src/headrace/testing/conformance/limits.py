@@ -5,20 +5,22 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.call import Parcel
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held
-from headrace.core.ties import Limit, Ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
 CALLS = Limit("calls", 2, 300)
-LIMITED = Ties(limits=(CALLS,))
+LIMITED = Constraints(limits=(CALLS,))
 
 
 def limited(count: int, *limits: Limit, lane: str = "") -> list[Parcel]:
-    return [parcel(ties=Ties(lane=lane, limits=limits or (CALLS,))) for _ in range(count)]
+    return [
+        parcel(constraints=Constraints(lane=lane, limits=limits or (CALLS,))) for _ in range(count)
+    ]
 
 
 class LimitsConformance(Ground):
@@ -183,14 +185,16 @@ class LimitsConformance(Ground):
 
     async def test_jobs_without_limits_may_always_begin(self, store: Store) -> None:
         await self.send(store, 2)
-        await store.append(QUEUE, [parcel(ties=Ties(priority=1, lane="a"))])
+        await store.append(QUEUE, [parcel(constraints=Constraints(priority=1, lane="a"))])
         worker = self.worker(store)
         assert await worker.begin(QUEUE, await self.take(worker, 3)) == {}
         assert await worker.begin(QUEUE, []) == {}
 
     async def test_limits_of_other_names_do_not_matter(self, store: Store) -> None:
         slow = [Limit(f"slow {name}", 1, 60_000) for name in "abc"]
-        sent = [parcel(ties=Ties(limits=(limit,))) for limit in (*slow, *slow)] + [parcel()]
+        sent = [parcel(constraints=Constraints(limits=(limit,))) for limit in (*slow, *slow)] + [
+            parcel()
+        ]
         await store.append(QUEUE, sent)
         assert len(await self.take(self.worker(store), 4)) == 4
         assert await store.count(QUEUE) == Counts(running=4, blocked=3)
@@ -220,7 +224,9 @@ class LimitsConformance(Ground):
     async def test_a_job_at_its_limit_keeps_its_lane(self, store: Store) -> None:
         slow = Limit("brief", 1, 200)
         first = limited(1, slow, lane="one")
-        await store.append(QUEUE, [*limited(1, slow), *first, parcel(ties=Ties(lane="one"))])
+        await store.append(
+            QUEUE, [*limited(1, slow), *first, parcel(constraints=Constraints(lane="one"))]
+        )
         worker = self.worker(store)
         await self.start(worker)
         await self.nothing_left(worker)
@@ -236,8 +242,8 @@ class LimitsConformance(Ground):
         assert await store.count(QUEUE) == Counts()
 
     async def test_due_jobs_pass_their_limit_then(self, store: Store) -> None:
-        ties = Ties(limits=(Limit("slow", 1, 60_000),))
-        await store.append(QUEUE, [parcel(ties=ties, delay_ms=50) for _ in range(2)])
+        constraints = Constraints(limits=(Limit("slow", 1, 60_000),))
+        await store.append(QUEUE, [parcel(constraints=constraints, delay_ms=50) for _ in range(2)])
         assert await store.count(QUEUE) == Counts(scheduled=2)
         await self.pass_time(0.06)
         await self.worker(store).promote(QUEUE)

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from headrace.core.constraints import Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Consumer, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.settling import DEAD
@@ -38,7 +38,7 @@ class _Mixture:
         for _ in range(self.chance.randint(1, 3)):
             width = self.chance.choice([1, 2, 3, 5])
             delay_ms = self.chance.choice([None, None, 2])
-            job = parcel(ties=Ties(lane="mixed", width=width), delay_ms=delay_ms)
+            job = parcel(constraints=Constraints(lane="mixed", width=width), delay_ms=delay_ms)
             self.widths[job.key] = width
             await self.store.append(QUEUE, [job])
 

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from headrace.core.call import Child, Parcel
+from headrace.core.constraints import Constraints, Limit, decode_constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
-from headrace.core.ties import Limit, Ties, decode_ties
 from headrace.store.contract import Consumer, Sighting, Store, reclaim_every
 from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, kept, known, parcel
 from headrace.testing.conformance.leaving import BRIEF, QUEUES, LeavingConformance
@@ -42,11 +42,11 @@ class Mix:
         )[0]
         await act()
 
-    def ties(self, *, may_stand: bool) -> Ties:
+    def constraints(self, *, may_stand: bool) -> Constraints:
         lane = self.chance.choice(["", "", *LANES])
         limits = tuple(limit for limit in LIMITS if self.chance.random() < 0.2)
         unique = self.chance.choice(["", "", "", "u", "v"]) if may_stand else ""
-        return Ties(
+        return Constraints(
             priority=self.chance.choice([0, 0, 0, 3, 9]),
             lane=lane,
             width=LANES.get(lane, 1),
@@ -60,8 +60,8 @@ class Mix:
         delay = self.chance.choice([None, None, 5, 30])
         task = self.chance.choice(TASKS)
         # What waits for a job that stands for itself would wait for ever.
-        ties = self.ties(may_stand=parents is None)
-        return parcel(ties=ties, delay_ms=delay, task=task, parents=parents or ())
+        constraints = self.constraints(may_stand=parents is None)
+        return parcel(constraints=constraints, delay_ms=delay, task=task, parents=parents or ())
 
     async def send(self) -> None:
         queue = self.chance.choice(QUEUES)
@@ -79,7 +79,7 @@ class Mix:
         for parent in parents:
             bond = Child(there, last.key, self.chance.random() < 0.5)
             linked = Parcel(
-                parent.key, parent.envelope, parent.delay_ms, None, parent.ties, (), (bond,)
+                parent.key, parent.envelope, parent.delay_ms, None, parent.constraints, (), (bond,)
             )
             await self.append(self.chance.choice(QUEUES), [linked])
 
@@ -106,12 +106,14 @@ class Mix:
     async def note_start(self, delivery: Delivery) -> None:
         self.running.append(delivery)
         inside = Counter(
-            (each.queue, lane) for each in self.running if (lane := decode_ties(each.ties).lane)
+            (each.queue, lane)
+            for each in self.running
+            if (lane := decode_constraints(each.constraints).lane)
         )
         assert all(count <= LANES[lane] for (_, lane), count in inside.items())
         if delivery.queue == QUEUE:
             now = await self.store.time_ms()
-            for limit in decode_ties(delivery.ties).limits:
+            for limit in decode_constraints(delivery.constraints).limits:
                 self.begun[limit.name].append(now)
 
     async def settle(self) -> None:

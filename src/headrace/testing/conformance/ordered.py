@@ -40,7 +40,7 @@ def in_order(events: list[Parcel], handled: list[JobKey]) -> None:
     place = {key: number for number, key in enumerate(handled)}
     by_key: dict[str, list[int]] = defaultdict(list)
     for item in events:
-        by_key[item.ties.lane].append(place[item.key])
+        by_key[item.constraints.lane].append(place[item.key])
     for name, places in by_key.items():
         assert not name or places == sorted(places), f"the events of {name!r} changed places"
 
@@ -161,7 +161,7 @@ class OrderedConformance(TopicGround):
         events = [event(key=f"key-{number % 7}") for number in range(420)]
         handled: list[JobKey] = []
         busy: dict[bytes, Delivery] = {}
-        key_of = {item.key: item.ties.lane.encode() for item in events}
+        key_of = {item.key: item.constraints.lane.encode() for item in events}
 
         async def rival(member: Consumer) -> None:
             while len(handled) < len(events):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Held, task_gate
-from headrace.core.ties import Limit, Ties
 from headrace.store.contract import Store
 from headrace.store.values import Control, Counts
 from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, Ground, keys_of, known, parcel
@@ -35,7 +35,7 @@ class PausingConformance(Ground):
         async with self.heeded(worker):
             await store.pause(QUEUE)
         await self.send(store, 3)
-        await store.append(QUEUE, [parcel(ties=Ties(priority=9))])
+        await store.append(QUEUE, [parcel(constraints=Constraints(priority=9))])
         assert await worker.fetch(10, 0.05) == []
         assert await store.count(QUEUE) == Counts(waiting=4)
         async with self.heeded(worker):
@@ -172,8 +172,11 @@ class PausingConformance(Ground):
 
     async def test_a_held_job_keeps_its_lane_and_gives_back_its_turn(self, store: Store) -> None:
         slow = (Limit("slow", 1, 60_000),)
-        first = parcel(ties=Ties(lane="a", limits=slow))
-        second, other = parcel(ties=Ties(lane="a")), parcel(ties=Ties(limits=slow))
+        first = parcel(constraints=Constraints(lane="a", limits=slow))
+        second, other = (
+            parcel(constraints=Constraints(lane="a")),
+            parcel(constraints=Constraints(limits=slow)),
+        )
         await store.append(QUEUE, [first, second, other])
         await store.pause(QUEUE, "task")
         worker = self.worker(store)
@@ -188,7 +191,7 @@ class PausingConformance(Ground):
         assert (await self.sight(store, first.key)).reason == "slow"
 
     async def test_a_held_job_can_be_cancelled(self, store: Store) -> None:
-        first, second = [parcel(ties=Ties(lane="a")) for _ in range(2)]
+        first, second = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]
         await store.append(QUEUE, [first, second])
         await store.pause(QUEUE, "task")
         worker = self.worker(store)

@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
+from headrace.core.constraints import MAX_PRIORITY, Constraints, decode_constraints
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again
-from headrace.core.ties import MAX_PRIORITY, Ties, decode_ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
@@ -21,19 +21,19 @@ from headrace.testing.conformance.ground import (
 )
 from headrace.testing.conformance.settling import DEAD
 
-HIGH, LOW = Ties(priority=9), Ties(priority=2)
+HIGH, LOW = Constraints(priority=9), Constraints(priority=2)
 
 
 class PrioritiesConformance(Ground):
     async def test_higher_priorities_come_first_and_in_their_order(self, store: Store) -> None:
         numbers = [0, 7, 100, 7, 1, 0, 100, 50, 1]
-        sent = [parcel(ties=Ties(priority=number)) for number in numbers]
+        sent = [parcel(constraints=Constraints(priority=number)) for number in numbers]
         await store.append(QUEUE, sent)
         expected = [
             item.key
             for number in sorted(set(numbers), reverse=True)
             for item in sent
-            if item.ties.priority == number
+            if item.constraints.priority == number
         ]
         worker = self.worker(store)
         assert keys_of([*await self.take(worker, 4), *await self.take(worker, 5)]) == expected
@@ -46,7 +46,7 @@ class PrioritiesConformance(Ground):
         subscription = await worker.hear_control(QUEUE, lambda _: None)
         await asyncio.sleep(0.05)
         for _ in range(2):
-            high = parcel(ties=HIGH)
+            high = parcel(constraints=HIGH)
             await store.append(QUEUE, [high])
             # A store may need a moment to tell of a priority that was never used before.
             await asyncio.sleep(0.05)
@@ -54,7 +54,7 @@ class PrioritiesConformance(Ground):
         await subscription.close()
 
     async def test_a_job_with_a_priority_is_waiting_and_then_running(self, store: Store) -> None:
-        high = parcel(ties=HIGH)
+        high = parcel(constraints=HIGH)
         await store.append(QUEUE, [high])
         assert (await self.sight(store, high.key)).state is State.WAITING
         assert await store.count(QUEUE) == Counts(waiting=1)
@@ -68,7 +68,7 @@ class PrioritiesConformance(Ground):
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_priority_is_kept_through_delay_and_retry(self, store: Store) -> None:
-        later = parcel(delay_ms=50, ties=HIGH)
+        later = parcel(delay_ms=50, constraints=HIGH)
         await store.append(QUEUE, [later])
         await self.send(store, 2)
         worker = self.worker(store)
@@ -84,7 +84,7 @@ class PrioritiesConformance(Ground):
         assert keys_of(await self.take(worker)) == [later.key]
 
     async def test_a_released_job_keeps_its_priority(self, store: Store) -> None:
-        low, high = parcel(ties=LOW), parcel(ties=HIGH)
+        low, high = parcel(constraints=LOW), parcel(constraints=HIGH)
         await store.append(QUEUE, [low, high])
         leaving, staying = self.worker(store), self.worker(store)
         await self.settle(leaving, await self.take(leaving), RELEASED)
@@ -93,7 +93,7 @@ class PrioritiesConformance(Ground):
         assert [(each.key, each.count) for each in known(taken)] == [(high.key, 1)]
 
     async def test_jobs_with_priorities_are_taken_over_too(self, store: Store) -> None:
-        sent = [parcel(ties=HIGH), parcel(ties=LOW), parcel()]
+        sent = [parcel(constraints=HIGH), parcel(constraints=LOW), parcel()]
         await store.append(QUEUE, sent)
         lost = await self.take(self.worker(store), 3)
         other = self.worker(store)
@@ -103,7 +103,7 @@ class PrioritiesConformance(Ground):
         assert await self.settle(other, again, DONE) == []
 
     async def test_a_worker_that_leaves_hands_back_what_has_a_priority(self, store: Store) -> None:
-        high = parcel(ties=HIGH)
+        high = parcel(constraints=HIGH)
         await store.append(QUEUE, [high])
         leaving, staying = self.worker(store), self.worker(store)
         await self.take(leaving)
@@ -112,7 +112,7 @@ class PrioritiesConformance(Ground):
         assert [(each.key, each.count) for each in known(taken)] == [(high.key, 1)]
 
     async def test_recover_finds_what_has_a_priority(self, store: Store) -> None:
-        sent = [parcel(ties=HIGH), parcel()]
+        sent = [parcel(constraints=HIGH), parcel()]
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         await worker.fetch(2, 0)
@@ -120,12 +120,12 @@ class PrioritiesConformance(Ground):
 
     async def test_a_waiting_fetch_wakes_for_any_priority(self, store: Store) -> None:
         worker = self.worker(store)
-        await store.append(QUEUE, [parcel(ties=HIGH)])
+        await store.append(QUEUE, [parcel(constraints=HIGH)])
         await self.settle(worker, await self.take(worker), DONE)
-        for ties in (HIGH, Ties(), HIGH):
+        for constraints in (HIGH, Constraints(), HIGH):
             waiting = asyncio.create_task(worker.fetch(5, 30))
             await asyncio.sleep(0.05)
-            item = parcel(ties=ties)
+            item = parcel(constraints=constraints)
             await store.append(QUEUE, [item])
             assert keys_of(known(await asyncio.wait_for(waiting, 10))) == [item.key]
 
@@ -133,19 +133,24 @@ class PrioritiesConformance(Ground):
         self, store: Store
     ) -> None:
         worker = self.worker(store)
-        await store.append(QUEUE, [parcel(ties=Ties(priority=number)) for number in range(20)])
+        await store.append(
+            QUEUE, [parcel(constraints=Constraints(priority=number)) for number in range(20)]
+        )
         await self.settle(worker, await self.take(worker, 20), DONE)
         for number in (0, 19, 7):
             waiting = asyncio.create_task(worker.fetch(1, 60))
             await asyncio.sleep(0.05)
-            later = parcel(ties=Ties(priority=number))
+            later = parcel(constraints=Constraints(priority=number))
             await store.append(QUEUE, [later])
             taken = known(await waiting)
             assert keys_of(taken) == [later.key]
             await self.settle(worker, taken, DONE)
 
     async def test_no_more_is_fetched_than_asked_for_of_all_priorities(self, store: Store) -> None:
-        await store.append(QUEUE, [parcel(ties=ties) for ties in (HIGH, LOW, Ties()) * 2])
+        await store.append(
+            QUEUE,
+            [parcel(constraints=constraints) for constraints in (HIGH, LOW, Constraints()) * 2],
+        )
         worker = self.worker(store)
         for expected in (1, 2, 3):
             assert len(await worker.fetch(expected, 0.1)) == expected
@@ -203,9 +208,16 @@ class PrioritiesConformance(Ground):
     async def test_priorities_hold_within_each_of_several_queues(self, store: Store) -> None:
         queues = ["a", "b"]
         for queue in queues:
-            await store.append(queue, [parcel(ties=ties) for ties in (Ties(), LOW, HIGH)])
+            await store.append(
+                queue,
+                [parcel(constraints=constraints) for constraints in (Constraints(), LOW, HIGH)],
+            )
         worker = self.worker(store, queues=queues)
         taken = await self.take(worker, 6)
         for queue in queues:
-            came = [decode_ties(each.ties).priority for each in taken if each.queue == queue]
+            came = [
+                decode_constraints(each.constraints).priority
+                for each in taken
+                if each.queue == queue
+            ]
             assert came == [9, 2, 0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.core.constraints import Constraints, Limit
 from headrace.core.outcome import DONE
-from headrace.core.ties import Limit, Ties
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import QUEUE, Ground, known, parcel
@@ -12,8 +12,10 @@ from headrace.testing.conformance.ground import QUEUE, Ground, known, parcel
 class RemovingConformance(Ground):
     async def test_an_empty_queue_is_removed_with_its_traces(self, store: Store) -> None:
         worker = self.worker(store)
-        ties = Ties(priority=3, lane="a", unique="u", limits=(Limit("slow", 5, 60_000),))
-        await store.append(QUEUE, [parcel(ties=ties)])
+        constraints = Constraints(
+            priority=3, lane="a", unique="u", limits=(Limit("slow", 5, 60_000),)
+        )
+        await store.append(QUEUE, [parcel(constraints=constraints)])
         (delivery,) = known(await worker.fetch(1, 0))
         await worker.settle(QUEUE, [Settlement(delivery, DONE)])
         await worker.close()
@@ -31,8 +33,8 @@ class RemovingConformance(Ground):
         assert QUEUE not in await store.queues()
 
     async def test_a_removed_queue_can_be_used_anew(self, store: Store) -> None:
-        ties = Ties(lane="a", unique="u")
-        first, again = parcel(ties=ties), parcel(ties=ties)
+        constraints = Constraints(lane="a", unique="u")
+        first, again = parcel(constraints=constraints), parcel(constraints=constraints)
         await store.append(QUEUE, [first])
         await store.remove(QUEUE, force=True)
         assert await store.append(QUEUE, [again]) == {}
@@ -41,7 +43,7 @@ class RemovingConformance(Ground):
 
     async def test_what_is_in_other_queues_stays(self, store: Store) -> None:
         await store.append(QUEUE, [parcel()])
-        await store.append(f"{QUEUE}-other", [parcel(ties=Ties(unique="u"))])
+        await store.append(f"{QUEUE}-other", [parcel(constraints=Constraints(unique="u"))])
         await store.remove(QUEUE, force=True)
         assert (await store.count(f"{QUEUE}-other")).waiting == 1
         assert f"{QUEUE}-other" in await store.queues()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.outcome import DONE
-from headrace.core.ties import NO_TIES, Limit, Ties
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Published
 from headrace.store.values import Counts, IdempotencyKey
@@ -14,8 +14,8 @@ from headrace.testing.conformance.topic_ground import LOG, TopicGround, event
 class RepeatingConformance(TopicGround):
     async def test_jobs_that_are_done_are_not_added_again_by_a_repeat(self, store: Store) -> None:
         worker = self.worker(store)
-        for ties in (NO_TIES, Ties(lane="a")):
-            item, once = parcel(ties=ties), IdempotencyKey()
+        for constraints in (NO_CONSTRAINTS, Constraints(lane="a")):
+            item, once = parcel(constraints=constraints), IdempotencyKey()
             assert await store.append(QUEUE, [item], idempotency=once) == {}
             await self.settle(worker, await self.take(worker), DONE)
             # The store does not know this id any more; but it knows the request.
@@ -23,7 +23,7 @@ class RepeatingConformance(TopicGround):
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_repeat_is_answered_as_the_first_try_was(self, store: Store) -> None:
-        first, second = (parcel(ties=Ties(unique="name")) for _ in range(2))
+        first, second = (parcel(constraints=Constraints(unique="name")) for _ in range(2))
         await store.append(QUEUE, [first])
         once = IdempotencyKey()
         assert await store.append(QUEUE, [second], idempotency=once) == {0: first.key}
@@ -44,7 +44,7 @@ class RepeatingConformance(TopicGround):
         assert await self.in_log(store) == []
 
     async def test_a_repeated_settlement_opens_a_lane_once(self, store: Store) -> None:
-        await store.append(QUEUE, [parcel(ties=Ties(lane="a")) for _ in range(3)])
+        await store.append(QUEUE, [parcel(constraints=Constraints(lane="a")) for _ in range(3)])
         worker, once = self.worker(store), IdempotencyKey()
         settlements = [Settlement(each, DONE) for each in await self.take(worker)]
         assert await worker.settle(QUEUE, settlements, idempotency=once) == []
@@ -54,8 +54,8 @@ class RepeatingConformance(TopicGround):
         assert await store.count(QUEUE) == Counts(running=1, blocked=1)
 
     async def test_a_start_that_is_asked_for_again_counts_once(self, store: Store) -> None:
-        ties = Ties(limits=(Limit("few", 2, 3_600_000),))
-        await store.append(QUEUE, [parcel(ties=ties) for _ in range(2)])
+        constraints = Constraints(limits=(Limit("few", 2, 3_600_000),))
+        await store.append(QUEUE, [parcel(constraints=constraints) for _ in range(2)])
         worker, once = self.worker(store), IdempotencyKey()
         first = await self.take(worker)
         for _ in range(3):

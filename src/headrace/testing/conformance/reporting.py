@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from headrace.core.constraints import Constraints
 from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import LogPage, Report
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, parcel
@@ -32,12 +32,14 @@ class ReportingConformance(Ground):
         await self.settle(worker, taken, Again(60_000, PAST))
         assert (await self.sight(store, key)).progress == HALF
 
-    @pytest.mark.parametrize("ties", [Ties(), Ties(priority=3)], ids=["plain", "tied"])
+    @pytest.mark.parametrize(
+        "constraints", [Constraints(), Constraints(priority=3)], ids=["plain", "constrained"]
+    )
     @pytest.mark.parametrize("outcome", ENDS, ids=["done", "kept", "dead", "cancelled"])
     async def test_progress_goes_with_the_job(
-        self, store: Store, outcome: Outcome, ties: Ties
+        self, store: Store, outcome: Outcome, constraints: Constraints
     ) -> None:
-        item = parcel(ties=ties)
+        item = parcel(constraints=constraints)
         await store.append(QUEUE, [item])
         worker = self.worker(store)
         taken = await self.take(worker)

@@ -128,7 +128,7 @@ class RewindingConformance(TopicGround):
         await self.settle(member, taken, DONE)
         ran = await self.handle_all(store, member)
         for key in "ab":
-            mine = [item.key for item in events if item.ties.lane == key]
+            mine = [item.key for item in events if item.constraints.lane == key]
             handled = [each for each in ran if each in mine]
             # What it held may be handled again or not; then all follow in order.
             assert handled in (mine, mine[1:])

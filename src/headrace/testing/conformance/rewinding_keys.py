@@ -79,7 +79,7 @@ class RewindingKeysConformance(TopicGround):
         await store.rewind(BILLING, START)
         ran = await self.handle_all(store, member, at_once=1)
         for key in "ab":
-            mine = [item.key for item in events if item.ties.lane == key]
+            mine = [item.key for item in events if item.constraints.lane == key]
             assert [each for each in ran if each in mine] == mine
         assert await store.stopped_keys(BILLING) == []
         await self.settled(store)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.call import Child
+from headrace.core.constraints import Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.job import State
 from headrace.core.outcome import DONE, Again, Outcome
 from headrace.core.tally import BUCKETS_US, kind_of
-from headrace.core.ties import Ties
 from headrace.store.contract import Settlement, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD
@@ -132,10 +132,10 @@ class StatsConformance(Ground):
         assert (counted["task", "run_us"], counted["task", f"<{BUCKETS_US[0]}"]) == (1000, 1)
 
     async def test_what_was_not_added_is_not_counted(self, store: Store) -> None:
-        item, unique = parcel("known"), Ties(unique="one")
+        item, unique = parcel("known"), Constraints(unique="one")
         await store.append(QUEUE, [item])
         await store.append(QUEUE, [item], repeat=True)
-        await store.append(QUEUE, [parcel(ties=unique), parcel(ties=unique)])
+        await store.append(QUEUE, [parcel(constraints=unique), parcel(constraints=unique)])
         assert await self.counted(store) == {("task", "sent"): 2}
 
     async def test_a_replay_is_counted(self, store: Store) -> None:

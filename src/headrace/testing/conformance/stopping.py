@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.constraints import Constraints
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
@@ -127,11 +127,13 @@ class StoppingConformance(Ground):
         assert await store.count(QUEUE) == Counts()
         assert await self.look_regularly(self.worker(store), LEASE / 6) == []
 
-    @pytest.mark.parametrize("ties", [Ties(), Ties(priority=3)], ids=["plain", "priority"])
+    @pytest.mark.parametrize(
+        "constraints", [Constraints(), Constraints(priority=3)], ids=["plain", "priority"]
+    )
     async def test_a_cancelled_job_ends_even_if_its_worker_dies(
-        self, store: Store, ties: Ties
+        self, store: Store, constraints: Constraints
     ) -> None:
-        item = parcel(ties=ties)
+        item = parcel(constraints=constraints)
         await store.append(QUEUE, [item])
         dying, other = self.worker(store), self.worker(store)
         lost = await self.take(dying)

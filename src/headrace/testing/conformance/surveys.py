@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.core.constraints import Constraints
 from headrace.core.outcome import DONE, RELEASED, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts, QueueState
@@ -37,8 +37,10 @@ class SurveysConformance(TopicGround):
         await self.join(store, BILLING, AUDIT)
         await self.publish(store, 2)
         await self.send(store, 3)
-        await store.append(OTHER, [parcel(delay_ms=MINUTE_MS), parcel(ties=Ties(lane="a"))])
-        await store.append(OTHER, [parcel(ties=Ties(lane="a"))])
+        await store.append(
+            OTHER, [parcel(delay_ms=MINUTE_MS), parcel(constraints=Constraints(lane="a"))]
+        )
+        await store.append(OTHER, [parcel(constraints=Constraints(lane="a"))])
         worker, member = self.worker(store), self.member(store)
         await self.settle(worker, (await self.take(worker, 2))[:1], DEAD)
         await self.settle(member, await self.take(member), DONE)
@@ -87,10 +89,10 @@ class SurveysConformance(TopicGround):
         assert await self.waits_since(store) is None
 
     async def test_a_job_that_others_overtake_is_the_oldest(self, store: Store) -> None:
-        await store.append(QUEUE, [parcel(ties=Ties(priority=1))])
+        await store.append(QUEUE, [parcel(constraints=Constraints(priority=1))])
         first = await self.waits_since(store)
         await self.pass_time(0.005)
-        await store.append(QUEUE, [parcel(ties=Ties(priority=9)), parcel()])
+        await store.append(QUEUE, [parcel(constraints=Constraints(priority=9)), parcel()])
         assert await self.waits_since(store) == first
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DONE)
@@ -115,9 +117,9 @@ class SurveysConformance(TopicGround):
         assert worker.ready_ms((await self.take(worker))[0]) == oldest
 
     async def test_a_job_that_is_handed_back_waits_again(self, store: Store) -> None:
-        for ties in (Ties(), Ties(priority=9)):
+        for constraints in (Constraints(), Constraints(priority=9)):
             began = await store.time_ms()
-            await store.append(QUEUE, [parcel(ties=ties)])
+            await store.append(QUEUE, [parcel(constraints=constraints)])
             worker = self.worker(store)
             await self.settle(worker, await self.take(worker), RELEASED)
             oldest = await self.waits_since(store)
@@ -168,8 +170,8 @@ class LocatingConformance(TopicGround):
         assert await self.located(store, parcel("one").key) == []
         assert await store.locate([], parcel("one").key) == []
         (waiting,) = await self.send(store)
-        scheduled, lane = parcel(delay_ms=MINUTE_MS), Ties(lane="a")
-        ahead, blocked = parcel(ties=lane), parcel(ties=lane)
+        scheduled, lane = parcel(delay_ms=MINUTE_MS), Constraints(lane="a")
+        ahead, blocked = parcel(constraints=lane), parcel(constraints=lane)
         await store.append(QUEUE, [scheduled, ahead, blocked])
         for key in (waiting, scheduled.key, ahead.key, blocked.key):
             assert await self.located(store, key) == [QUEUE]

@@ -8,11 +8,11 @@ import pytest
 
 from headrace.core import ids
 from headrace.core.call import Parcel
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import NO_OVERRIDES, Overrides, encode_envelope
 from headrace.core.outcome import DONE, Outcome
 from headrace.core.sources import group_queue, log_name
-from headrace.core.ties import NO_TIES, Ties
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Group, GroupState, Position, Published
 from headrace.store.values import Counts
@@ -137,7 +137,7 @@ def event(
     own = ids.new_key() if event_id is None else ids.to_key(event_id)
     overrides = Overrides(key=key) if key else NO_OVERRIDES
     envelope = encode_envelope(own, task, payload, overrides)
-    return Parcel(own, envelope, delay_ms, at_ms, Ties(lane=key) if key else NO_TIES)
+    return Parcel(own, envelope, delay_ms, at_ms, Constraints(lane=key) if key else NO_CONSTRAINTS)
 
 
 def keys(events: Sequence[Parcel]) -> list[JobKey]:

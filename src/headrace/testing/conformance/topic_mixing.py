@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from headrace.core.constraints import decode_constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
-from headrace.core.ties import decode_ties
 from headrace.store.contract import Consumer, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts
@@ -85,14 +85,14 @@ class TopicMix:
             )
             for _ in range(self.chance.randint(1, 5))
         ]
-        self.lanes |= {item.key: item.ties.lane for item in events}
+        self.lanes |= {item.key: item.constraints.lane for item in events}
         await self.ground.put(self.store, events)
 
     async def take(self, share: Share) -> None:
         member = self.chance.choice(share.members)
         for delivery in known(await member.fetch(self.chance.randint(1, 4), 0)):
             if share.ordered:
-                assert decode_ties(delivery.ties).lane == self.lanes[delivery.key]
+                assert decode_constraints(delivery.constraints).lane == self.lanes[delivery.key]
             share.begins(member, delivery)
 
     async def settle(self, share: Share) -> None:

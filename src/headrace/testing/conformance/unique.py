@@ -7,20 +7,20 @@ import asyncio
 import pytest
 
 from headrace.core.call import Parcel, Tick
+from headrace.core.constraints import Constraints
 from headrace.core.outcome import DONE, RELEASED, Again, Outcome
-from headrace.core.ties import Ties
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
-NAME = Ties(unique="report 7")
-LASTING = Ties(unique="report 8", unique_for_ms=250)
+NAME = Constraints(unique="report 7")
+LASTING = Constraints(unique="report 8", unique_for_ms=250)
 ENDS: list[Outcome] = [DONE, kept(), DEAD, CANCELLED]
 
 
-def twins(ties: Ties = NAME) -> tuple[Parcel, Parcel]:
-    return parcel(ties=ties), parcel(ties=ties)
+def twins(constraints: Constraints = NAME) -> tuple[Parcel, Parcel]:
+    return parcel(constraints=constraints), parcel(constraints=constraints)
 
 
 class UniqueConformance(Ground):
@@ -36,7 +36,7 @@ class UniqueConformance(Ground):
         assert await store.append(QUEUE, [first, second]) == {1: first.key}
 
     async def test_one_of_many_senders_is_first(self, store: Store) -> None:
-        sent = [parcel(ties=NAME) for _ in range(20)]
+        sent = [parcel(constraints=NAME) for _ in range(20)]
         answers = await asyncio.gather(*(store.append(QUEUE, [item]) for item in sent))
         first = [item for item, answer in zip(sent, answers, strict=True) if not answer]
         assert len(first) == 1
@@ -49,7 +49,7 @@ class UniqueConformance(Ground):
         assert await store.append(QUEUE, [second], repeat=True) == {0: first.key}
 
     async def test_a_name_is_taken_wherever_its_job_is(self, store: Store) -> None:
-        first, second = parcel(ties=NAME, delay_ms=50), parcel(ties=NAME)
+        first, second = parcel(constraints=NAME, delay_ms=50), parcel(constraints=NAME)
         await store.append(QUEUE, [first])
         worker = self.worker(store)
         for outcome in (Again(0, PAST), Again(50, PAST), RELEASED):
@@ -95,8 +95,8 @@ class UniqueConformance(Ground):
         assert await store.append(QUEUE, [second]) == {0: first.key}
 
     async def test_a_replayed_job_has_its_name_again(self, store: Store) -> None:
-        for ties in (NAME, LASTING):
-            first, second = twins(ties)
+        for constraints in (NAME, LASTING):
+            first, second = twins(constraints)
             await store.append(QUEUE, [first])
             worker = self.worker(store)
             await self.settle(worker, await self.take(worker), DEAD)
@@ -107,7 +107,7 @@ class UniqueConformance(Ground):
 
     async def test_a_replayed_job_leaves_its_name_to_another(self, store: Store) -> None:
         first, second = twins()
-        third = parcel(ties=NAME)
+        third = parcel(constraints=NAME)
         await store.append(QUEUE, [first])
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
@@ -120,8 +120,8 @@ class UniqueConformance(Ground):
         assert await store.append(QUEUE, [third]) == {}
 
     async def test_a_job_that_takes_anothers_place_brings_no_lane(self, store: Store) -> None:
-        ties = Ties(unique="both", lane="lane")
-        first, second = twins(ties)
+        constraints = Constraints(unique="both", lane="lane")
+        first, second = twins(constraints)
         await store.append(QUEUE, [first, second])
         assert await self.run_all(store, self.worker(store)) == [first.key]
         assert await store.count(QUEUE) == Counts()
@@ -155,7 +155,7 @@ class TicksConformance(Ground):
 
     async def test_a_tick_may_be_of_a_unique_job(self, store: Store) -> None:
         first, second = (
-            parcel(f"job-{at}", ties=NAME, tick=Tick("busy", at)) for at in (1000, 2000)
+            parcel(f"job-{at}", constraints=NAME, tick=Tick("busy", at)) for at in (1000, 2000)
         )
         assert await store.append(QUEUE, [first]) == {}
         assert await store.append(QUEUE, [second]) == {0: first.key}

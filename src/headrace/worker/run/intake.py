@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.core.constraints import read_constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import (
     Malformed,
@@ -19,7 +20,6 @@ from headrace.core.job import (
 from headrace.core.judgement import NotNow, Unfit
 from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.outcome import task_gate
-from headrace.core.ties import read_ties
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
 from headrace.worker.run.run import Run
@@ -102,8 +102,8 @@ class Intake:
         expires_ms = run.envelope.overrides.expires_ms
         if expires_ms is not None and self._now_ms() >= expires_ms:
             raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
-        if delivery.ties:
-            run.limited = _has_limits(delivery.ties)
+        if delivery.constraints:
+            run.limited = _has_limits(delivery.constraints)
 
     def _oversize(self, what: str) -> Unfit:
         return Unfit(
@@ -142,9 +142,9 @@ class _Wishes:
         self.cancelling: set[JobKey] = {key for key in control.cancelling if key not in in_hand}
 
 
-def _has_limits(ties: bytes) -> bool:
+def _has_limits(constraints: bytes) -> bool:
     try:
-        return bool(read_ties(ties).limits)
+        return bool(read_constraints(constraints).limits)
     except ValueError as error:
         raise Unfit(Reason.MALFORMED, f"its constraints cannot be read: {error}") from None
 

@@ -1,5 +1,5 @@
 #!lua
--- Add jobs that have no ties, all or none; atomic, so that a job is in the index exactly if it is in a place.
+-- Add jobs that have no constraints, all or none; atomic, so that a job is in the index exactly if it is in a place.
 -- KEYS: ready jobs scheduled parked result due_channel events facts minute sessions
 -- ARGV: events check facts counts, then for each job: key when envelope
 -- Returns the positions, from 1, of jobs that were known already and are left as they are.

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Count the starts of jobs with limits; atomic, so that no two workers take the last one.
 -- KEYS: *
--- ARGV: events queue, then for each job: key ties
+-- ARGV: events queue, then for each job: key constraints
 -- Returns for each job '' if it may start, else the limit at which it must wait.
 
 local function refused(job)
-  local limits = tie_of(job).r or {}
+  local limits = constraints_of(job).r or {}
   local fresh = {}
   for i, limit in ipairs(limits) do
     if redis.call('SISMEMBER', key.passed .. limit[1], job.key) == 0 then
@@ -32,10 +32,10 @@ end
 
 local answers = {}
 for i = 3, #ARGV, 2 do
-  local job = {key = ARGV[i], envelope = '', past = '', ties = ARGV[i + 1], inputs = ''}
+  local job = {key = ARGV[i], envelope = '', past = '', constraints = ARGV[i + 1], inputs = ''}
   local fine, answer = pcall(refused, job)
   -- Of a limit whose keys are not what they should be nothing can be counted: none may start.
-  answers[#answers + 1] = fine and answer or tie_of(job).r[1][1]
+  answers[#answers + 1] = fine and answer or constraints_of(job).r[1][1]
 end
 finish(0, '', {}, '')
 return applied(answers)

@@ -16,9 +16,9 @@ end
 
 -- What an entry of the log holds, if it is an event of ours.
 local function event_of(fields)
-  local envelope, ties = fields[2], fields[4] or ''
-  local job_key = fields[1] == 'j' and (ties == '' or fields[3] == 't') and key_of(envelope) or ''
-  return job_key ~= '' and {key = job_key, envelope = envelope, past = '', ties = ties, inputs = ''}
+  local envelope, constraints = fields[2], fields[4] or ''
+  local job_key = fields[1] == 'j' and (constraints == '' or fields[3] == 't') and key_of(envelope) or ''
+  return job_key ~= '' and {key = job_key, envelope = envelope, past = '', constraints = constraints, inputs = ''}
 end
 
 local function take_in(job)
@@ -29,9 +29,9 @@ local function take_in(job)
   end
   -- With the event that stopped its key, the key goes on: after what came before it.
   if is_dead and freed_by(job) == 'blocked' then
-    leave_lane(tie_of(job).k, tie_of(job).w)
+    leave_lane(constraints_of(job).k, constraints_of(job).w)
   end
-  if has_failed(tie_of(job).k) then
+  if has_failed(constraints_of(job).k) then
     if not is_dead then
       fail_with_key(job)
     end
@@ -52,7 +52,7 @@ local function fill()
     jobs[i] = job
     if job then
       keys[#keys + 1] = job.key
-      keyed[#keyed + 1] = tie_of(job).k
+      keyed[#keyed + 1] = constraints_of(job).k
     end
   end
   read_ahead(places, key.jobs, keys)

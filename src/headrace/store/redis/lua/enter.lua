@@ -1,7 +1,7 @@
 #!lua
--- Add jobs with ties, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
+-- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events queue check facts counts, then for each job: key when envelope ties parents children schedule tick
+-- ARGV: events queue check facts counts, then for each job: key when envelope constraints parents children schedule tick
 -- Returns pairs: the position, from 1, of a job that was not added, and the key of the job that stands for it.
 
 local check = ARGV[3] == '1'
@@ -63,26 +63,26 @@ local function with_key(job, other)
   return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.key))
 end
 
--- A debounced job takes the time, the arguments and the ties of the one that comes after it, as long
+-- A debounced job takes the time, the arguments and the constraints of the one that comes after it, as long
 -- as it waits for its time and has not run.
 local function put_off(holder, job, when)
   local body = place_of(holder) == 's' and body_of(holder)
   local first = body and unparked(holder, body)
-  if first and tie_of(first).b and first.past == '' then
-    first.envelope, first.ties = with_key(job, holder), job.ties
+  if first and constraints_of(first).b and first.past == '' then
+    first.envelope, first.constraints = with_key(job, holder), job.constraints
     schedule(first, due_of(when) or now(), 's')
   end
 end
 
 local function named(job, when)
-  local tie = tie_of(job)
-  if not tie.u then
+  local constraints = constraints_of(job)
+  if not constraints.u then
     return nil
   end
-  local unique = key.unique .. tie.u
+  local unique = key.unique .. constraints.u
   local holder = holder_of(unique)
   if holder and holder ~= job.key then
-    if tie.b then
+    if constraints.b then
       put_off(holder, job, when)
     end
     return holder
@@ -122,8 +122,8 @@ read_ahead(places, key.jobs, keys)
 
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do
-  local job_key, when, envelope, ties, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
-  local job = {key = job_key, envelope = envelope, past = '', ties = ties, inputs = ''}
+  local job_key, when, envelope, constraints, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
+  local job = {key = job_key, envelope = envelope, past = '', constraints = constraints, inputs = ''}
   local instead
   if tick ~= '' and is_fired(schedule_name, tonumber(tick)) then
     instead = job_key

@@ -2,7 +2,7 @@
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
 -- ARGV: groups returned bodies, then the job keys
--- Returns for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, ties, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
+-- Returns for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
@@ -12,9 +12,9 @@ local function in_stream(stream, id)
   return entry and entry[2] or {}
 end
 
-local function with_bodies(sight, past, envelope, ties)
+local function with_bodies(sight, past, envelope, constraints)
   if bodies then
-    sight[6], sight[7], sight[9] = envelope, past, ties
+    sight[6], sight[7], sight[9] = envelope, past, constraints
   end
   return sight
 end
@@ -24,7 +24,7 @@ local function parked(job_key, state, due, reason)
   local body = bodies and redis.call('HGET', key.parked, job_key)
   if body then
     local job = unparked(job_key, body)
-    return with_bodies(sight, job.past, job.envelope, job.ties)
+    return with_bodies(sight, job.past, job.envelope, job.constraints)
   end
   return sight
 end

@@ -100,18 +100,18 @@ end
 -- What a hash of a parked job holds, as a stream entry would. What is none of ours is all envelope:
 -- a worker will say so.
 local function unparked(job_key, body)
-  local past, ties, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
+  local past, constraints, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
   if not at then
-    return {key = job_key, past = '', ties = '', inputs = '', envelope = body}
+    return {key = job_key, past = '', constraints = '', inputs = '', envelope = body}
   end
   past = at + tonumber(past)
-  ties = past + (tonumber(ties) or 0)
-  inputs = ties + (tonumber(inputs) or 0)
+  constraints = past + (tonumber(constraints) or 0)
+  inputs = constraints + (tonumber(inputs) or 0)
   return {
     key = job_key,
     past = string.sub(body, at, past - 1),
-    ties = string.sub(body, past, ties - 1),
-    inputs = string.sub(body, ties, inputs - 1),
+    constraints = string.sub(body, past, constraints - 1),
+    inputs = string.sub(body, constraints, inputs - 1),
     envelope = string.sub(body, inputs),
   }
 end

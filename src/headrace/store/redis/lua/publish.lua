@@ -1,7 +1,7 @@
 #!lua
 -- Add events to a log, in their order, as many as there is room for; atomic, so that an event is in the index exactly if it is in the log.
 -- KEYS: ready jobs scheduled parked groups due_channel events facts minute sessions
--- ARGV: events queue check most drops gone each, then for each event: envelope when ties key
+-- ARGV: events queue check most drops gone each, then for each event: envelope when constraints key
 -- Returns {taken, dropped, position…}: the positions, from 1, of events that were known already.
 
 -- most: how many the log may hold, 0 for any number; `drops` if the oldest make room, settled or not.
@@ -50,7 +50,7 @@ if most > 0 then
 end
 
 local now, earliest
-local function schedule(event, when, envelope, ties)
+local function schedule(event, when, envelope, constraints)
   if not now then
     now, earliest = now_ms(), redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2]
   end
@@ -59,15 +59,15 @@ local function schedule(event, when, envelope, ties)
     return nil
   end
   redis.call('ZADD', key.scheduled, string.format('%d', due), event)
-  redis.call('HSET', key.parked, event, '0,' .. #ties .. ',0:' .. ties .. envelope)
+  redis.call('HSET', key.parked, event, '0,' .. #constraints .. ',0:' .. constraints .. envelope)
   return 's'
 end
 
-local function add(envelope, ties)
-  if ties == '' then
+local function add(envelope, constraints)
+  if constraints == '' then
     return redis.call('XADD', key.ready, '*', 'j', envelope)
   end
-  return redis.call('XADD', key.ready, '*', 'j', envelope, 't', ties)
+  return redis.call('XADD', key.ready, '*', 'j', envelope, 't', constraints)
 end
 
 local known, index, seen, taken = {}, {}, {}, count
@@ -87,17 +87,17 @@ if are_simple then
   add_all()
 end
 for i = 1, are_simple and 0 or count do
-  local event, envelope, when, ties = event_at(i)
+  local event, envelope, when, constraints = event_at(i)
   if places[i] or (check and seen[event]) then
     known[#known + 1] = i
   else
-    local place = when ~= '' and schedule(event, when, envelope, ties)
+    local place = when ~= '' and schedule(event, when, envelope, constraints)
     if not place then
       if room < 1 then
         taken = i - 1
         break
       end
-      place = add(envelope, ties)
+      place = add(envelope, constraints)
       room = room - 1
     end
     seen[event] = check

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept tied moved heard, then the blocks that these numbers announce
+-- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept constrained moved heard, then the blocks that these numbers announce
 -- Returns {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
--- Blocks: done: ids, keys, counts, ties. kept: ids, keys, counts, ties, verdicts, ttls; both without
--- the counts unless `checked` and the ties unless `tied`. heard, of events that are done and were read
+-- Blocks: done: ids, keys, counts, constraints. kept: ids, keys, counts, constraints, verdicts, ttls; both without
+-- the counts unless `checked` and the constraints unless `constrained`. heard, of events that are done and were read
 -- from their log: ids, and if `checked` counts. For each moved: id key count kind value past
--- envelope verdict ttl ties inputs, where `value` is a delay, a reason or a gate.
+-- envelope verdict ttl constraints inputs, where `value` is a delay, a reason or a gate.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
 local at = 15
 
@@ -16,8 +16,8 @@ if not checked and epoch ~= ARGV[4] then
   return {'epoch', epoch}
 end
 
-local tied, moving = ARGV[12] == '1', tonumber(ARGV[13])
-local wrong = (tied or moving > 0) and wrong_way() or wrong_type({[key.jobs] = 'hash', [key.events] = 'stream'})
+local constrained, moving = ARGV[12] == '1', tonumber(ARGV[13])
+local wrong = (constrained or moving > 0) and wrong_way() or wrong_type({[key.jobs] = 'hash', [key.events] = 'stream'})
 wrong = wrong or wrong_special()
 if wrong then
   return wrong
@@ -36,9 +36,9 @@ local function take(count)
 end
 
 local n = tonumber(ARGV[10])
-local done = {take(n), take(n), take(checked and n or 0), take(tied and n or 0)}
+local done = {take(n), take(n), take(checked and n or 0), take(constrained and n or 0)}
 n = tonumber(ARGV[11])
-local kept = {take(n), take(n), take(checked and n or 0), take(tied and n or 0), take(n), take(n)}
+local kept = {take(n), take(n), take(checked and n or 0), take(constrained and n or 0), take(n), take(n)}
 n = tonumber(ARGV[14])
 local heard = {take(n), take(checked and n or 0)}
 local moves = {}
@@ -89,26 +89,26 @@ local function free(ids)
   end
 end
 
-local function release_all(keys, ties)
+local function release_all(keys, constraints)
   local held_lanes = {}
-  for _, each in ipairs(ties) do
-    held_lanes[#held_lanes + 1] = read_ties(each).k
+  for _, each in ipairs(constraints) do
+    held_lanes[#held_lanes + 1] = read_constraints(each).k
   end
   read_ahead(lanes, key.lanes, held_lanes)
-  for i, each in ipairs(ties) do
+  for i, each in ipairs(constraints) do
     -- The job is done: what it held in keys that are not of their type cannot be given back.
-    pcall(release, keys[i], read_ties(each), true)
+    pcall(release, keys[i], read_constraints(each), true)
   end
 end
 
--- Jobs that are done, all at once but for what their ties entail.
-local function all_done(ids, keys, ties, verdicts)
+-- Jobs that are done, all at once but for what their constraints entail.
+local function all_done(ids, keys, constraints, verdicts)
   if #ids == 0 then
     return
   end
   free(ids)
   redis.call('HDEL', key.jobs, unpack(keys))
-  release_all(keys, ties)
+  release_all(keys, constraints)
   if any_special() then
     redis.call('HDEL', key.progress, unpack(keys))
     forget_wishes(keys)
@@ -160,21 +160,21 @@ local function taken_out(receipt)
 end
 
 local function again(job, delay)
-  local due, tie = now() + delay + 1, tie_of(job)
-  if tie.r then
-    give_back(tie.r, job.key)
+  local due, constraints = now() + delay + 1, constraints_of(job)
+  if constraints.r then
+    give_back(constraints.r, job.key)
   end
   if delay == 0 then
     place(job, true)
     return
   end
-  if tie.k and (tie.w or 1) == 1 then
+  if constraints.k and (constraints.w or 1) == 1 then
     -- The order of a lane is kept through retries: nobody passes.
     schedule(job, due, 'S')
   else
     schedule(job, due, 's')
-    if tie.k then
-      leave_lane(tie.k, tie.w)
+    if constraints.k then
+      leave_lane(constraints.k, constraints.w)
     end
   end
 end
@@ -204,7 +204,7 @@ end
 
 -- A limit lets the job pass later; a paused task's jobs wait until it is resumed.
 local function hold_at(name, job)
-  local limits = tie_of(job).r or {}
+  local limits = constraints_of(job).r or {}
   give_back(limits, job.key)
   for _, limit in ipairs(limits) do
     if limit[1] == name then
@@ -262,11 +262,11 @@ local function end_it(job, kind, reason, verdict, ttl)
     places[job.key] = false
   end
   if kind == 'cancelled' and verdict == '' then
-    verdict, ttl = CANCELLED, tie_of(job).t or KEPT_MS
+    verdict, ttl = CANCELLED, constraints_of(job).t or KEPT_MS
     finished[#finished + 1] = binary(job.key)
   end
   keep_verdict(job.key, verdict, ttl)
-  ended(job.key, tie_of(job), goes_on, kind, value_of(verdict))
+  ended(job.key, constraints_of(job), goes_on, kind, value_of(verdict))
 end
 
 -- Whether an outcome may be applied; if the job is not just handed back, its entry is gone then.
@@ -279,9 +279,9 @@ end
 
 local told_as = {again = 'retry'}
 
-local function move(receipt, job_key, count, kind, value, past, envelope, verdict, ttl, ties, inputs)
+local function move(receipt, job_key, count, kind, value, past, envelope, verdict, ttl, constraints, inputs)
   local effect = effect_of(kind, value, job_key)
-  local job = {key = job_key, envelope = envelope, past = past, ties = ties, inputs = inputs}
+  local job = {key = job_key, envelope = envelope, past = past, constraints = constraints, inputs = inputs}
   if not is_ours(effect, receipt, count) then
     lose(receipt, count)
     correct(job, told_as[kind] or kind)
@@ -304,7 +304,7 @@ end
 for _, each in ipairs(moves) do
   local fine, failure = pcall(move, unpack(each))
   if not fine then
-    local job = {key = each[2], envelope = each[7], past = each[6], ties = each[10], inputs = each[11]}
+    local job = {key = each[2], envelope = each[7], past = each[6], constraints = each[10], inputs = each[11]}
     correct(job, told_as[each[4]] or each[4])
     if out == each[1] then
       die_on_the_way(job, failure)

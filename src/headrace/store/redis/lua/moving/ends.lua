@@ -34,23 +34,23 @@ local function tell_children(parent, state, value)
   end
 end
 
--- What a job with ties holds, and gives up with its end.
-local function release(job_key, tie, in_lane)
-  if tie.u then
-    local unique = key.unique .. tie.u
+-- What a job with constraints holds, and gives up with its end.
+local function release(job_key, constraints, in_lane)
+  if constraints.u then
+    local unique = key.unique .. constraints.u
     if redis.call('GET', unique) == job_key then
-      if tie.f then
-        redis.call('PEXPIRE', unique, tie.f)
+      if constraints.f then
+        redis.call('PEXPIRE', unique, constraints.f)
       else
         redis.call('DEL', unique)
       end
     end
   end
-  if tie.r then
-    give_back(tie.r, job_key)
+  if constraints.r then
+    give_back(constraints.r, job_key)
   end
-  if tie.k and in_lane then
-    leave_lane(tie.k, tie.w)
+  if constraints.k and in_lane then
+    leave_lane(constraints.k, constraints.w)
   end
 end
 
@@ -62,8 +62,8 @@ local function forget_wishes(job_keys)
 end
 
 -- All that an end entails. The job's place is the caller's to change.
-local function ended(job_key, tie, in_lane, state, value)
-  release(job_key, tie, in_lane)
+local function ended(job_key, constraints, in_lane, state, value)
+  release(job_key, constraints, in_lane)
   if any_special() then
     redis.call('HDEL', key.progress, job_key)
     forget_wishes({job_key})
@@ -82,16 +82,16 @@ end
 
 local function cancelled(job, in_lane)
   places[job.key] = false
-  keep_verdict(job.key, CANCELLED, tie_of(job).t or KEPT_MS)
+  keep_verdict(job.key, CANCELLED, constraints_of(job).t or KEPT_MS)
   finished[#finished + 1] = binary(job.key)
   tell('cancelled', job)
-  ended(job.key, tie_of(job), in_lane, 'cancelled', '')
+  ended(job.key, constraints_of(job), in_lane, 'cancelled', '')
 end
 
 -- A dead event that stops its key stays until someone acts.
 local function forget_dead(entry)
   local job = job_of(entry[2][2], entry[2])
-  local lane = MEMBERS and tie_of(job).k
+  local lane = MEMBERS and constraints_of(job).k
   local stopped_by = string.match(lane and stop_of(lane) or '', '^blocked %d+ (.*)$')
   if stopped_by ~= job.key then
     redis.call('XDEL', key.dead, entry[1])
@@ -116,7 +116,7 @@ local function lay_down(job, reason)
     -- A group that was rewound has met an event again that was dead already.
     redis.call('XDEL', key.dead, string.sub(before, 2))
   end
-  local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.past, 't', job.ties, 'i', job.inputs)
+  local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.past, 't', job.constraints, 'i', job.inputs)
   places[job.key] = 'd' .. id
 end
 
@@ -129,14 +129,14 @@ end
 local function fail(job, reason, text)
   bury(job, reason)
   local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
-  keep_verdict(job.key, verdict, tie_of(job).t or KEPT_MS)
+  keep_verdict(job.key, verdict, constraints_of(job).t or KEPT_MS)
   finished[#finished + 1] = binary(job.key)
   tell('dead', job, reason)
 end
 
 local function failed_by_parent(job)
   fail(job, 'parent_failed', 'a job that it waited for failed')
-  ended(job.key, tie_of(job), false, 'dead', '')
+  ended(job.key, constraints_of(job), false, 'dead', '')
 end
 
 -- Something in the store that the job needs is not what it should be. It is dead with its bytes, so
@@ -144,7 +144,7 @@ end
 die_on_the_way = function(job, failure)
   bodies[job.key] = false
   fail(job, 'malformed', 'it could not be moved: ' .. trouble_in(failure))
-  pcall(ended, job.key, tie_of(job), false, 'dead', '')
+  pcall(ended, job.key, constraints_of(job), false, 'dead', '')
 end
 
 -- Do what moves a job that was taken out of its place.

@@ -17,7 +17,7 @@ local function now()
   return clock
 end
 
--- No time or number in ties is larger.
+-- No time or number in constraints is larger.
 local MOST_MS = 1e14
 
 local special
@@ -50,7 +50,7 @@ local function job_of(job_key, fields)
     key = job_key,
     envelope = field(fields, 'j'),
     past = field(fields, 'h'),
-    ties = field(fields, 't'),
+    constraints = field(fields, 't'),
     inputs = field(fields, 'i'),
   }
 end
@@ -80,40 +80,40 @@ local function are_limits(limits)
   return true
 end
 
--- Whether ties are such as `core/ties.py` makes. They may be anyone's bytes, and a script that fails
+-- Whether constraints are such as `core/constraints.py` makes. They may be anyone's bytes, and a script that fails
 -- over them half way has lost the jobs that it was moving: none of them counts if one is odd.
-local function are_sound(tie)
-  if type(tie) ~= 'table' then
+local function are_sound(constraints)
+  if type(constraints) ~= 'table' then
     return false
   end
   -- As good as not said.
-  tie.p = tie.p ~= 0 and tie.p or nil
-  tie.b = tie.u and tie.b
-  return (tie.k == nil or is_text(tie.k)) and (tie.u == nil or is_text(tie.u))
-    and (tie.w == nil or is_whole(tie.w, 1, MOST_MS)) and (tie.f == nil or is_whole(tie.f, 1, MOST_MS))
-    and (tie.t == nil or is_whole(tie.t, 0, MOST_MS)) and (tie.p == nil or is_whole(tie.p, 1, 100))
-    and (tie.b == nil or type(tie.b) == 'boolean') and (tie.r == nil or are_limits(tie.r))
+  constraints.p = constraints.p ~= 0 and constraints.p or nil
+  constraints.b = constraints.u and constraints.b
+  return (constraints.k == nil or is_text(constraints.k)) and (constraints.u == nil or is_text(constraints.u))
+    and (constraints.w == nil or is_whole(constraints.w, 1, MOST_MS)) and (constraints.f == nil or is_whole(constraints.f, 1, MOST_MS))
+    and (constraints.t == nil or is_whole(constraints.t, 0, MOST_MS)) and (constraints.p == nil or is_whole(constraints.p, 1, 100))
+    and (constraints.b == nil or type(constraints.b) == 'boolean') and (constraints.r == nil or are_limits(constraints.r))
 end
 
-local UNTIED = {}
--- Jobs of one lane mostly have the very same ties.
-local known_ties = {[''] = UNTIED}
-local function read_ties(ties)
-  local tie = known_ties[ties]
-  if not tie and string.sub(ties, 1, 3) == '\129\161k' and string.byte(ties, 4) == 156 + #ties then
-    -- Nothing but a short key, as most ties are: told from its length.
-    tie = {k = string.sub(ties, 5)}
-    known_ties[ties] = tie
-  elseif not tie then
-    local fine, read, more = pcall(cmsgpack.unpack, ties)
-    tie = fine and more == nil and are_sound(read) and read or UNTIED
-    known_ties[ties] = tie
+local UNCONSTRAINED = {}
+-- Jobs of one lane mostly have the very same constraints.
+local known_constraints = {[''] = UNCONSTRAINED}
+local function read_constraints(raw)
+  local constraints = known_constraints[raw]
+  if not constraints and string.sub(raw, 1, 3) == '\129\161k' and string.byte(raw, 4) == 156 + #raw then
+    -- Nothing but a short key, as most constraints are: told from its length.
+    constraints = {k = string.sub(raw, 5)}
+    known_constraints[raw] = constraints
+  elseif not constraints then
+    local fine, read, more = pcall(cmsgpack.unpack, raw)
+    constraints = fine and more == nil and are_sound(read) and read or UNCONSTRAINED
+    known_constraints[raw] = constraints
   end
-  return tie
+  return constraints
 end
 
-local function tie_of(job)
-  return read_ties(job.ties)
+local function constraints_of(job)
+  return read_constraints(job.constraints)
 end
 
 -- The index, the bodies of parked jobs and the lanes are written once, by `finish`, since a script
@@ -183,7 +183,7 @@ local function write_all(cache, name)
 end
 
 local function park(job, place)
-  bodies[job.key] = #job.past .. ',' .. #job.ties .. ',' .. #job.inputs .. ':' .. job.past .. job.ties .. job.inputs .. job.envelope
+  bodies[job.key] = #job.past .. ',' .. #job.constraints .. ',' .. #job.inputs .. ':' .. job.past .. job.constraints .. job.inputs .. job.envelope
   places[job.key] = place
 end
 

@@ -61,7 +61,7 @@ local function levels()
 end
 
 local function put_in_stream(job)
-  local level = tie_of(job).p
+  local level = constraints_of(job).p
   local stream, prefix = key.ready, ''
   if level then
     level = string.format('%d', level)
@@ -71,17 +71,17 @@ local function put_in_stream(job)
       control_changed = true
     end
   end
-  if job.past == '' and job.inputs == '' and job.ties ~= '' then
-    places[job.key] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.ties)
+  if job.past == '' and job.inputs == '' and job.constraints ~= '' then
+    places[job.key] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.constraints)
     return
   end
   local fields = {'j', job.envelope}
   if job.past ~= '' then
     fields[3], fields[4] = 'h', job.past
   end
-  if job.ties ~= '' then
+  if job.constraints ~= '' then
     fields[#fields + 1] = 't'
-    fields[#fields + 1] = job.ties
+    fields[#fields + 1] = job.constraints
   end
   if job.inputs ~= '' then
     fields[#fields + 1] = 'i'

@@ -1,7 +1,7 @@
-"""What ties a job to others: a place in line, a key, a limit. Most jobs have none.
+"""A job's constraints: priority, lane, unique name, limits. Most jobs have none.
 
-Ties travel beside the envelope, because stores act on them: they decide what may run, and what an
-end sets free.
+Constraints travel beside the envelope, because stores act on them: they decide what may run, and
+what an end sets free.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Limit(msgspec.Struct, array_like=True, frozen=True):
     burst: _Ms = 0
 
 
-class Ties(msgspec.Struct, frozen=True, omit_defaults=True, rename={
+class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "priority": "p", "lane": "k", "width": "w", "unique": "u", "unique_for_ms": "f",
     "debounced": "b", "limits": "r", "ttl_ms": "t",
 }):  # fmt: skip
-    """What a store must know of a job beyond its bytes and its time."""
+    """What a store checks before it lets a job run, and what an end of the job sets free."""
 
     priority: _Priority = 0
     lane: _Text = ""
@@ -48,36 +48,36 @@ class Ties(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """How much longer the name is taken after the job has ended."""
     debounced: bool = False
     """Another job with the same `unique` name takes this one's place while it is scheduled, with
-    its own time, arguments and ties; once it is due, the name is free."""
+    its own time, arguments and constraints; once it is due, the name is free."""
     limits: tuple[Limit, ...] = ()
     ttl_ms: _Ms = 0
     """How long the verdict is kept if the store itself ends the job, without a worker."""
 
 
-NO_TIES = Ties()
+NO_CONSTRAINTS = Constraints()
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Ties).decode
+_decode = msgspec.msgpack.Decoder(Constraints).decode
 
 
-def encode_ties(ties: Ties) -> bytes:
-    """As stored; nothing at all for a job without ties."""
-    return b"" if ties == NO_TIES else _encode(ties)
+def encode_constraints(constraints: Constraints) -> bytes:
+    """As stored; nothing at all for a job without constraints."""
+    return b"" if constraints == NO_CONSTRAINTS else _encode(constraints)
 
 
-def read_ties(data: bytes) -> Ties:
-    """The ties in `data`, or a `ValueError` that says what is wrong with them."""
+def read_constraints(data: bytes) -> Constraints:
+    """The constraints in `data`, or a `ValueError` that says what is wrong with them."""
     if not data:
-        return NO_TIES
+        return NO_CONSTRAINTS
     try:
         return _decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
-def decode_ties(data: bytes) -> Ties:
-    """As `read_ties`, but never fails: a job must not be lost over what it was tied to. Stores take
-    one with odd ties for one that has none; the worker that gets it says what is wrong."""
+def decode_constraints(data: bytes) -> Constraints:
+    """As `read_constraints`, but never fails: no job may be lost over odd constraints. Stores treat
+    such a job as one without; the worker that gets it says what is wrong."""
     try:
-        return read_ties(data)
+        return read_constraints(data)
     except ValueError:
-        return NO_TIES
+        return NO_CONSTRAINTS

@@ -1,13 +1,13 @@
-"""New jobs that are tied to others: by a flow, a lane, a limit, a unique name or a schedule."""
+"""New jobs with constraints: a flow, a lane, a limit, a unique name or a schedule."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.core.constraints import encode_constraints
 from headrace.core.job import State, with_key
-from headrace.core.ties import encode_ties
 from headrace.store.sqlite import entries, flows, lanes, limits, uniques
-from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN, TIED, Entry
+from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows, select_rows
 from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.step import Step
 
 _INSERT = """
-    INSERT INTO jobs (id, queue, key, priority, ties, envelope, state, position, time_ms, flags,
-        lane, gate, reason)
+    INSERT INTO jobs (id, queue, key, priority, constraints, envelope, state, position, time_ms,
+        flags, lane, gate, reason)
     VALUES {rows}"""
 _ENDED = """
     WITH named (queue, key, now_ms) AS (VALUES {rows})
@@ -35,7 +35,8 @@ _LAST_TICKS = """
         ON ticks.queue = named.queue AND ticks.schedule = named.schedule"""
 _TICK = "INSERT OR REPLACE INTO ticks (queue, schedule, last_ms) VALUES {rows}"
 _REPLACE = """
-    UPDATE jobs SET envelope = ?, time_ms = ?, ties = ?, priority = ?, flags = ? WHERE id = ?"""
+    UPDATE jobs SET envelope = ?, time_ms = ?, constraints = ?, priority = ?, flags = ?
+    WHERE id = ?"""
 _SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
 
@@ -54,7 +55,7 @@ def append(
     _add(step, added, since or {})
     for at, standing in refused.items():
         parcel = parcels[at]
-        if parcel.ties.debounced and standing != parcel.key:
+        if parcel.constraints.debounced and standing != parcel.key:
             _replace(step, standing, parcel)
         if parcel.children:
             _tell_or_note(step, parcel, standing)
@@ -66,11 +67,11 @@ def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int,
     if repeat:
         rows = [(step.number, parcel.key, step.now_ms) for parcel in parcels]
         known.update(key for (key,) in select_rows(step.connection, _ENDED, rows))
-    names = uniques.taken(step, {p.ties.unique for p in parcels if p.ties.unique})
+    names = uniques.taken(step, {p.constraints.unique for p in parcels if p.constraints.unique})
     ticks = _last_ticks(step, parcels)
     refused: dict[int, JobKey] = {}
     for at, parcel in enumerate(parcels):
-        tick, name = parcel.tick, parcel.ties.unique
+        tick, name = parcel.tick, parcel.constraints.unique
         if parcel.key in known or (tick and tick.at_ms <= ticks.get(tick.schedule, tick.at_ms - 1)):
             refused[at] = parcel.key
         elif name in names:
@@ -87,7 +88,7 @@ def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int,
 
 def _takes_name(step: Step, parcel: Parcel) -> bool:
     """A debounced name is free again as soon as the job is due."""
-    if not parcel.ties.debounced or parcel.parents:
+    if not parcel.constraints.debounced or parcel.parents:
         return True
     return due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) > 0
 
@@ -112,13 +113,18 @@ def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobKey, int]) -> 
     lanes.enter(step, new)
     limits.pass_through(step, new)
     rows = [
-        (entry.id, step.number, entry.key, parcel.ties.priority, entry.raw_ties, parcel.envelope,
-         *entry.place)
+        (entry.id, step.number, entry.key, parcel.constraints.priority, entry.raw_constraints,
+         parcel.envelope, *entry.place)
         for entry, parcel in zip(new, parcels, strict=True)
     ]  # fmt: skip
     run_rows(step.connection, _INSERT, rows)
     uniques.take(
-        step, [(p.ties.unique, p.key) for p in parcels if p.ties.unique and _takes_name(step, p)]
+        step,
+        [
+            (p.constraints.unique, p.key)
+            for p in parcels
+            if p.constraints.unique and _takes_name(step, p)
+        ],
     )
     flows.note_parents(step, parcels)
     flows.note_children(step, [(p.key, p.key, child) for p in parcels for child in p.children])
@@ -126,16 +132,16 @@ def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobKey, int]) -> 
 
 
 def _entry(step: Step, parcel: Parcel, place: int) -> Entry:
-    ties = parcel.ties
-    raw_ties = encode_ties(ties)
-    flags = LADEN if raw_ties else 0
-    if ties.lane or ties.unique or ties.limits:
-        flags |= TIED
+    constraints = parcel.constraints
+    raw_constraints = encode_constraints(constraints)
+    flags = LADEN if raw_constraints else 0
+    if constraints.lane or constraints.unique or constraints.limits:
+        flags |= CONSTRAINED
     if parcel.children:
         flags |= CHILDREN
     entry = Entry(
-        place, parcel.key, "waiting", place, 0, flags, raw_ties=raw_ties,
-        head=parcel.envelope, decoded=ties,
+        place, parcel.key, "waiting", place, 0, flags, raw_constraints=raw_constraints,
+        head=parcel.envelope, decoded=constraints,
     )  # fmt: skip
     if parcel.parents:
         entry.stand_at(FLOW_GATE, "flow")
@@ -154,18 +160,19 @@ def _tell_of_new(step: Step, new: Sequence[Entry]) -> None:
 
 
 def _replace(step: Step, standing: JobKey, parcel: Parcel) -> None:
-    """Give a debounced job that is not due yet the time, the arguments and the ties of a later
-    one."""
+    """Give a debounced job that is not due yet the time, the arguments and the constraints of a
+    later one."""
     first = entries.by_keys(step.connection, step.number, [standing]).get(standing)
-    if first is None or first.state != "scheduled" or not first.ties.debounced:
+    if first is None or first.state != "scheduled" or not first.constraints.debounced:
         return
     due = due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) or step.now_ms
     tell_of_due(step, due, next_due(step.connection, step.number))
     envelope = with_key(parcel.envelope, standing)
     later = _entry(step, parcel, first.id)
-    flags = first.flags & ~(LADEN | TIED) | later.flags
+    flags = first.flags & ~(LADEN | CONSTRAINED) | later.flags
     step.connection.execute(
-        _REPLACE, (envelope, due, later.raw_ties, parcel.ties.priority, flags, first.id)
+        _REPLACE,
+        (envelope, due, later.raw_constraints, parcel.constraints.priority, flags, first.id),
     )
 
 

@@ -1,4 +1,4 @@
-"""From what a task declares and a call changes to the ties of a job."""
+"""The constraints of a task's jobs: what it declares, and what a call changes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.constraints import NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.declared import TaskOptions
 from headrace.core.labels import check_label, digest, unique_name
 from headrace.core.options import SendOptions, to_ms
 from headrace.core.rate import QueueSettings, Rate, task_limit
 from headrace.core.signature import Signature
-from headrace.core.ties import NO_TIES, Limit, Ties
 from headrace.errors import ArgumentError, ConfigError
 
 
-class Names(msgspec.Struct, frozen=True):
-    """Texts made of a call's arguments, by which its job is tied to others."""
+class CallLabels(msgspec.Struct, frozen=True):
+    """Texts made of a call's arguments: its unique name, and the key of its rate."""
 
     unique: str = ""
     rate_key: str = ""
 
 
-NO_NAMES = Names()
+NO_LABELS = CallLabels()
 
 
-class Tying:
-    """How the jobs of one task are tied to others. `queues` are the settings of queues, which may
+class TaskConstraints:
+    """Makes the constraints of one task's jobs. `queues` holds the settings of queues, and may
     still grow."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Tying:
         self._ttl_ms = to_ms("result_ttl", declared.result_ttl)
         unique = declared.unique or self._debounce_ms > 0
         self.declares = bool(declared.priority or unique or self._rate or declared.concurrency)
-        """Whether each of its jobs has ties."""
+        """Whether each of its jobs has constraints."""
 
     def check(self, options: SendOptions) -> None:
         """Refuse options that would do nothing with this task."""
@@ -58,9 +58,9 @@ class Tying:
         if options.rate_key and self._rate is None:
             raise ConfigError(f"{where}rate_key=) needs a rate= on the task")
 
-    def names(
+    def labels(
         self, options: SendOptions, args: Sequence[Any], kwargs: Mapping[str, Any], is_open: bool
-    ) -> Names:
+    ) -> CallLabels:
         """What must be made of the arguments while they are at hand. Of an open call the first one
         is not."""
         unique, rate_key = self._choice(options), options.rate_key
@@ -68,39 +68,41 @@ class Tying:
             self._check_closed("rate_key", is_open)
             rate_key = self._made("rate_key", self._declared.rate_key, args, kwargs)
         if not unique:
-            return Names("", rate_key) if rate_key else NO_NAMES
+            return CallLabels("", rate_key) if rate_key else NO_LABELS
         if unique is True:
             fingerprint = self._signature.fingerprint(args, kwargs, is_open)
-            return Names(digest(self._task, fingerprint), rate_key)
+            return CallLabels(digest(self._task, fingerprint), rate_key)
         if not isinstance(unique, str):
             self._check_closed("unique", is_open)
             unique = self._made("unique", unique, args, kwargs)
-        return Names(unique_name(self._task, unique), rate_key)
+        return CallLabels(unique_name(self._task, unique), rate_key)
 
-    def ties(self, queue: str, options: SendOptions, names: Names, waits: bool = False) -> Ties:
-        """The ties of a job; `waits` says that it has to wait for others."""
-        if not (waits or self.declares or options.ties or queue in self._queues):
-            return NO_TIES
+    def of_job(
+        self, queue: str, options: SendOptions, labels: CallLabels, waits: bool = False
+    ) -> Constraints:
+        """The constraints of a job; `waits` says that it has to wait for others."""
+        if not (waits or self.declares or options.constrains or queue in self._queues):
+            return NO_CONSTRAINTS
         declared = self._declared
         priority = declared.priority if options.priority is None else options.priority
         lane, width = self._lane(options)
-        tied = Ties(
+        made = Constraints(
             priority=priority,
             lane=lane,
             width=width,
-            unique=names.unique,
-            unique_for_ms=self._lasting_ms(options) if names.unique else 0,
-            debounced=self.delay_ms(options, names) is not None,
-            limits=self._limits(queue, names),
+            unique=labels.unique,
+            unique_for_ms=self._lasting_ms(options) if labels.unique else 0,
+            debounced=self.delay_ms(options, labels) is not None,
+            limits=self._limits(queue, labels),
         )
-        if tied == NO_TIES and not waits:
-            return NO_TIES
-        tied = msgspec.structs.replace(tied, ttl_ms=self._ttl_ms)
-        return NO_TIES if tied == NO_TIES else tied
+        if made == NO_CONSTRAINTS and not waits:
+            return NO_CONSTRAINTS
+        made = msgspec.structs.replace(made, ttl_ms=self._ttl_ms)
+        return NO_CONSTRAINTS if made == NO_CONSTRAINTS else made
 
-    def delay_ms(self, options: SendOptions, names: Names) -> int | None:
+    def delay_ms(self, options: SendOptions, labels: CallLabels) -> int | None:
         """How long a debounced job waits for another; None if it is not debounced."""
-        return (self._debounced_ms(options) or None) if names.unique else None
+        return (self._debounced_ms(options) or None) if labels.unique else None
 
     def _choice(self, options: SendOptions) -> bool | str | Callable[..., str]:
         if options.unique is not None:
@@ -119,10 +121,10 @@ class Tying:
             return f"key:{options.key}", width or 1
         return (f"task:{self._task}", width) if width else ("", 1)
 
-    def _limits(self, queue: str, names: Names) -> tuple[Limit, ...]:
+    def _limits(self, queue: str, labels: CallLabels) -> tuple[Limit, ...]:
         limits: tuple[Limit, ...] = ()
         if self._rate is not None:
-            limits = (task_limit(self._rate, self._task, names.rate_key),)
+            limits = (task_limit(self._rate, self._task, labels.rate_key),)
         settings = self._queues.get(queue)
         return limits if settings is None else (*limits, settings.limit)
 
