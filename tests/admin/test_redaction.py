@@ -49,7 +49,7 @@ async def answers(admin: Admin, ids: dict[str, str]) -> AsyncIterator[tuple[str,
     yield "queues", await admin.queues()
     yield "topics", await admin.topics()
     yield "stats", await admin.stats(5)
-    yield "deeds", await admin.deeds()
+    yield "actions", await admin.actions()
 
 
 def written(answer: Any) -> str:
@@ -106,7 +106,7 @@ async def test_a_key_is_freed_by_the_name_that_is_shown(
         assert not await admin.by("ann").free_key("orders", "ledger", f"k-{CARD}")
     assert await admin.stopped_keys("orders", "ledger") == []
     assert not leaks(caplog.text)
-    assert not leaks(repr(await admin.deeds()))
+    assert not leaks(repr(await admin.actions()))
     assert stopped.key in caplog.text
 
 
@@ -129,7 +129,7 @@ async def test_what_someone_searched_for_is_not_recorded(
 ) -> None:
     await app.admin.by("ann").replay(search=CARD)
     await app.admin.by("ann").purge(error=CARD)
-    assert not leaks(repr(await app.admin.deeds()))
+    assert not leaks(repr(await app.admin.actions()))
 
 
 async def test_arguments_that_do_not_fit_are_not_quoted(
@@ -141,7 +141,7 @@ async def test_arguments_that_do_not_fit_are_not_quoted(
             ids["dead"], edit=lambda given: {"payment": {**given["payment"], "amount": CARD}}
         )
     assert not leaks(str(refused.value))
-    assert not leaks(repr(await admin.deeds()))
+    assert not leaks(repr(await admin.actions()))
 
 
 async def test_records_quote_nothing_that_is_hidden_whoever_acts(
@@ -152,7 +152,7 @@ async def test_records_quote_nothing_that_is_hidden_whoever_acts(
         await app.admin.by("a program").replay(
             ids["dead"], edit=lambda given: {"payment": {**given["payment"], "amount": CARD}}
         )
-    assert not leaks(repr(await app.admin.deeds()))
+    assert not leaks(repr(await app.admin.actions()))
 
 
 async def test_a_running_job_is_followed_without_what_is_hidden(app: Headrace) -> None:

@@ -20,7 +20,7 @@ async def test_a_schedule_is_run_paused_and_resumed(app: Headrace) -> None:
     job = await admin.run_schedule("tidy")
     assert (await admin.job(job.id)).task == "tidy"
     assert not (await admin.resume_schedule("tidy")).paused
-    assert [(deed.verb, deed.target, deed.detail) for deed in await admin.deeds()] == [
+    assert [(action.verb, action.target, action.detail) for action in await admin.actions()] == [
         ("resume_schedule", "tidy", ""),
         ("run_schedule", "tidy", f"job {job.id}"),
         ("pause_schedule", "tidy", ""),

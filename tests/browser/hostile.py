@@ -100,5 +100,5 @@ async def pages(hostile: Hostile) -> dict[str, dict[str, str]]:
         "/topic": {"name": hostile.topic.name},
         "/group": {"topic": hostile.topic.name, "group": NAME},
         "/workers": {},
-        "/deeds": {},
+        "/actions": {},
     }

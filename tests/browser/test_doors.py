@@ -79,8 +79,8 @@ async def test_people_log_in_and_do_what_they_may(shop: Shop, browser: Browser) 
         await visitor.button("Pause queue mail").click()
         await expect(visitor.notice).to_contain_text("Paused queue mail")
         assert (await app.admin.queue("mail")).paused
-        (deed,) = await app.admin.deeds()
-        assert (deed.actor, deed.verb, deed.target) == ("ann", "pause", "mail")
+        (action,) = await app.admin.actions()
+        assert (action.actor, action.verb, action.target) == ("ann", "pause", "mail")
 
 
 async def test_a_form_on_another_site_does_nothing(shop: Shop, browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""Nothing sticks out, on a phone or on a desk, in the light or in the dark."""
+"""Nothing sticks out, on a phone or on a desktop, in the light or in the dark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_every_page_has_room(browser: Browser, tmp_path: Path) -> None:
     paths = {
         "/": "Overview", "/queues": "Queues", "/queue?name=payments": "Queue payments",
         "/jobs": "Jobs", "/dead": "Dead jobs", "/schedules": "Schedules", "/topics": "Topics",
-        "/topic?name=orders": "Topic orders", "/workers": "Workers", "/deeds": "Audit log",
+        "/topic?name=orders": "Topic orders", "/workers": "Workers", "/actions": "Audit log",
         "/group?topic=orders&group=billing": "Group billing of orders",
     }  # fmt: skip
     async with (

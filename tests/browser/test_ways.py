@@ -54,7 +54,9 @@ async def test_all_is_done_by_keyboard(shop: Shop, browser: Browser) -> None:
         assert (await app.admin.queue("mail")).paused
 
 
-async def test_pages_are_read_and_deeds_done_without_scripts(shop: Shop, browser: Browser) -> None:
+async def test_pages_are_read_and_actions_done_without_scripts(
+    shop: Shop, browser: Browser
+) -> None:
     app = shop.app
     async with (
         app,

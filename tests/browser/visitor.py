@@ -50,7 +50,7 @@ class Visitor:
 
     @property
     def notice(self) -> Locator:
-        """What the dashboard says of the last deed."""
+        """What the dashboard says of the last action."""
         return self.page.locator(".notice[role=status]")
 
     def check(self) -> None:

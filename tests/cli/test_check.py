@@ -68,10 +68,10 @@ class Scene:
 
         self.add, self.fail = add, fail
 
-    def do(self, deed: Callable[[], Awaitable[object]]) -> None:
+    def do(self, action: Callable[[], Awaitable[object]]) -> None:
         async def done() -> None:
             async with self.app:
-                await deed()
+                await action()
 
         asyncio.run(done())
 

@@ -93,7 +93,7 @@ def test_it_serves_until_it_is_told_to_end_also_those_who_follow_a_page(
     assert "Traceback" not in program.output
 
 
-def test_deeds_are_logged_in_the_form_that_was_asked_for(shop: Path, start: Start) -> None:
+def test_actions_are_logged_in_the_form_that_was_asked_for(shop: Path, start: Start) -> None:
     program = start("dashboard", "shop:app", "--port", "0", "--log-format", "json")
     url, _, token = url_of(program).partition("?")
     person = browser()

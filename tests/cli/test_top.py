@@ -85,24 +85,24 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         made.close()
 
 
-def deeds() -> str:
-    result = CliRunner().invoke(main, ["deeds", "shop:app"])
+def actions() -> str:
+    result = CliRunner().invoke(main, ["actions", "shop:app"])
     assert result.exit_code == 0, result.output
     return result.output
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_queue_is_paused_at_the_keyboard_and_the_deed_is_recorded(shop: Path) -> None:
+def test_a_queue_is_paused_at_the_keyboard_and_the_action_is_recorded(shop: Path) -> None:
     with terminal("top", "shop:app") as screen:
         screen.shows("0 workers")
         screen.types("p")
         screen.shows("Pause queue")
         screen.types("y")
-        eventually("it is recorded", lambda: "pause" in deeds())
+        eventually("it is recorded", lambda: "pause" in actions())
         screen.types("q")
         assert screen.ended() == 0
         assert LEFT in screen.drawn
-    assert "@" in deeds()
+    assert "@" in actions()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

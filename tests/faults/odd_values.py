@@ -181,7 +181,7 @@ ON_REDIS: dict[str, Plant] = {
     "notes: schedules": lambda o: o.run("HSET", o.notes("schedules"), BAD_TEXT, b"x", "s", b"\xc1"),
     "notes: workers": lambda o: o.run("HSET", o.notes("workers"), BAD_TEXT, b"x", "w", b"\xc1"),
     "notes: supervisors": lambda o: o.run("HSET", o.notes("supervisors"), "w", pack([1])),
-    "notes: deeds": lambda o: o.run("HSET", o.notes("deeds"), BAD_TEXT, b"x", "w", b"\xc1"),
+    "notes: actions": lambda o: o.run("HSET", o.notes("actions"), BAD_TEXT, b"x", "w", b"\xc1"),
     "notes: paused": lambda o: o.run("HSET", o.notes("paused"), BAD_TEXT, b"1", "bad name", b"1"),
 }  # fmt: skip
 
@@ -279,7 +279,7 @@ IN_SQLITE: dict[str, PlantRow] = {
     "notes: workers": lambda o: (
         o.note("workers", BAD_TEXT, b"x"), o.note("workers", "w", b"\xc1")
     ),
-    "notes: deeds": lambda o: (o.note("deeds", BAD_TEXT, b"x"), o.note("deeds", "w", 3)),
+    "notes: actions": lambda o: (o.note("actions", BAD_TEXT, b"x"), o.note("actions", "w", 3)),
     "queues: not UTF-8": lambda o: o.run(
         f"INSERT INTO queues (namespace, name) VALUES (?, {_TEXT})", o.namespace
     ),

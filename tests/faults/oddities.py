@@ -1,5 +1,5 @@
 """Handlers that nobody should write: what they raise, what they return, and what they do to the
-process that runs them. `ODD` has each by its name; all but deeds end without a result."""
+process that runs them. `ODD` has each by its name; all but side effects end without a result."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def _trace() -> None:
 kept: list[Any] = []
 """Tasks that nobody else keeps."""
 
-DEEDS: dict[str, Act] = {
+EFFECTS: dict[str, Act] = {
     "break streams": _break_streams,
     "close streams": _close_streams,
     "stop the loop": _stop_loop,
@@ -317,4 +317,4 @@ DEEDS: dict[str, Act] = {
     "trace": _trace,
 }
 
-ODD = {**RAISED, **RETURNED, **DEEDS}
+ODD = {**RAISED, **RETURNED, **EFFECTS}

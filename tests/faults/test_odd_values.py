@@ -47,7 +47,7 @@ PAGES = (
     f"/group?topic={TOPIC}&group={GROUP}",
     "/workers",
     "/schedules",
-    "/deeds",
+    "/actions",
     "/metrics",
 )
 # What of a dead job cannot be told; the others lack nothing that people see.
@@ -62,7 +62,7 @@ UNREADABLE = {
     "a key alone",
     "an empty key",
 }
-COMMANDS = ("queues", "dead list", "jobs list", "workers", "schedules", "topics", "deeds")
+COMMANDS = ("queues", "dead list", "jobs list", "workers", "schedules", "topics", "actions")
 
 
 class Shop:

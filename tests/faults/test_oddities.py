@@ -10,7 +10,7 @@ import pytest
 
 from headrace import JobFailed, ResultTimeout
 from tests.faults.crew import LONG, Crew
-from tests.faults.oddities import DEEDS, ODD, RAISED, RETURNED
+from tests.faults.oddities import EFFECTS, ODD, RAISED, RETURNED
 
 
 @pytest.mark.parametrize("kind", ["loop", "thread", "process"])
@@ -31,7 +31,7 @@ async def test_odd_handlers_end_with_a_reason_and_the_worker_goes_on(
         assert {name: reasons.get(name) for name in RETURNED} == dict.fromkeys(
             RETURNED, "bad_result"
         )
-        assert {reasons[name] for name in DEEDS if name in reasons} <= {"retries_exhausted"}
+        assert {reasons[name] for name in EFFECTS if name in reasons} <= {"retries_exhausted"}
         assert {len(begun) for begun in crew.runs().values()} == {1}
         after = await tasks["work"].enqueue(0.0)
         assert await after.result(LONG) == 1

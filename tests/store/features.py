@@ -116,4 +116,4 @@ async def _people(them: Everything) -> None:
     await admin.topics()
     await admin.remove_group("orders", "billing", force=True)
     await admin.remove_group("orders", "ledger", force=True)
-    assert await admin.deeds()
+    assert await admin.actions()

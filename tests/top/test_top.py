@@ -105,7 +105,7 @@ async def test_a_queue_is_paused_and_resumed_after_a_question(shop: Shop) -> Non
         assert (await shop.app.admin.queue("default")).paused
         await pilot.press("p", "y")
         await until(pilot, lambda: cells(queues)[0][1] == "")
-        done = [(deed.actor, deed.verb) for deed in await shop.app.admin.deeds()]
+        done = [(action.actor, action.verb) for action in await shop.app.admin.actions()]
         assert done == [("ann@here", "resume"), ("ann@here", "pause")]
 
 
@@ -168,7 +168,7 @@ async def test_an_event_that_two_groups_handle_is_cancelled_in_the_one_that_is_c
         go.set()
 
 
-async def test_a_deed_that_takes_longer_than_a_look_is_done_to_its_end(shop: Shop) -> None:
+async def test_an_action_that_takes_longer_than_a_look_is_done_to_its_end(shop: Shop) -> None:
     go, done = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:

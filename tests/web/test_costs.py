@@ -120,7 +120,7 @@ async def test_a_page_asks_20_times_at_most_however_many_groups_there_are(
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/queues", "/queue?name=mail", "/workers", "/schedules", "/deeds"]
+    "path", ["/", "/queues", "/queue?name=mail", "/workers", "/schedules", "/actions"]
 )
 async def test_a_page_that_is_open_asks_5_times_a_second_at_most(
     app: Headrace, person: Person, path: str, monkeypatch: pytest.MonkeyPatch

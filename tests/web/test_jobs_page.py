@@ -198,7 +198,7 @@ async def test_dead_jobs_are_not_cancelled_but_replayed_or_purged(app: Headrace)
         ("purge_all", {"error": "no such user"}),
     ],
 )
-async def test_a_deed_that_would_mean_more_jobs_than_the_form_says_is_refused(
+async def test_an_action_that_would_mean_more_jobs_than_the_form_says_is_refused(
     app: Headrace, verb: str, field: dict[str, str]
 ) -> None:
     await bury(app, [envelope("send", "bob")], queue="mail")
@@ -213,7 +213,7 @@ async def test_a_deed_that_would_mean_more_jobs_than_the_form_says_is_refused(
     assert (info.waiting, info.dead) == (1, 1)
 
 
-async def test_what_a_list_does_not_go_by_is_not_in_its_deeds(app: Headrace) -> None:
+async def test_what_a_list_does_not_go_by_is_not_in_its_actions(app: Headrace) -> None:
     await bury(app, [envelope("send", "bob")], queue="mail")
     await task_of(app).enqueue("ann")
     async with Person(app) as person:

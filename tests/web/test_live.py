@@ -60,7 +60,7 @@ async def test_a_change_is_sent_as_it_is_seen(app: Headrace) -> None:
 @pytest.mark.parametrize("store_url", ["memory://"])
 async def test_a_stream_ends_when_the_server_does(app: Headrace) -> None:
     site = dashboard(app, insecure=True)
-    async with following(site, "/deeds") as heard:
+    async with following(site, "/actions") as heard:
         await heard_of(heard, "event: page")
         site.state.board.streams.close()
         async with asyncio.timeout(10):
@@ -71,7 +71,7 @@ async def test_a_stream_ends_when_the_server_does(app: Headrace) -> None:
 async def test_a_stream_ends_when_the_app_is_closed_and_does_not_open_it_again(
     app: Headrace,
 ) -> None:
-    async with following(dashboard(app, insecure=True), "/deeds") as heard:
+    async with following(dashboard(app, insecure=True), "/actions") as heard:
         await heard_of(heard, "event: page")
         session = await app.session()
         await app.close()
@@ -90,7 +90,7 @@ async def test_a_stream_ends_when_its_session_does(app: Headrace) -> None:
             headers = [(b"host", b"127.0.0.1:8370"), (b"cookie", cookies.encode())]
             await person.site({**scope, "headers": headers}, receive, send)
 
-        async with following(known, "/deeds") as heard:
+        async with following(known, "/actions") as heard:
             await heard_of(heard, "event: page")
             await person.http.post("/logout", data={"token": await person.token()})
             async with asyncio.timeout(10):
@@ -220,7 +220,7 @@ async def test_there_is_a_bound_on_what_all_follow(
     async with (
         following(seen_by(site, "ann"), "/queues") as one,
         following(seen_by(site, "bob"), "/workers") as two,
-        following(seen_by(site, "carol"), "/deeds") as three,
+        following(seen_by(site, "carol"), "/actions") as three,
     ):
         await heard_of(one, "event: page")
         await heard_of(two, "event: page")

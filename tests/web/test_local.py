@@ -26,7 +26,7 @@ def stranger(site: object) -> Person:
 
 async def test_another_account_of_the_machine_is_not_let_in(app: Headrace) -> None:
     async with stranger(dashboard(app, token=TOKEN)) as person:
-        for path in ("/", "/queues", "/raw", "/metrics", "/live?view=/", "/deeds", "/?token=x"):
+        for path in ("/", "/queues", "/raw", "/metrics", "/live?view=/", "/actions", "/?token=x"):
             answer = await person.get(path)
             assert (answer.status_code, answer.headers["location"][:6]) == (303, "/login")
         asked = await person.http.get("/queues", headers={"accept": "*/*"})

@@ -28,7 +28,7 @@ def words(page: str) -> str:
 
 
 async def test_an_empty_store_has_complete_pages(person: Person) -> None:
-    for path in ("/", "/queues", "/workers", "/schedules", "/deeds", "/doing?id=x"):
+    for path in ("/", "/queues", "/workers", "/schedules", "/actions", "/doing?id=x"):
         assert "<h1>" in await person.page(path)
 
 

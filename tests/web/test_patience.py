@@ -119,7 +119,7 @@ async def test_there_is_a_bound_on_connections(port: int, monkeypatch: pytest.Mo
 async def test_a_form_that_comes_by_drops_is_refused_wherever_it_is_served(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.deeds._SECONDS", 0.05)
+    monkeypatch.setattr("headrace.web.form_actions._SECONDS", 0.05)
 
     async def drops() -> AsyncIterator[bytes]:
         while True:

@@ -1,4 +1,4 @@
-"""What a hook hides is on no page, in no file, and in no answer to a deed."""
+"""What a hook hides is on no page, in no file, and in no answer to an action."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 300
 
 async def every_page(person: Person, ids: dict[str, str]) -> AsyncIterator[tuple[str, str]]:
     """All pages that can be come by through links, and those of each job, with their addresses."""
-    left = ["/", "/deeds", "/find?id=x", "/workers"]
+    left = ["/", "/actions", "/find?id=x", "/workers"]
     for id in ids.values():
         left += [f"/job?id={id}", f"/find?id={id}", f"/dead_job?id={id}"]
         left += [f"/raw?id={id}&part={part}" for part in ("arguments", "result", "log")]

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Headrace, dashboard
 from headrace.admin import Admin
-from headrace.web.deeds import own_path
+from headrace.web.form_actions import own_path
 from headrace.web.page import Page, Visit
 from headrace.web.routes import VIEWS
 from headrace.web.wording import visible
@@ -37,7 +37,7 @@ async def test_every_answer_says_what_browsers_may_do_with_it(app: Headrace, pat
 
 async def test_pages_hold_nothing_that_the_policy_forbids(app: Headrace) -> None:
     async with Person(app) as person:
-        for path in ("/", "/queues", "/queue?name=mail", "/schedules", "/workers", "/deeds"):
+        for path in ("/", "/queues", "/queue?name=mail", "/schedules", "/workers", "/actions"):
             page = await person.page(path)
             assert "<style" not in page
             assert " style=" not in page
@@ -69,7 +69,7 @@ async def test_a_form_of_another_site_is_refused(app: Headrace, site: str) -> No
     assert not (await app.admin.queue("mail")).paused
 
 
-async def test_deeds_are_only_posted_as_forms(app: Headrace) -> None:
+async def test_actions_are_only_posted_as_forms(app: Headrace) -> None:
     async with Person(app) as person:
         assert (await person.get("/do/pause", queue="mail")).status_code == 405
         token = await person.token("/queue?name=mail")
@@ -183,7 +183,7 @@ async def test_probes_of_everyone_come_to_one_question_of_bounded_length(
         assert ({answer.status_code for answer in answers}, asked) == ({503}, 1)
 
 
-async def test_a_deed_that_fails_says_why(app: Headrace) -> None:
+async def test_an_action_that_fails_says_why(app: Headrace) -> None:
     async with Person(app) as person:
         await person.do("run_schedule", back="/schedules", name="none")
         assert told(await person.page("/schedules")).startswith("Not done: there is no schedule")

@@ -1,10 +1,10 @@
 """What people ask and do about queues, jobs and topics. The command line uses nothing else."""
 
+from headrace.admin.actions import Action
 from headrace.admin.admin import Admin
 from headrace.admin.bodies import EventInfo
 from headrace.admin.cancelling import CancelReport
 from headrace.admin.dead import DeadInfo, DeadPage
-from headrace.admin.deeds import DeedInfo
 from headrace.admin.events import JobEvent
 from headrace.admin.flows import FlowInfo, FlowJobInfo
 from headrace.admin.jobs import JobDetail, JobPage, JobSummary
@@ -15,11 +15,11 @@ from headrace.admin.topics import GroupCounts, GroupInfo, ShardInfo, StoppedKeyI
 from headrace.admin.workers import RunInfo, WorkerInfo
 
 __all__ = [
+    "Action",
     "Admin",
     "CancelReport",
     "DeadInfo",
     "DeadPage",
-    "DeedInfo",
     "EventInfo",
     "FlowInfo",
     "FlowJobInfo",

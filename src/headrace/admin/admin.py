@@ -1,4 +1,4 @@
-"""`app.admin`: each question and deed is one method; what it is about has a file of its own."""
+"""`app.admin`: each question and action is one method; what it is about has a file of its own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.admin.actions import Action, ActionRecorder, read_actions
 from headrace.admin.dead_admin import DeadAdmin
-from headrace.admin.deeds import Clerk, DeedInfo, read_deeds
 from headrace.admin.events import JobEvent, read_events
 from headrace.admin.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin
@@ -30,30 +30,30 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
     taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
 
     def by(self, actor: str, *, address: str = "") -> Admin:
-        """The same, of which every deed is recorded as that of `actor`: a person, or a program, at
-        an `address` if that is known. `deeds` lists them, and the logger `headrace.audit` tells of
-        them, with the fields `actor`, `address`, `verb`, `target`, `detail` and `outcome`. Of
-        arguments that are changed, what the redact hooks leave is recorded."""
-        return Admin(self._app, Clerk(actor, address), self._redaction)
+        """An admin that records every action as done by `actor`, a person or a program, at
+        `address` if that is known. `actions` lists the records. The logger `headrace.audit` has
+        them too, with the fields `actor`, `address`, `verb`, `target`, `detail` and `outcome`.
+        Changed arguments are recorded as the redact hooks leave them."""
+        return Admin(self._app, ActionRecorder(actor, address), self._redaction)
 
     def redacted(self, redact: Redact | None = None) -> Admin:
         """The same for eyes that may not see all: what the app's `redact` hides, and this one, is
         in none of its answers, as far as it can be recognised, and not found by a search. What is
         done, is done to the same jobs. The dashboard, the command line and the terminal view ask
         nothing else."""
-        return Admin(self._app, self._clerk, redaction_of(self._app, redact))
+        return Admin(self._app, self._recorder, redaction_of(self._app, redact))
 
     @property
     def is_redacted(self) -> bool:
         """Whether a hook hides anything."""
         return self._redaction.active
 
-    async def deeds(self, limit: int = 100, before: str = "") -> list[DeedInfo]:
-        """What was done with `by`, or tried, the latest first; with `before`, the id of one, those
-        before it. They are kept for the app's `actions_kept`, 90 days unless said otherwise, and no
+    async def actions(self, limit: int = 100, before: str = "") -> list[Action]:
+        """Actions done with `by`, the latest first, failed ones included; with `before`, the id of
+        one, those before it. They are kept for the app's `actions_kept`, 90 days by default, and no
         more than 100,000."""
         limits.check_count("limit", limit)
-        return await read_deeds(await self._store(), self._app.actions_kept, limit, before)
+        return await read_actions(await self._store(), self._app.actions_kept, limit, before)
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that are running, by name. One that died is listed for up to one lease."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
+from headrace.admin.context import AdminContext
 from headrace.admin.dead import (
     PAGE,
     DeadConditions,
@@ -14,7 +15,6 @@ from headrace.admin.dead import (
     Selection,
     matching,
 )
-from headrace.admin.desk import Desk
 from headrace.admin.editing import Edit, EditedReplay
 from headrace.admin.paging import Page, Reading, Stop
 from headrace.admin.recording import recorded
@@ -35,7 +35,7 @@ _CONDITIONS = "reason=, task=, error=, search=, since="
 Verb = Callable[[str, Sequence[JobKey]], Awaitable[list[bool]]]
 
 
-class DeadAdmin(Desk):
+class DeadAdmin(AdminContext):
     """Finding dead jobs, looking at them, sending them again, forgetting them."""
 
     async def dead(

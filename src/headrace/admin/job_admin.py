@@ -17,7 +17,7 @@ from headrace.admin.browsing import (
     states_meant,
 )
 from headrace.admin.cancelling import Cancelling, CancelReport
-from headrace.admin.desk import Desk
+from headrace.admin.context import AdminContext
 from headrace.admin.jobs import JobDetail, JobPage, JobSummary
 from headrace.admin.paging import Page
 from headrace.admin.recording import recorded
@@ -42,7 +42,7 @@ Found = tuple[str, JobKey, Sighting]
 """A queue, and what it has there under a key."""
 
 
-class JobAdmin(Desk):
+class JobAdmin(AdminContext):
     """Finding jobs, looking at them, cancelling them."""
 
     async def jobs(

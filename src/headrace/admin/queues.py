@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.admin.desk import Desk
+from headrace.admin.context import AdminContext
 from headrace.admin.recording import recorded
 from headrace.admin.workers import read_workers
 from headrace.core import limits
@@ -70,7 +70,7 @@ class QueuePage:
     """Where the next page begins; empty after the last."""
 
 
-class QueueAdmin(Desk):
+class QueueAdmin(AdminContext):
     """Looking at queues, pausing and resuming them."""
 
     async def queues(self) -> list[QueueInfo]:
@@ -145,11 +145,11 @@ class QueueAdmin(Desk):
 
     async def _note_pause(self, queue: str, task: str | None, *, paused: bool) -> None:
         """For the record, if there is one: what it was."""
-        if self._deed is not None:
+        if self._action is not None:
             now = await self.queue(queue)
             was = now.paused if task is None else task in now.paused_tasks
             if was is not paused:
-                self._deed.changed("paused", was, paused)
+                self._action.changed("paused", was, paused)
 
     @recorded
     async def remove_queue(self, name: str, force: bool = False) -> bool:

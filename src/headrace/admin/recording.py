@@ -8,15 +8,15 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from headrace.admin.actions import PendingAction
 from headrace.admin.cancelling import CancelReport
-from headrace.admin.deeds import Deed
 from headrace.admin.redaction import Redaction
 from headrace.client.job import Job
 
 if TYPE_CHECKING:
-    from headrace.admin.desk import Desk
+    from headrace.admin.context import AdminContext
 
-D = TypeVar("D", bound="Desk")
+D = TypeVar("D", bound="AdminContext")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -28,29 +28,29 @@ _STANDS_FOR_ANOTHER = re.compile("#[0-9a-f]{10}")
 
 
 def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
-    """The method, whose calls are deeds: with `by`, who called it with what, and what it came to,
+    """The method, whose calls are actions: with `by`, who called it with what, and what it came to,
     is recorded, also if it fails."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
     async def called(self: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        clerk = self._clerk
-        if clerk is None:
+        recorder = self._recorder
+        if recorder is None:
             return await method(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
-        deed = Deed(method.__name__, *_said(given.arguments, self._redaction_of_records))
-        acting = self._acting(deed)
-        async with clerk.recording(deed, acting._journal):
+        action = PendingAction(method.__name__, *_said(given.arguments, self._redaction_of_records))
+        acting = self._acting(action)
+        async with recorder.recording(action, acting._action_log):
             result = await method(acting, *args, **kwargs)
-            deed.came_to(_outcome(result))
+            action.came_to(_outcome(result))
         return result
 
     return called
 
 
 def _said(arguments: Mapping[str, Any], redaction: Redaction) -> tuple[str, str]:
-    """The target of a deed, and what else was said about it."""
+    """The target of an action, and what else was said about it."""
     given = {name: value for name, value in arguments.items() if name != "self"}
     given |= given.pop("conditions", {})
     given = {name: value for name, value in given.items() if value not in (None, False)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin.desk import Desk
+from headrace.admin.context import AdminContext
 from headrace.admin.recording import recorded
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.client.schedule import Schedule
 
 
-class ScheduleAdmin(Desk):
+class ScheduleAdmin(AdminContext):
     """Looking at schedules, running, pausing, resuming and removing them. `ScheduleNotFound` if
     there is none of the name."""
 
@@ -47,17 +47,17 @@ class ScheduleAdmin(Desk):
     async def remove_schedule(self, name: str) -> None:
         """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again
         by the next worker that starts with that code."""
-        if self._deed is not None:
+        if self._action is not None:
             for each in await self._named(name):
-                self._deed.changed("schedule", _words(each), None)
+                self._action.changed("schedule", _words(each), None)
         await self._app.schedules.remove(name)
 
     async def _note_schedule_pause(self, name: str, *, paused: bool) -> None:
         """For the record, if there is one: what it was."""
-        if self._deed is not None:
+        if self._action is not None:
             for each in await self._named(name):
                 if each.paused is not paused:
-                    self._deed.changed("paused", each.paused, paused)
+                    self._action.changed("paused", each.paused, paused)
 
     async def _named(self, name: str) -> list[Schedule]:
         return [each for each in await self._app.schedules.list() if each.name == name]

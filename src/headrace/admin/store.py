@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.admin.desk import Desk
+from headrace.admin.context import AdminContext
 from headrace.core.address import without_password
 from headrace.core.clock import to_datetime
 
@@ -31,7 +31,7 @@ class StoreInfo:
     """Settings that matter and that the store's user may not read, each as a sentence."""
 
 
-class StoreAdmin(Desk):
+class StoreAdmin(AdminContext):
     """Asking the store about itself."""
 
     async def now(self) -> datetime:

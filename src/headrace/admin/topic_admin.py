@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import EventInfo, opened
 from headrace.admin.browsing import LOOKED_AT_TOGETHER
-from headrace.admin.desk import Desk
+from headrace.admin.context import AdminContext
 from headrace.admin.recording import recorded
 from headrace.admin.redaction import Redaction
 from headrace.admin.topics import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _STOPPED_KEYS = 100_000
 
 
-class TopicAdmin(Desk):
+class TopicAdmin(AdminContext):
     """Looking at topics, moving and removing their groups, letting stopped keys go on."""
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicInfo]:

@@ -14,7 +14,7 @@ COMMANDS = {
     "dashboard": "headrace.cli.dashboard:dashboard",
     "check": "headrace.cli.check:check",
     "dead": "headrace.cli.dead:dead",
-    "deeds": "headrace.cli.deeds:deeds",
+    "actions": "headrace.cli.actions:actions",
     "demo": "headrace.cli.demo:demo",
     "dev": "headrace.cli.dev:dev",
     "jobs": "headrace.cli.jobs:jobs",

@@ -54,9 +54,9 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
     return asyncio.run(answer())
 
 
-def acted(app: Headrace, deed: Callable[[Admin], Awaitable[T]]) -> T:
-    """What comes of a deed, which is recorded as that of whoever is at the terminal."""
-    return asked(app, lambda app: deed(admin_of(app).by(whoever())))
+def acted(app: Headrace, action: Callable[[Admin], Awaitable[T]]) -> T:
+    """The result of an action, which is recorded as done by the user of this terminal."""
+    return asked(app, lambda app: action(admin_of(app).by(whoever())))
 
 
 def secrets_option(command: Command) -> Command:

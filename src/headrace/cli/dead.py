@@ -82,7 +82,7 @@ def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
         show_job(info)
 
 
-def _deed_options(command: Command) -> Command:
+def _action_options(command: Command) -> Command:
     for option in (
         json_option,
         secrets_option,
@@ -97,7 +97,7 @@ def _deed_options(command: Command) -> Command:
 
 
 @dead.command()
-@_deed_options
+@_action_options
 @click.option(
     "--set",
     "edit",
@@ -117,7 +117,7 @@ def replay(edit: dict[str, Any], **options: Any) -> None:
 
 
 @dead.command()
-@_deed_options
+@_action_options
 def purge(**options: Any) -> None:
     """Forget dead jobs for good.
 

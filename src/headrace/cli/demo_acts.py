@@ -165,7 +165,7 @@ async def play(show: Show) -> None:
 async def _roll_call(show: Show) -> None:
     """Wait until every worker process works, and learn their names."""
     hands = show.crew.hands
-    jobs = [await shop.report_in.options(queue=hand.desk).enqueue() for hand in hands]
+    jobs = [await shop.report_in.options(queue=hand.own_queue).enqueue() for hand in hands]
     for hand, name in zip(hands, await show.results(jobs, bar=False), strict=True):
         hand.name = name
     pids = " and ".join(str(hand.pid) for hand in hands)

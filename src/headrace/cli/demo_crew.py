@@ -23,11 +23,11 @@ class WorkerEnded(Exception):
 
 @dataclass
 class Hand:
-    """One worker process. `desk` is a queue that no other worker reads, `name` what the store calls
+    """One worker process. No other worker reads `own_queue`; `name` is what the store calls
     the worker; empty until it has reported in."""
 
     process: Process
-    desk: str
+    own_queue: str
     name: str = ""
 
     @property
@@ -50,8 +50,8 @@ class Crew:
 
     async def hire(self) -> Hand:
         """Start a worker process; it may take a moment until it works."""
-        desk = f"desk-{len(self.hands) + 1}"
-        queues = f"default,{desk},shipping@paid,billing@paid"
+        own_queue = f"own-{len(self.hands) + 1}"
+        queues = f"default,{own_queue},shipping@paid,billing@paid"
         options = ("-Q", queues, "-c", str(SLOTS), "--drain", str(_DRAIN))
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
@@ -65,7 +65,7 @@ class Crew:
                 # Ctrl-C goes to a terminal's whole group, but who ends the workers is the demo.
                 start_new_session=True,
             )
-        hand = Hand(process, desk)
+        hand = Hand(process, own_queue)
         self.hands.append(hand)
         return hand
 

@@ -165,17 +165,17 @@ class Top(App[None]):
     def _is_open(self, tab: str) -> bool:
         return self.query_one("#tabs", TabbedContent).active == tab
 
-    def _ask(self, question: str, deed: Callable[[], Awaitable[object]]) -> None:
+    def _ask(self, question: str, action: Callable[[], Awaitable[object]]) -> None:
         def answered(yes: bool | None) -> None:
             if yes:
-                self._do(deed)
+                self._do(action)
 
         self.push_screen(Confirm(harmless(question)), answered)
 
     @work
-    async def _do(self, deed: Callable[[], Awaitable[object]]) -> None:
+    async def _do(self, action: Callable[[], Awaitable[object]]) -> None:
         try:
-            await deed()
+            await action()
         except HeadraceError as error:
             self._say(str(error), trouble=True)
             return

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.exposition.store_probe import StoreProbe
-from headrace.web.errands import Errands
+from headrace.web.background_actions import BackgroundActions
 from headrace.web.forgery import Seal
 from headrace.web.ledger import Ledgers
 from headrace.web.origins import Origin
@@ -41,7 +41,7 @@ class Board:
     """Addresses under which people see it, besides the one that a request goes to."""
     ticks: dict[object, list[datetime]] = field(default_factory=dict)
     """The next times of schedules, by what they follow from."""
-    errands: Errands = field(default_factory=Errands)
+    background_actions: BackgroundActions = field(default_factory=BackgroundActions)
     streams: Streams = field(default_factory=Streams)
     watches: Watches = field(default_factory=Watches)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from headrace.web.cookies import cookie, forget_cookie, set_cookie
-from headrace.web.deeds import own_path, sent_form
 from headrace.web.forgery import SESSION, VISITOR
+from headrace.web.form_actions import own_path, sent_form
 from headrace.web.local import SESSION_SECONDS as LOCAL_SECONDS
 from headrace.web.local import LocalAccess
 from headrace.web.login import DEVICE, DEVICE_SECONDS, SESSION_SECONDS, LoginAccess

@@ -1,4 +1,4 @@
-"""Sentences that the next page shows once: what came of a deed."""
+"""Sentences that the next page shows once: what came of an action."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def interval(calls: float, least: float) -> float:
 
 class Refusal(Exception):
     """A view cannot show or do what was asked for: `status` and a sentence that says why; of a
-    deed also the page that is shown for it, such as the form with what was typed into it."""
+    action also the page that is shown for it, such as the form with what was typed into it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Visit:
 
     @property
     def admin(self) -> Admin:
-        """Whose deeds are recorded as those of the user, and which tells what may be shown."""
+        """Whose actions are recorded as those of the user, and which tells what may be shown."""
         admin = self.board.app.admin.by(self.user.name, address=self.address)
         return admin.redacted(self.board.redact)
 

@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who looks at the dashboard. `name` is what the audit log says of their deeds."""
+    """Someone who looks at the dashboard. `name` is what the audit log says of their actions."""
 
     name: str
     role: Role = Role.OPERATOR

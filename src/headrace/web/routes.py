@@ -1,12 +1,12 @@
-"""Which view shows what is at a path. Deeds are registered as their modules are imported."""
+"""Which view shows what is at a path. Actions are registered as their modules are imported."""
 
 from __future__ import annotations
 
-from headrace.web import job_deeds, topic_deeds  # noqa: F401
+from headrace.web import job_actions, topic_actions  # noqa: F401
 from headrace.web.page import View
 from headrace.web.pages import (
+    actions,
     dead,
-    deeds,
     find,
     job,
     jobs,
@@ -31,8 +31,8 @@ VIEWS: dict[str, View] = {
     "/group": topics.group,
     "/workers": workers.workers,
     "/schedules": schedules.schedules,
-    "/deeds": deeds.deeds,
-    "/doing": deeds.doing,
+    "/actions": actions.actions,
+    "/doing": actions.doing,
 }
 
 NAVIGATION = (
@@ -43,6 +43,6 @@ NAVIGATION = (
     ("/schedules", "Schedules", ()),
     ("/topics", "Topics", ("/topic", "/group")),
     ("/workers", "Workers", ()),
-    ("/deeds", "Audit log", ("/doing",)),
+    ("/actions", "Audit log", ("/doing",)),
 )
 """What leads to each part, and the other paths that belong to it."""

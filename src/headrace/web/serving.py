@@ -112,7 +112,7 @@ class Server(uvicorn.Server):
             try:
                 await self.serve([listening])
             finally:
-                await self._site.state.board.errands.close()
+                await self._site.state.board.background_actions.close()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As asked, and not by raising the signal again at the end."""

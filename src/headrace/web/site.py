@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from headrace.errors import HeadraceError
-from headrace.web import deeds, door, live, probes, raw
+from headrace.web import door, form_actions, live, probes, raw
 from headrace.web.board import Board
 from headrace.web.headers import HEADERS, Headers
 from headrace.web.notices import forget_notice, found_notice
@@ -79,7 +79,7 @@ class Site:
             *shown,
             Route("/live", self._inside(self._follow), methods=["GET"]),
             Route("/raw", self._inside(raw.whole), methods=["GET"]),
-            Route("/do/{verb}", self._inside(deeds.done), methods=["POST"]),
+            Route("/do/{verb}", self._inside(form_actions.done), methods=["POST"]),
             Route("/login", self._outside(door.login), methods=["GET", "POST"]),
             Route("/logout", self._inside(door.logout), methods=["POST"]),
             Route("/metrics", self._inside(probes.metrics), methods=["GET"]),

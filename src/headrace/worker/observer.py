@@ -34,7 +34,7 @@ class Observer:
         self._plain = [hook for hook in hooks if not is_async(hook)]
         self._calls: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._errands: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
+        self._thread_calls: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
         self._blamed: set[tuple[object, str]] = set()
 
@@ -55,7 +55,7 @@ class Observer:
         await asyncio.gather(*self._calls, return_exceptions=True)
         if self._thread is not None:
             with contextlib.suppress(queue.Full):
-                self._errands.put_nowait(None)
+                self._thread_calls.put_nowait(None)
             ends_at = self._loop.time() + _LAST_WORDS
             # Not joined: a hook that hangs must not keep the worker from leaving.
             while self._thread.is_alive() and self._loop.time() < ends_at:  # noqa: ASYNC110
@@ -90,17 +90,17 @@ class Observer:
     ) -> None:
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._run_errands, name="headrace-observer", daemon=True
+                target=self._run_thread_calls, name="headrace-observer", daemon=True
             )
             self._thread.start()
         try:
-            self._errands.put_nowait(partial(self._called_here, hook, scope, error, details))
+            self._thread_calls.put_nowait(partial(self._called_here, hook, scope, error, details))
         except queue.Full:
             self._blame(hook, "cannot keep up: it is not told of every error")
 
-    def _run_errands(self) -> None:
-        while (errand := self._errands.get()) is not None:
-            errand()
+    def _run_thread_calls(self) -> None:
+        while (call := self._thread_calls.get()) is not None:
+            call()
 
     def _called_here(
         self, hook: ErrorHook, scope: str, error: BaseException, details: dict[str, Any]

@@ -36,7 +36,7 @@ async def jobs(visit: Visit) -> Page:
         "pair": pair,
         "cursor": found.cursor,
         "looked": looked_before(visit) + found.looked,
-        **_deeds(asked),
+        **_actions(asked),
         "problem": problem,
     }
     return Page("jobs.html", "Jobs", context, live=_interval(asked, found))
@@ -66,18 +66,18 @@ async def _found(visit: Visit, asked: Filter) -> JobPage:
     )
 
 
-def _deeds(asked: Filter) -> dict[str, object]:
+def _actions(asked: Filter) -> dict[str, object]:
     """What can be done to jobs in that state; to all that match only if something is asked."""
     dead = asked.get("state") == State.DEAD
     if dead:
-        # The times of this page are when jobs were sent, those of the deeds when they died.
+        # The times of this page are when jobs were sent, those of the actions when they died.
         narrow = asked.fields.keys() & {"queue", "task", "text"}
         timed = asked.fields.keys() & {"when", "from", "to"}
         verbs = (("replay_all", "Replay all that match"), ("purge_all", "Purge all that match"))
-        deeds = verbs if narrow and not timed else ()
-        return {"is_dead": True, "all_deeds": deeds, "meant": Filter.of(asked.fields, OF_DEAD)}
+        actions = verbs if narrow and not timed else ()
+        return {"is_dead": True, "bulk_actions": actions, "meant": Filter.of(asked.fields, OF_DEAD)}
     cancel = (("cancel_all", "Cancel all that match"),)
-    return {"is_dead": False, "all_deeds": cancel if asked.fields else (), "meant": asked}
+    return {"is_dead": False, "bulk_actions": cancel if asked.fields else (), "meant": asked}
 
 
 def choices(app: Headrace) -> dict[str, object]:

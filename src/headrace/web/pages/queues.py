@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.sources import group_source
-from headrace.web.deeds import deed
+from headrace.web.form_actions import form_action
 from headrace.web.ledger import Minutes, Sum
 from headrace.web.page import Page, Visit
 from headrace.web.pages.overview import charted
@@ -72,7 +72,7 @@ def _tasks(
     ]
 
 
-@deed("pause", "Pause")
+@form_action("pause", "Pause")
 async def pause(visit: Visit) -> str:
     """Of a queue or a group, or of one task in a queue."""
     queue, task = visit.asked("queue"), visit.form.get("task") or None
@@ -80,7 +80,7 @@ async def pause(visit: Visit) -> str:
     return f"Paused {_what(queue, task)}: what is running goes on, nothing more is started."
 
 
-@deed("resume", "Resume")
+@form_action("resume", "Resume")
 async def resume(visit: Visit) -> str:
     queue, task = visit.asked("queue"), visit.form.get("task") or None
     await visit.admin.resume(queue, task)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.web.deeds import deed
+from headrace.web.form_actions import form_action
 from headrace.web.page import Page, Visit
 
 if TYPE_CHECKING:
@@ -69,21 +69,21 @@ def _when(schedule: Schedule) -> str:
     return f"{schedule.cron or '?'}{zone}"
 
 
-@deed("run_schedule", "Run now")
+@form_action("run_schedule", "Run now")
 async def run_schedule(visit: Visit) -> str:
     name = visit.asked("name")
     job = await visit.admin.run_schedule(name)
     return f"Schedule {name} was run now: job {job.id}."
 
 
-@deed("pause_schedule", "Pause")
+@form_action("pause_schedule", "Pause")
 async def pause_schedule(visit: Visit) -> str:
     name = visit.asked("name")
     await visit.admin.pause_schedule(name)
     return f"Paused schedule {name}: it fires no more until it is resumed."
 
 
-@deed("resume_schedule", "Resume")
+@form_action("resume_schedule", "Resume")
 async def resume_schedule(visit: Visit) -> str:
     name = visit.asked("name")
     await visit.admin.resume_schedule(name)

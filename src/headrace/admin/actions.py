@@ -1,4 +1,4 @@
-"""What people did, and who: kept in the store, and told to a log."""
+"""Actions of people: who did what, recorded in the store and in a log."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.audit")
 
-_SPACE = "deeds"
+_SPACE = "actions"
 _MOST_TEXT = 500
 _MOST_CHANGES = 20
 _MOST_VALUE = 120
 _PAGE = 500
-# Whoever cuts a deed short wants to be gone.
+# Whoever cuts an action short wants to leave.
 _GRACE = 2.0
 _numbers = count()
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
-class DeedInfo:
-    """Something that someone did with `app.admin.by(...)`, or tried to."""
+class Action:
+    """A change that someone made, or tried to make, with `app.admin.by(...)`."""
 
     at: datetime
     """When it began, by the store's clock."""
@@ -61,12 +61,12 @@ class DeedInfo:
     """False while it is under way; and for ever if the process died meanwhile, in which case none,
     some or all of it was done."""
     id: str = ""
-    """Names the record: `deeds(before=…)` goes on from it."""
+    """Names the record: `actions(before=…)` goes on from it."""
     redacted: bool = False
     """Whether `changes` went through a redact hook."""
 
     @classmethod
-    def of(cls, id: str, record: _Record) -> DeedInfo:
+    def of(cls, id: str, record: _Record) -> Action:
         return cls(
             to_datetime(record.at_ms),
             *(record.actor, record.verb, record.target, record.detail, record.error or None),
@@ -75,7 +75,7 @@ class DeedInfo:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """A deed as the store keeps it."""
+    """An action as the store keeps it."""
 
     at_ms: int
     actor: str
@@ -93,8 +93,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Record).decode
 
 
-class Deed:
-    """A deed under way. What it comes to is added to its detail."""
+class PendingAction:
+    """An action under way. Its result is added to `detail` at the end."""
 
     def __init__(self, verb: str, target: str, detail: str) -> None:
         self.verb = verb
@@ -135,16 +135,16 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
-    """Where deeds are recorded, and for how long."""
+class ActionLog:
+    """Where actions are recorded, and for how long."""
 
     store: Callable[[], Awaitable[Store]]
     keep: float
 
 
-class Clerk:
-    """Writes down what one actor does: before it is done, and again with what it came to. A record
-    that cannot be kept is told to the log alone: what was to be done is done all the same."""
+class ActionRecorder:
+    """Records the actions of one actor: each before it begins, and again with its result. If the
+    store cannot keep a record, the log alone has it, and the action goes on."""
 
     def __init__(self, actor: object, address: str = "") -> None:
         if not isinstance(actor, str) or not actor.strip():
@@ -153,68 +153,76 @@ class Clerk:
         self._address = _line(address)
 
     @asynccontextmanager
-    async def recording(self, deed: Deed, journal: Journal) -> AsyncGenerator[None, None]:
-        """Record the deed before and after: once it is done, has failed, or was cut short, for a
+    async def recording(
+        self, action: PendingAction, action_log: ActionLog
+    ) -> AsyncGenerator[None, None]:
+        """Record the action before it begins and when it ends: done, failed, or cut short, since a
         part of it may be done by then."""
-        await self._keep(deed, journal, finished=False)
-        keep: Callable[[Deed, Journal], Awaitable[None]] | None = self._keep
+        await self._keep(action, action_log, finished=False)
+        keep: Callable[[PendingAction, ActionLog], Awaitable[None]] | None = self._keep
         try:
             yield
         except Exception as error:
-            deed.error = _line(f"{type(error).__name__}: {error}")
+            action.error = _line(f"{type(error).__name__}: {error}")
             raise
         except BaseException as error:
-            deed.error = "cut short"
+            action.error = "cut short"
             # What is thrown away half way cannot wait for anything.
             keep = None if isinstance(error, GeneratorExit) else self._keep_in_time
             raise
         finally:
-            self._tell(deed)
+            self._log(action)
             if keep is not None:
-                await keep(deed, journal)
+                await keep(action, action_log)
 
-    def _tell(self, deed: Deed) -> None:
-        said = {"actor": self._actor, "verb": deed.verb, "target": deed.target}
-        outcome = deed.error or "done"
-        more = {"detail": deed.detail, "outcome": outcome, "address": self._address}
+    def _log(self, action: PendingAction) -> None:
+        said = {"actor": self._actor, "verb": action.verb, "target": action.target}
+        outcome = action.error or "done"
+        more = {"detail": action.detail, "outcome": outcome, "address": self._address}
         # Failures too: whoever acts is told by the error itself.
-        log.info("%s: %s %s (%s): %s", *said.values(), deed.detail, outcome, extra={**said, **more})
+        log.info(
+            "%s: %s %s (%s): %s", *said.values(), action.detail, outcome, extra={**said, **more}
+        )
 
-    async def _keep_in_time(self, deed: Deed, journal: Journal) -> None:
+    async def _keep_in_time(self, action: PendingAction, action_log: ActionLog) -> None:
         """Whatever is cancelled meanwhile, and for no longer than a moment."""
-        keeping = asyncio.create_task(self._keep(deed, journal))
+        keeping = asyncio.create_task(self._keep(action, action_log))
         _, late = await asyncio.wait({keeping}, timeout=_GRACE)
         if late:
             keeping.cancel()
             log.warning("what %s did could not be recorded in time", self._actor)
 
-    async def _keep(self, deed: Deed, journal: Journal, *, finished: bool = True) -> None:
+    async def _keep(
+        self, action: PendingAction, action_log: ActionLog, *, finished: bool = True
+    ) -> None:
         try:
-            await self._write(await journal.store(), deed, journal.keep, finished)
+            await self._write(await action_log.store(), action, action_log.keep, finished)
         except Exception as error:
             log.warning("what %s did could not be recorded: %s", self._actor, error)
 
-    async def _write(self, store: Store, deed: Deed, keep: float, finished: bool) -> None:
-        if not deed.id:
-            deed.at_ms = await store.time_ms()
+    async def _write(
+        self, store: Store, action: PendingAction, keep: float, finished: bool
+    ) -> None:
+        if not action.id:
+            action.at_ms = await store.time_ms()
             # In order by name, also those of one process that share a millisecond.
-            deed.id = f"{deed.at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
+            action.id = f"{action.at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
         record = _Record(
-            *(deed.at_ms, self._actor, deed.verb, deed.target, deed.detail, deed.error),
-            *(self._address, deed.changes, finished, deed.redacted),
+            *(action.at_ms, self._actor, action.verb, action.target, action.detail, action.error),
+            *(self._address, action.changes, finished, action.redacted),
         )
         most = limits.ACTIONS_KEPT_COUNT
-        await store.record(_SPACE, deed.id, _encode(record), keep=keep, most=most)
+        await store.record(_SPACE, action.id, _encode(record), keep=keep, most=most)
 
 
-async def read_deeds(store: Store, keep: float, limit: int, before: str) -> list[DeedInfo]:
+async def read_actions(store: Store, keep: float, limit: int, before: str) -> list[Action]:
     """The latest first; what another version wrote and this one cannot read is left out."""
-    found: list[DeedInfo] = []
+    found: list[Action] = []
     while len(found) < limit:
         page = await store.records(_SPACE, before, min(limit, _PAGE), keep=keep)
         for before, data in page:
             with suppress(*_UNREADABLE):
-                found.append(DeedInfo.of(before, _decode(data)))
+                found.append(Action.of(before, _decode(data)))
         if len(page) < min(limit, _PAGE):
             break
     return found[:limit]

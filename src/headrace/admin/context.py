@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.admin.deeds import Clerk, Deed, Journal
+from headrace.admin.actions import ActionLog, ActionRecorder, PendingAction
 from headrace.admin.paging import Walk
 from headrace.admin.redaction import CLEAR, Redaction, redaction_of
 from headrace.core import limits
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
     from headrace.store.contract import Store
 
 
-class Desk:
+class AdminContext:
     """What the parts of the admin share. Holds nothing: each call asks the store."""
 
     def __init__(
-        self, app: Headrace, clerk: Clerk | None = None, redaction: Redaction = CLEAR
+        self, app: Headrace, recorder: ActionRecorder | None = None, redaction: Redaction = CLEAR
     ) -> None:
         self._app = app
-        self._clerk = clerk
+        self._recorder = recorder
         self._redaction = redaction
-        self._deed: Deed | None = None
+        self._action: PendingAction | None = None
 
-    def _acting(self, deed: Deed) -> Self:
-        """The same, for one deed, to which its method can tell what it changes."""
+    def _acting(self, action: PendingAction) -> Self:
+        """A copy for one action, on which its method can note what it changes."""
         acting = copy.copy(self)
-        acting._deed = deed
+        acting._action = action
         return acting
 
     @property
-    def _journal(self) -> Journal:
-        return Journal(self._store, self._app.actions_kept)
+    def _action_log(self) -> ActionLog:
+        return ActionLog(self._store, self._app.actions_kept)
 
     @property
     def _redaction_of_records(self) -> Redaction:
         """Records are read by others than whoever acts: what the app hides is in none of them."""
-        if self._clerk is None or self._redaction.active:
+        if self._recorder is None or self._redaction.active:
             return self._redaction
         return redaction_of(self._app)
 
     def _edited(self, task: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """For the record, if there is one: other arguments of a job."""
-        if self._deed is not None:
-            self._deed.edited(task, old, new, self._redaction_of_records)
+        if self._action is not None:
+            self._action.edited(task, old, new, self._redaction_of_records)
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
         """All ordinary queues; or those that a name stands for, which are several if it is that of

@@ -6,9 +6,9 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
-from headrace.web.deeds import OURS, deed
 from headrace.web.editing import edit_of, fields_of, typed_into
 from headrace.web.filters import OF_DEAD, OF_JOBS, Filter
+from headrace.web.form_actions import OURS, form_action
 from headrace.web.page import Refusal, Visit
 from headrace.web.pages.dead import dead_one, form_page
 from headrace.web.wording import clip, plural
@@ -47,7 +47,7 @@ def _counted(visit: Visit) -> str:
     return f"job {named[0]}" if len(named) == 1 else f"these {len(named):,} jobs"
 
 
-@deed("cancel", "Cancel", confirm=lambda visit: f"Cancel {_counted(visit)}?")
+@form_action("cancel", "Cancel", confirm=lambda visit: f"Cancel {_counted(visit)}?")
 async def cancel(visit: Visit) -> str:
     """What has not begun never does, what runs is asked to end."""
     cancelled = running = ended = unknown = 0
@@ -58,7 +58,7 @@ async def cancel(visit: Visit) -> str:
     return _told(cancelled, running, ended, unknown)
 
 
-@deed("replay", "Replay")
+@form_action("replay", "Replay")
 async def replay(visit: Visit) -> str:
     """Dead jobs run again, as they were sent."""
     admin = visit.admin
@@ -66,7 +66,7 @@ async def replay(visit: Visit) -> str:
     return f"{plural(count, 'job')} sent again." if count else _NONE
 
 
-@deed("purge", "Purge", confirm=lambda visit: f"Forget {_counted(visit)} for ever?")
+@form_action("purge", "Purge", confirm=lambda visit: f"Forget {_counted(visit)} for ever?")
 async def purge(visit: Visit) -> str:
     """Dead jobs are forgotten."""
     admin = visit.admin
@@ -86,7 +86,7 @@ def _dead_ones(visit: Visit) -> str:
     return asked.in_words("dead jobs", "died", "in all queues and groups")
 
 
-@deed("cancel_all", "Cancel all that match", confirm=_live_ones)
+@form_action("cancel_all", "Cancel all that match", confirm=_live_ones)
 async def cancel_all(visit: Visit) -> str:
     """All jobs that fit the filter, also those that no page has shown."""
     asked = _narrowed(visit, OF_JOBS)
@@ -100,7 +100,9 @@ async def cancel_all(visit: Visit) -> str:
     return f"{told} {left} stayed in the log of a topic, out of which no group can take any."
 
 
-@deed("replay_all", "Replay all that match", confirm=lambda v: f"Send again {_dead_ones(v)}?")
+@form_action(
+    "replay_all", "Replay all that match", confirm=lambda v: f"Send again {_dead_ones(v)}?"
+)
 async def replay_all(visit: Visit) -> str:
     asked = _narrowed(visit, OF_DEAD)
     count = await visit.admin.replay(
@@ -109,7 +111,9 @@ async def replay_all(visit: Visit) -> str:
     return f"{plural(count, 'job')} sent again."
 
 
-@deed("purge_all", "Purge all that match", confirm=lambda v: f"Forget {_dead_ones(v)} for ever?")
+@form_action(
+    "purge_all", "Purge all that match", confirm=lambda v: f"Forget {_dead_ones(v)} for ever?"
+)
 async def purge_all(visit: Visit) -> str:
     asked = _narrowed(visit, OF_DEAD)
     count = await visit.admin.purge(
@@ -119,7 +123,7 @@ async def purge_all(visit: Visit) -> str:
 
 
 def _narrowed(visit: Visit, names: Sequence[str]) -> Filter:
-    """The filter that a form carries; refused if it is none, or has fields that the deed does not
+    """The filter that a form carries; refused if it is none, or has fields that the action does not
     go by, for then more jobs would be meant than it says."""
     said = {name for name, text in visit.form.multi_items() if text.strip()}
     if unknown := sorted(said - {*names, *OURS}):
@@ -130,7 +134,7 @@ def _narrowed(visit: Visit, names: Sequence[str]) -> Filter:
     return asked
 
 
-@deed("edit_replay", "Replay with these arguments")
+@form_action("edit_replay", "Replay with these arguments")
 async def edit_replay(visit: Visit) -> str:
     """A dead job runs again, with other values of those arguments that were changed."""
     id, queue = visit.asked("id"), visit.form.get("queue") or None

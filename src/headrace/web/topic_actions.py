@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from headrace.web.deeds import deed
+from headrace.web.form_actions import form_action
 from headrace.web.page import Refusal, Visit
 
 
@@ -35,7 +35,7 @@ def _move(visit: Visit) -> str:
     return f"Have group {group} of topic {topic} go to {words}?"
 
 
-@deed("rewind", "Move the group", confirm=_move)
+@form_action("rewind", "Move the group", confirm=_move)
 async def rewind(visit: Visit) -> str:
     (topic, group), (place, words) = _group(visit), _place(visit)
     await visit.admin.rewind(topic, group, place)
@@ -50,14 +50,14 @@ def _forget(visit: Visit) -> str:
     )
 
 
-@deed("remove_group", "Remove the group", confirm=_forget)
+@form_action("remove_group", "Remove the group", confirm=_forget)
 async def remove_group(visit: Visit) -> str:
     topic, group = _group(visit)
     await visit.admin.remove_group(topic, group)
     return f"Group {group} of topic {topic} is forgotten."
 
 
-@deed("free_key", "Free the key")
+@form_action("free_key", "Free the key")
 async def free_key(visit: Visit) -> str:
     topic, group = _group(visit)
     key = visit.form.get("key", "")

@@ -1,4 +1,4 @@
-"""Deeds that take longer than a person wants to look at a blank page."""
+"""Actions that outlast the request that posted them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _KEPT = 200
 
 
 @dataclass
-class Errand:
-    """A deed that goes on by itself. `notice` is what came of it, once something has."""
+class BackgroundAction:
+    """An action that goes on after its request. `notice` says how it ended, once it has."""
 
     id: str
     verb: str
@@ -40,51 +40,51 @@ class Errand:
         return self.task.result()
 
 
-class Errands:
-    """Those of this process: the latest ones."""
+class BackgroundActions:
+    """The latest background actions of this process."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
-        self._errands: dict[str, Errand] = {}
+        self._actions: dict[str, BackgroundAction] = {}
         self.patience = patience
 
     async def run(
-        self, verb: str, label: str, user: str, back: str, deed: Awaitable[str]
-    ) -> Errand:
-        """Begin a deed, and come back when it is done or has taken a while."""
-        task = asyncio.create_task(_told(verb, deed), name=f"headrace-deed-{verb}")
-        errand = Errand(secrets.token_urlsafe(9), verb, label, user, back, task)
+        self, verb: str, label: str, user: str, back: str, work: Awaitable[str]
+    ) -> BackgroundAction:
+        """Start an action; returns when it has ended, or after `patience` seconds."""
+        task = asyncio.create_task(_notice_of(verb, work), name=f"headrace-action-{verb}")
+        action = BackgroundAction(secrets.token_urlsafe(9), verb, label, user, back, task)
         # Also while it is awaited here: nothing else holds on to it if the person leaves.
-        self._keep(errand)
+        self._keep(action)
         await asyncio.wait({task}, timeout=self.patience)
         if task.done():
-            self._errands.pop(errand.id, None)
-        return errand
+            self._actions.pop(action.id, None)
+        return action
 
     async def close(self) -> None:
         """Cut short what goes on, while it can still be recorded that it was."""
-        going = [errand.task for errand in self._errands.values() if not errand.task.done()]
+        going = [action.task for action in self._actions.values() if not action.task.done()]
         for task in going:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)
 
-    def get(self, id: str) -> Errand | None:
-        return self._errands.get(id)
+    def get(self, id: str) -> BackgroundAction | None:
+        return self._actions.get(id)
 
-    def _keep(self, errand: Errand) -> None:
-        self._errands[errand.id] = errand
-        ended = [id for id, each in self._errands.items() if each.task.done()]
-        for id in ended[: max(0, len(self._errands) - _KEPT)]:
-            self._errands.pop(id)
+    def _keep(self, action: BackgroundAction) -> None:
+        self._actions[action.id] = action
+        ended = [id for id, each in self._actions.items() if each.task.done()]
+        for id in ended[: max(0, len(self._actions) - _KEPT)]:
+            self._actions.pop(id)
 
 
-async def _told(verb: str, deed: Awaitable[str]) -> Notice:
-    """What came of it, as a sentence, whatever it was."""
+async def _notice_of(verb: str, work: Awaitable[str]) -> Notice:
+    """The sentence that says how the action ended, also if it failed."""
     try:
-        return Notice(await deed)
+        return Notice(await work)
     except Refusal as refusal:
         return Notice(refusal.sentence, "bad", refusal.page)
     except HeadraceError as error:
         return Notice(f"Not done: {error}", "bad")
     except Exception:
-        log.exception("the deed %r failed", verb)
+        log.exception("the action %r failed", verb)
         return Notice("Not done: an error inside the dashboard, see its log.", "bad")

@@ -1,4 +1,4 @@
-"""`app.admin.by()` and `app.admin.deeds()`."""
+"""`app.admin.by()` and `app.admin.actions()`."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ import msgspec
 import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, ScheduleNotFound, StoreFull
-from headrace.admin import Admin, DeedInfo
+from headrace.admin import Action, Admin
 from headrace.admin.redaction import FAILED
 from tests.admin.burying import bury, envelope
 
 
-def told(deeds: Sequence[DeedInfo]) -> list[tuple[str, str, str]]:
-    return [(deed.verb, deed.target, deed.detail) for deed in deeds]
+def summaries(actions: Sequence[Action]) -> list[tuple[str, str, str]]:
+    return [(action.verb, action.target, action.detail) for action in actions]
 
 
-async def test_a_deed_is_recorded_with_who_did_it_the_latest_first(app: Headrace) -> None:
+async def test_an_action_is_recorded_with_who_did_it_the_latest_first(app: Headrace) -> None:
     admin = app.admin.by("ann")
     await admin.pause("mail", "send")
     await app.admin.by("bob").resume("mail")
-    latest, first = await app.admin.deeds()
+    latest, first = await app.admin.actions()
     assert (first.actor, first.verb, first.target, first.detail) == (
         "ann", "pause", "mail", "task=send",
     )  # fmt: skip
     assert (latest.actor, latest.verb, latest.error) == ("bob", "resume", None)
     assert first.at <= latest.at
-    assert await app.admin.deeds(1) == [latest]
+    assert await app.admin.actions(1) == [latest]
 
 
 async def test_without_an_actor_nothing_is_recorded(app: Headrace) -> None:
     await app.admin.pause("mail")
-    assert await app.admin.deeds() == []
+    assert await app.admin.actions() == []
 
 
-async def test_a_deed_tells_which_jobs_were_meant_and_how_many_it_was(app: Headrace) -> None:
+async def test_an_action_says_which_jobs_were_meant_and_how_many_it_was(app: Headrace) -> None:
     @app.task
     async def send(to: str) -> None: ...
 
@@ -51,7 +51,7 @@ async def test_a_deed_tells_which_jobs_were_meant_and_how_many_it_was(app: Headr
     await bury(app, [envelope("send", "x") for _ in range(2)], reason="rejected")
     await admin.replay(queue="default", reason="rejected", edit={"to": "a secret"})
     await admin.purge(queue="default", search="nothing")
-    assert told(await admin.deeds())[::-1] == [
+    assert summaries(await admin.actions())[::-1] == [
         ("cancel", jobs[0].id, "1 cancelled"),
         ("cancel", "2 jobs", "queue=default: 2 cancelled"),
         ("replay", "default", "edit=to, reason=rejected: 2"),
@@ -65,7 +65,7 @@ async def test_what_fails_is_recorded_with_the_error(app: Headrace) -> None:
         await admin.cancel("unknown")
     with pytest.raises(ScheduleNotFound):
         await admin.pause_schedule("never")
-    schedule, cancel = await admin.deeds()
+    schedule, cancel = await admin.actions()
     assert (cancel.error or "").startswith("JobNotFound: ")
     assert (schedule.target, schedule.error) == (
         "never",
@@ -73,7 +73,7 @@ async def test_what_fails_is_recorded_with_the_error(app: Headrace) -> None:
     )
 
 
-async def test_deeds_are_told_to_the_audit_log_with_fields(
+async def test_actions_are_logged_with_fields(
     app: Headrace, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = app.admin.by("ann\n\x1b[31mroot")
@@ -88,7 +88,7 @@ async def test_deeds_are_told_to_the_audit_log_with_fields(
     assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
-async def test_a_record_that_cannot_be_kept_does_not_fail_the_deed(
+async def test_a_record_that_cannot_be_kept_does_not_fail_the_action(
     app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> bool:
@@ -102,7 +102,7 @@ async def test_a_record_that_cannot_be_kept_does_not_fail_the_deed(
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_deed_that_is_cut_short_is_recorded_as_such(
+async def test_an_action_that_is_cut_short_is_recorded_as_such(
     app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     begun = asyncio.Event()
@@ -123,14 +123,14 @@ async def test_a_deed_that_is_cut_short_is_recorded_as_such(
             await pausing
     assert vars(caplog.records[0])["outcome"] == "cut short"
     async with asyncio.timeout(10):
-        while not (deeds := await app.admin.deeds())[0].finished:  # noqa: ASYNC110
+        while not (actions := await app.admin.actions())[0].finished:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    assert [(deed.verb, deed.target, deed.error) for deed in deeds] == [
+    assert [(action.verb, action.target, action.error) for action in actions] == [
         ("pause", "mail", "cut short")
     ]
 
 
-async def test_a_deed_that_is_cut_short_waits_for_its_record_no_longer_than_a_moment(
+async def test_an_action_that_is_cut_short_waits_for_its_record_no_longer_than_a_moment(
     app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = asyncio.Event()
@@ -140,7 +140,7 @@ async def test_a_deed_that_is_cut_short_waits_for_its_record_no_longer_than_a_mo
         await asyncio.Event().wait()
 
     await app.admin.queues()
-    monkeypatch.setattr("headrace.admin.deeds._GRACE", 0.01)
+    monkeypatch.setattr("headrace.admin.actions._GRACE", 0.01)
     monkeypatch.setattr(type(app.store), "pause", endless)
     pausing = asyncio.create_task(app.admin.by("ann").pause("mail"))
     await begun.wait()
@@ -151,25 +151,25 @@ async def test_a_deed_that_is_cut_short_waits_for_its_record_no_longer_than_a_mo
     assert "what ann did could not be recorded in time" in caplog.text
 
 
-async def test_a_thousand_cheap_deeds_erase_none(app: Headrace) -> None:
+async def test_a_thousand_cheap_actions_erase_none(app: Headrace) -> None:
     admin = app.admin.by("ann")
     await admin.purge(queue="mail")
     await asyncio.gather(*(app.admin.by("eve").resume("mail") for _ in range(1_100)))
-    (first,) = (await admin.deeds(2_000))[-1:]
+    (first,) = (await admin.actions(2_000))[-1:]
     assert (first.actor, first.verb, first.target) == ("ann", "purge", "mail")
 
 
-async def test_deeds_are_kept_within_a_bound(
+async def test_actions_are_kept_within_a_bound(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.core.limits.ACTIONS_KEPT_COUNT", 3)
     admin = app.admin.by("ann")
     for number in range(5):
         await admin.pause(f"queue-{number}")
-    assert [deed.target for deed in await admin.deeds()] == ["queue-4", "queue-3", "queue-2"]
+    assert [action.target for action in await admin.actions()] == ["queue-4", "queue-3", "queue-2"]
 
 
-async def test_deeds_are_kept_for_as_long_as_the_app_says(
+async def test_actions_are_kept_for_as_long_as_the_app_says(
     store_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_ACTIONS_KEPT", "3600")
@@ -182,31 +182,31 @@ async def test_deeds_are_kept_for_as_long_as_the_app_says(
              "error": ""}
         )  # fmt: skip
         for moment in (hour_ago - 60_000, hour_ago + 60_000):
-            await app.store.record("deeds", f"{moment:014d}-1", data, keep=86_400, most=100)
-        assert [deed.target for deed in await app.admin.deeds()] == ["old"]
+            await app.store.record("actions", f"{moment:014d}-1", data, keep=86_400, most=100)
+        assert [action.target for action in await app.admin.actions()] == ["old"]
     with pytest.raises(ConfigError, match="actions_kept"):
         Headrace("memory://", actions_kept=0)
 
 
-async def test_deeds_are_listed_by_pages(app: Headrace) -> None:
+async def test_actions_are_listed_by_pages(app: Headrace) -> None:
     admin = app.admin.by("ann")
     for number in range(7):
         await admin.pause(f"queue-{number}")
     found, before = list[str](), ""
-    while page := await admin.deeds(3, before):
-        found += [deed.target for deed in page]
+    while page := await admin.actions(3, before):
+        found += [action.target for action in page]
         before = page[-1].id
     assert found == [f"queue-{number}" for number in range(6, -1, -1)]
 
 
-async def test_a_deed_is_on_record_before_it_is_done(
+async def test_an_action_is_on_record_before_it_is_done(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a process that dies in between leaves it."""
-    found: list[DeedInfo] = []
+    found: list[Action] = []
 
     async def look(*_: Any) -> None:
-        found.extend(await app.admin.deeds())
+        found.extend(await app.admin.actions())
 
     await app.admin.queues()
     monkeypatch.setattr(type(app.store), "pause", look)
@@ -216,7 +216,7 @@ async def test_a_deed_is_on_record_before_it_is_done(
         "ann", "pause", "mail", "task=send",
     )  # fmt: skip
     assert (begun.finished, begun.error, begun.address) == (False, None, "192.0.2.7")
-    (ended,) = await app.admin.deeds()
+    (ended,) = await app.admin.actions()
     assert (ended.finished, ended.at, ended.id) == (True, begun.at, begun.id)
 
 
@@ -235,7 +235,7 @@ async def test_what_was_changed_is_on_record_with_what_it_was(app: Headrace) -> 
     await bury(app, [envelope("send", "ann@x", 1)])
     (job,) = await admin.dead("default")
     await admin.replay(job.id, edit={"to": "bob@x"})
-    changes = [deed.changes for deed in await admin.deeds()][::-1]
+    changes = [action.changes for action in await admin.actions()][::-1]
     assert changes == [
         ("paused: False → True",),
         (),
@@ -262,14 +262,14 @@ async def test_arguments_on_record_are_redacted_as_those_that_are_shown(
     with caplog.at_level(logging.INFO, "headrace.audit"):
         await admin.replay(dead[1], edit={"card": "4222", "cents": 2})
         await admin.replay(dead[13], edit={"card": "4333"})
-    unlucky, done = await admin.deeds()
+    unlucky, done = await admin.actions()
     assert done.changes == ("card: '****' → '****'", "cents: 1 → 2")
     assert unlucky.changes == (f"card: '{FAILED}' → '{FAILED}'",)
     assert "4222" not in caplog.text
     assert "4333" not in caplog.text
 
 
-async def test_deeds_about_groups_name_the_group(app: Headrace) -> None:
+async def test_actions_about_groups_name_the_group(app: Headrace) -> None:
     orders = app.topic("orders", str)
 
     @orders.subscribe("billing")
@@ -280,7 +280,7 @@ async def test_deeds_about_groups_name_the_group(app: Headrace) -> None:
     await admin.rewind("orders", "billing", "start")
     await admin.free_key("orders", "billing", "k")
     await admin.remove_group("orders", "billing", force=True)
-    assert told(await admin.deeds())[::-1] == [
+    assert summaries(await admin.actions())[::-1] == [
         ("rewind", "billing@orders", "to=start"),
         ("free_key", "billing@orders", "key=k: no"),
         ("remove_group", "billing@orders", "force=True"),
@@ -328,8 +328,8 @@ async def test_a_process_that_is_killed_half_way_leaves_a_record_that_says_so(
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_HALF_WAY, url)
     assert await process.wait() == -signal.SIGKILL
     async with Headrace(url) as app:
-        (deed,) = await app.admin.deeds()
-    assert (deed.actor, deed.verb, deed.target, deed.address) == (
+        (action,) = await app.admin.actions()
+    assert (action.actor, action.verb, action.target, action.address) == (
         "ann", "pause", "mail", "192.0.2.7",
     )  # fmt: skip
-    assert (deed.finished, deed.error) == (False, None)
+    assert (action.finished, action.error) == (False, None)

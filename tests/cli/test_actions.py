@@ -1,4 +1,4 @@
-"""`headrace deeds`: what commands did is recorded, with who did it."""
+"""`headrace actions`: what commands did is recorded, with who did it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace import Headrace
 from headrace.cli import main
 
 
-class Desk:
+class Terminal:
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder}/jobs.db"
 
@@ -39,12 +39,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(shop: Path) -> Desk:
-    return Desk(shop)
+def terminal(shop: Path) -> Terminal:
+    return Terminal(shop)
 
 
-def test_what_every_command_did_is_listed_with_who_did_it(desk: Desk) -> None:
-    id = asyncio.run(desk.fill())
+def test_what_every_command_did_is_listed_with_who_did_it(terminal: Terminal) -> None:
+    id = asyncio.run(terminal.fill())
     for words in (
         "queues pause default",
         "queues resume default",
@@ -60,9 +60,9 @@ def test_what_every_command_did_is_listed_with_who_did_it(desk: Desk) -> None:
         "topics free orders billing o-1",
         "topics remove orders billing --yes",
     ):
-        desk.run(*words.split())
-    found = json.loads(desk.run("deeds", "--json").stdout)[::-1]
-    assert [(deed["verb"], deed["target"]) for deed in found] == [
+        terminal.run(*words.split())
+    found = json.loads(terminal.run("actions", "--json").stdout)[::-1]
+    assert [(action["verb"], action["target"]) for action in found] == [
         ("pause", "default"),
         ("resume", "default"),
         ("cancel", id),
@@ -77,37 +77,39 @@ def test_what_every_command_did_is_listed_with_who_did_it(desk: Desk) -> None:
         ("free_key", "billing@orders"),
         ("remove_group", "billing@orders"),
     ]
-    assert {deed["actor"] for deed in found} == {f"{getpass.getuser()}@{socket.gethostname()}"}
-    assert [deed["verb"] for deed in found if deed["error"]] == ["cancel"]
+    assert {action["actor"] for action in found} == {f"{getpass.getuser()}@{socket.gethostname()}"}
+    assert [action["verb"] for action in found if action["error"]] == ["cancel"]
 
 
-def test_deeds_are_a_table_for_people(desk: Desk) -> None:
-    Path(desk.url.removeprefix("sqlite:///")).touch()
-    assert desk.run("deeds").stdout == "nothing was done\n"
-    desk.run("queues", "pause", "mail")
-    heading, row = desk.run("deeds", "--limit", "1").stdout.splitlines()
-    assert heading.split() == ["WHEN", "WHO", "FROM", "DEED", "WHAT", "DETAIL", "ERROR"]
+def test_actions_are_a_table_for_people(terminal: Terminal) -> None:
+    Path(terminal.url.removeprefix("sqlite:///")).touch()
+    assert terminal.run("actions").stdout == "nothing was done\n"
+    terminal.run("queues", "pause", "mail")
+    heading, row = terminal.run("actions", "--limit", "1").stdout.splitlines()
+    assert heading.split() == ["WHEN", "WHO", "FROM", "ACTION", "WHAT", "DETAIL", "ERROR"]
     assert row.split()[-6:] == ["pause", "mail", "paused:", "False", "→", "True"]
 
 
-def test_deeds_are_shown_page_by_page(desk: Desk) -> None:
-    Path(desk.url.removeprefix("sqlite:///")).touch()
+def test_actions_are_shown_page_by_page(terminal: Terminal) -> None:
+    Path(terminal.url.removeprefix("sqlite:///")).touch()
     for number in range(5):
-        desk.run("queues", "pause", f"queue-{number}")
-    latest = desk.run("deeds", "--limit", "2")
+        terminal.run("queues", "pause", f"queue-{number}")
+    latest = terminal.run("actions", "--limit", "2")
     following = latest.stderr.split()[-2:]
     assert following[0] == "--before"
-    older = json.loads(desk.run("deeds", "--json", "--limit", "2", *following).stdout)
-    assert [deed["target"] for deed in older] == ["queue-2", "queue-1"]
-    assert "there are more" not in desk.run("deeds", "--before", older[-1]["id"]).stderr
+    older = json.loads(terminal.run("actions", "--json", "--limit", "2", *following).stdout)
+    assert [action["target"] for action in older] == ["queue-2", "queue-1"]
+    assert "there are more" not in terminal.run("actions", "--before", older[-1]["id"]).stderr
 
 
-def test_a_user_without_a_name_is_a_number(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_a_number(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def nameless() -> str:
         raise KeyError("uid not found")
 
-    Path(desk.url.removeprefix("sqlite:///")).touch()
+    Path(terminal.url.removeprefix("sqlite:///")).touch()
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert desk.run("queues", "pause", "mail").exit_code == 0
-    (deed,) = json.loads(desk.run("deeds", "--json").stdout)
-    assert deed["actor"].partition("@")[0].isdigit()
+    assert terminal.run("queues", "pause", "mail").exit_code == 0
+    (action,) = json.loads(terminal.run("actions", "--json").stdout)
+    assert action["actor"].partition("@")[0].isdigit()

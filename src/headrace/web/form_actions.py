@@ -1,4 +1,4 @@
-"""What can be done: each deed is a verb, posted by a form of ours to `/do/{verb}`."""
+"""What can be done: each action is a verb, posted by a form of ours to `/do/{verb}`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ OURS = ("token", "back", "sure")
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class FormAction:
     verb: str
     label: str
     doing: Doing
     question: Question | None
 
 
-DEEDS: dict[str, Deed] = {}
+FORM_ACTIONS: dict[str, FormAction] = {}
 
 
-def deed(
+def form_action(
     verb: str, label: str = "", *, confirm: Question | None = None
 ) -> Callable[[Doing], Doing]:
     """Have a function do what forms post to `/do/{verb}`: it is given the visit, whose `form` holds
@@ -48,7 +48,9 @@ def deed(
     function that makes one of the visit, the person is asked first, under the button `label`."""
 
     def registered(doing: Doing) -> Doing:
-        DEEDS[verb] = Deed(verb, label or verb.replace("_", " ").capitalize(), doing, confirm)
+        FORM_ACTIONS[verb] = FormAction(
+            verb, label or verb.replace("_", " ").capitalize(), doing, confirm
+        )
         return doing
 
     return registered
@@ -95,17 +97,17 @@ async def done(visit: Visit, request: Request) -> Page | Response:
         raise Refusal(403, f"{visit.user.name} may look, and not act: this needs an operator.")
     visit = replace(visit, form=await sent_form(request))
     request.state.seal.check(visit.form.get("token", ""))
-    wanted = DEEDS.get(request.path_params["verb"])
+    wanted = FORM_ACTIONS.get(request.path_params["verb"])
     if wanted is None:
-        raise Refusal(404, "There is no such deed.")
+        raise Refusal(404, "There is no such action.")
     back = own_path(visit.form.get("back", "/"))
     if wanted.question is not None and visit.form.get("sure") != "yes":
         return await _asked(visit, wanted, back)
-    errand = await visit.board.errands.run(
+    action = await visit.board.background_actions.run(
         wanted.verb, wanted.label, visit.user.name, back, wanted.doing(visit)
     )
-    if (notice := errand.notice) is None:
-        return RedirectResponse(visit.url("/doing", id=errand.id), 303)
+    if (notice := action.notice) is None:
+        return RedirectResponse(visit.url("/doing", id=action.id), 303)
     if notice.page is not None:
         return notice.page
     response = RedirectResponse(visit.root + back, 303)
@@ -113,13 +115,13 @@ async def done(visit: Visit, request: Request) -> Page | Response:
     return response
 
 
-async def _asked(visit: Visit, wanted: Deed, back: str) -> Page:
+async def _asked(visit: Visit, wanted: FormAction, back: str) -> Page:
     question = wanted.question
     if callable(question):
         made = question(visit)
         question = await made if inspect.isawaitable(made) else made
     fields = [(name, value) for name, value in visit.form.multi_items() if name not in OURS]
-    context = {"deed_asked": wanted, "question": question, "fields": fields, "back": back}
+    context = {"form_action": wanted, "question": question, "fields": fields, "back": back}
     return Page("confirm.html", wanted.label, context, live=None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Headrace, State
-from headrace.web.deeds import DEEDS, Deed, deed
+from headrace.web.form_actions import FORM_ACTIONS, FormAction, form_action
 from headrace.web.page import Visit
 from tests.admin.burying import bury, envelope
 from tests.web.acting import post
@@ -68,34 +68,34 @@ async def test_a_schedule_is_run_now_paused_and_resumed(app: Headrace, person: P
     assert not (await app.admin.schedules())[0].paused
 
 
-async def test_every_deed_is_in_the_audit_log(app: Headrace, person: Person) -> None:
+async def test_every_action_is_in_the_audit_log(app: Headrace, person: Person) -> None:
     await person.do("pause", queue="mail")
     await person.do("run_schedule", name="none")
-    failed, done = await app.admin.deeds()
+    failed, done = await app.admin.actions()
     assert (done.actor, done.verb, done.target, done.error) == ("local", "pause", "mail", None)
     assert failed.error
-    page = await person.page("/deeds")
+    page = await person.page("/actions")
     assert "there is no schedule" in page
     assert "mail" in page
 
 
 @pytest.fixture
 def slow() -> asyncio.Event:
-    """What the deed "sweep" waits for, which asks first."""
+    """What the action "sweep" waits for, which asks first."""
     return asyncio.Event()
 
 
 @pytest.fixture
-def sweep(slow: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> Deed:
-    monkeypatch.setattr("headrace.web.deeds.DEEDS", {**DEEDS})
-    from headrace.web import deeds
+def sweep(slow: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> FormAction:
+    monkeypatch.setattr("headrace.web.form_actions.FORM_ACTIONS", {**FORM_ACTIONS})
+    from headrace.web import form_actions
 
     async def swept(visit: Visit) -> str:
         await slow.wait()
         return f"Swept {visit.form.getlist('queue')}."
 
-    deed("sweep", "Sweep", confirm=lambda visit: f"Sweep {visit.form['queue']}?")(swept)
-    return deeds.DEEDS["sweep"]
+    form_action("sweep", "Sweep", confirm=lambda visit: f"Sweep {visit.form['queue']}?")(swept)
+    return form_actions.FORM_ACTIONS["sweep"]
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
@@ -115,10 +115,10 @@ async def test_what_cannot_be_undone_is_asked_about_first(
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("sweep")
-async def test_a_deed_that_takes_long_goes_on_and_tells_of_it(
+async def test_an_action_that_takes_long_goes_on_and_tells_of_it(
     person: Person, slow: asyncio.Event
 ) -> None:
-    person.site.state.board.errands.patience = 0.01
+    person.site.state.board.background_actions.patience = 0.01
     answer = await person.do("sweep", queue="mail", sure="yes")
     place = answer.headers["location"]
     assert place.startswith("/doing?id=")
@@ -126,8 +126,8 @@ async def test_a_deed_that_takes_long_goes_on_and_tells_of_it(
     assert "is under way" in page
     assert '<meta http-equiv="refresh" content="2">' in page
     slow.set()
-    (errand,) = person.site.state.board.errands._errands.values()
-    await asyncio.wait({errand.task})
+    (action,) = person.site.state.board.background_actions._actions.values()
+    await asyncio.wait({action.task})
     page = await person.page(place)
     assert "Swept" in page
     assert "refresh" not in page
@@ -137,10 +137,10 @@ async def test_a_deed_that_takes_long_goes_on_and_tells_of_it(
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("sweep", "slow")
 async def test_a_dashboard_that_ends_cuts_short_what_goes_on(person: Person) -> None:
-    errands = person.site.state.board.errands
-    errands.patience = 0.01
+    background = person.site.state.board.background_actions
+    background.patience = 0.01
     place = (await person.do("sweep", queue="mail", sure="yes")).headers["location"]
-    await errands.close()
+    await background.close()
     assert "cut short" in await person.page(place)
 
 
@@ -148,14 +148,14 @@ async def test_the_audit_log_says_from_where_and_what_was_changed_and_what_did_n
     app: Headrace, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await person.do("pause", queue="mail")
-    page = await person.page("/deeds")
+    page = await person.page("/actions")
     assert "127.0.0.1" in page
     assert "paused: False → True" in page
     assert "not finished" not in page
     seen: list[str] = []
 
     async def look(*_: object) -> None:
-        seen.append(await person.page("/deeds"))
+        seen.append(await person.page("/actions"))
 
     monkeypatch.setattr(type(app.store), "resume", look)
     await person.do("resume", queue="mail")
@@ -166,13 +166,13 @@ async def test_the_audit_log_says_from_where_and_what_was_changed_and_what_did_n
 async def test_the_audit_log_is_paged(
     app: Headrace, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.pages.deeds._SHOWN", 2)
+    monkeypatch.setattr("headrace.web.pages.actions._SHOWN", 2)
     for number in range(3):
         await app.admin.by("ann").pause(f"queue-{number}")
-    page = await person.page("/deeds")
+    page = await person.page("/actions")
     assert "queue-1" in page
     assert "queue-0" not in page
-    older = re.search(r'href="(/deeds\?before=[^"]+)" rel="next"', page)
+    older = re.search(r'href="(/actions\?before=[^"]+)" rel="next"', page)
     assert older
     page = await person.page(older[1])
     assert "queue-0" in page
@@ -191,8 +191,8 @@ async def test_what_others_recorded_unhidden_is_hidden_where_arguments_are(app: 
     async with Person(app, redact=lambda task, value: {"card": "****"}) as person:
         fields = {"id": other, "queue": "default", "argument:card": '"card-3"'}
         await post(person, "edit_replay", **fields)
-        page = html.unescape(await person.page("/deeds"))
+        page = html.unescape(await person.page("/actions"))
         assert "card: (hidden)" in page
         assert "card-" not in page
     async with Person(app) as person:
-        assert "card-2" in await person.page("/deeds")
+        assert "card-2" in await person.page("/actions")
