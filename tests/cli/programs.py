@@ -42,13 +42,14 @@ class Program:
         env: Mapping[str, str] | None = None,
         through: Sequence[str] = (),
         terminal: int | None = None,
+        python: str = sys.executable,
     ) -> None:
         """`through` is a program that starts it; with a `terminal` it has no log."""
         self._log = folder / f"log-{time.monotonic_ns()}.txt"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*through, sys.executable, "-m", "headrace", *arguments],
+                [*through, python, "-m", "headrace", *arguments],
                 cwd=folder,
                 env={**inherited, **(env or {})},
                 stdin=subprocess.DEVNULL if terminal is None else terminal,

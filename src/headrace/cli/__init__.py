@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import click
 
 from headrace.cli.program import Program
+from headrace.core.version import VERSION
 
 COMMANDS = {
     "asyncapi": "headrace.cli.asyncapi:asyncapi",
@@ -35,7 +34,7 @@ COMMANDS = {
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(version("headrace"), prog_name="headrace", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="headrace", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Background jobs for Python functions, on SQLite or on Redis.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -14,6 +13,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 
 from headrace.core.tally import BUCKETS_US, KINDS, RUN, RUN_US, WAIT, WAIT_US
+from headrace.core.version import VERSION
 from headrace.core.workers import Scaled
 from headrace.metrics.totals import ByTask, Presence, Snapshot
 
@@ -54,7 +54,7 @@ def of_process(snapshot: Snapshot) -> Iterator[Metric]:
     )  # fmt: skip
     yield from _consumers(presence)
     built = GaugeMetricFamily("headrace_build_info", "Always 1.", labels=("version", "python"))
-    built.add_metric((version("headrace"), platform.python_version()), 1)
+    built.add_metric((VERSION, platform.python_version()), 1)
     yield built
 
 

@@ -8,10 +8,10 @@ import platform
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from importlib.metadata import version
 
 import msgspec
 
+from headrace.core.version import VERSION
 from headrace.core.workers import WORKERS, RunRecord, Scaled, WorkerRecord, encode_record
 from headrace.store.contract import Store
 from headrace.worker.run.run import Run
@@ -50,7 +50,7 @@ class Registry:
             started_ms=0,
             queues=dict(queues),
             concurrency=concurrency,
-            version=version("headrace"),
+            version=VERSION,
             python=platform.python_version(),
             running=0,
             beat_ms=0,
