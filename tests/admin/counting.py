@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from headrace import Headrace
-from headrace.benchmark import looking
+from headrace.benchmark import asgi_client
 
 
 @asynccontextmanager
@@ -16,6 +16,6 @@ async def counted(app: Headrace) -> AsyncGenerator[Counter[str], None]:
     session = await app.session()
     store = session.store
     try:
-        yield (await looking.counted(app)).calls
+        yield (await asgi_client.counted(app)).calls
     finally:
         session.store = store

@@ -18,11 +18,11 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import main
-from headrace.cli.demo_acts import _check_trips
-from headrace.cli.demo_crew import Crew
-from headrace.cli.demo_show import Show
-from headrace.cli.demo_tasks import Trip
-from headrace.cli.stage import Look, Stage
+from headrace.demo.acts import _check_trips
+from headrace.demo.shop import Trip
+from headrace.demo.show import Show
+from headrace.demo.stage import Look, Stage
+from headrace.demo.workers import DemoWorkers
 
 DEMO = [sys.executable, "-m", "headrace", "demo"]
 LONGEST = 180.0
@@ -164,8 +164,9 @@ def test_a_worker_that_cannot_start_fails_the_demo_and_its_last_words_are_shown(
     tmp_path: Path,
 ) -> None:
     program = (
-        "from headrace.cli import demo, demo_crew\n"
-        "demo_crew.COMMAND = (demo_crew.sys.executable, '-c', 'raise SystemExit(\"no engine\")')\n"
+        "from headrace.cli import demo\n"
+        "from headrace.demo import workers\n"
+        "workers.COMMAND = (workers.sys.executable, '-c', 'raise SystemExit(\"no engine\")')\n"
         "demo.demo()"
     )
     ended = subprocess.run(
@@ -190,8 +191,8 @@ def test_the_exit_code_says_whether_all_checks_held(
     async def perform(stage: Stage, _: Path) -> None:
         stage.check(holds, "water runs downhill")
 
-    monkeypatch.setattr("headrace.cli.demo._perform", perform)
-    monkeypatch.setattr("headrace.cli.demo._move_to", lambda _: None)
+    monkeypatch.setattr("headrace.demo.performance._play", perform)
+    monkeypatch.setattr("headrace.demo.performance._move_to", lambda _: None)
     assert CliRunner().invoke(main, ["demo"]).exit_code == code
 
 
@@ -211,7 +212,7 @@ Spoil = Callable[[list[Trip]], list[Trip]]
 def test_the_check_of_the_killed_worker_sees_what_is_wrong(
     spoil: Spoil, failures: int, tmp_path: Path
 ) -> None:
-    show = Show(stage_without_terminal(), Crew(tmp_path))
+    show = Show(stage_without_terminal(), DemoWorkers(tmp_path))
     orphans = {0, 1, 2}
     trips = [Trip(parcel, 7, 2 if parcel in orphans else 1) for parcel in range(16)]
     _check_trips(show, spoil(trips), orphans, 7)
@@ -219,7 +220,7 @@ def test_the_check_of_the_killed_worker_sees_what_is_wrong(
 
 
 def test_a_kill_that_hit_no_job_shows_nothing_and_fails(tmp_path: Path) -> None:
-    show = Show(stage_without_terminal(), Crew(tmp_path))
+    show = Show(stage_without_terminal(), DemoWorkers(tmp_path))
     _check_trips(show, [Trip(parcel, 7, 1) for parcel in range(16)], set(), 7)
     assert len(show.stage.failures) == 1
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace import ConfigError, Headrace, JobCancelled, JobNotFound, ResultTimeout, State
-from headrace.benchmark.looking import counted
+from headrace.benchmark.asgi_client import counted
 from headrace.core.progress import decode_progress
 
 

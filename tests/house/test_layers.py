@@ -47,9 +47,10 @@ ROOMS: dict[str, set[str]] = {
     | {"exposition", "exposition.tracing"},
     "outbox": CONTRACT | {"app", "client", "middleware", "store.topics", "worker"},
     "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
+    "demo": BASE | {"", "client"},
     "benchmark": BASE | {"", "client", "metrics", "worker"},
     "cli": BASE
-    | {"", "client", "worker", "admin", "benchmark", "outbox", "store.url"}
+    | {"", "client", "worker", "admin", "benchmark", "demo", "outbox", "store.url"}
     | {"exposition", "metrics", "top", "web"},
     "__main__": {"cli"},
 }

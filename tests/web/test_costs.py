@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from headrace import Headrace, Reject, Retry, dashboard
-from headrace.benchmark.looking import counted
+from headrace.benchmark.asgi_client import counted
 from headrace.store.topics import Group, Position
 from headrace.web.ledger import Ledgers
 from headrace.web.page import Page, Visit

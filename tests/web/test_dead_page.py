@@ -11,7 +11,7 @@ import httpx2 as httpx
 import pytest
 
 from headrace import Headrace, State
-from headrace.benchmark.looking import counted
+from headrace.benchmark.asgi_client import counted
 from headrace.web.people import Role, User
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import listed, post, question

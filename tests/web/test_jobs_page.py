@@ -11,7 +11,7 @@ import pytest
 from markupsafe import escape
 
 from headrace import Headrace, State, Task
-from headrace.benchmark.looking import counted
+from headrace.benchmark.asgi_client import counted
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import fields_for, listed, post, question
 from tests.web.browsing import Person, told

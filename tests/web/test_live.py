@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from headrace import Headrace, dashboard
-from headrace.benchmark.looking import listening
+from headrace.benchmark.asgi_client import listening
 from headrace.web import streams
 from headrace.web.page import Page, Visit
 from headrace.web.people import Passwords, Role, User

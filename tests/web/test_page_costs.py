@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace import Headrace, Reject, group
-from headrace.benchmark.looking import CountedStore, counted
+from headrace.benchmark.asgi_client import CountedStore, counted
 from headrace.web.page import Visit
 from headrace.web.people import User
 from headrace.web.routes import VIEWS

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Headrace
-from headrace.benchmark.looking import counted
+from headrace.benchmark.asgi_client import counted
 from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import Person

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import Headrace, Reject
-from headrace.benchmark.looking import counted
+from headrace.benchmark.asgi_client import counted
 from tests.web.acting import post, question
 from tests.web.browsing import Person, told
 from tests.web.hostile import ARGUMENTS, BREAKER, LONG, SCRIPT, TURNED, assert_harmless

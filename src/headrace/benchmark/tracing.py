@@ -21,17 +21,17 @@ _LEAST = {"not sampled": 0.75, "1 % sampled": 0.75}
 """Of the drain without tracing. A span that is sampled costs what the SDK takes to make it, which
 is several times what an empty job takes."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-async def measure_tracing(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def measure_tracing(url: str, sizes: Sizes, report: Report) -> list[Figure]:
     """Each job has a trace of its own, the most that it can cost."""
     if importlib.util.find_spec("opentelemetry.sdk") is None:
-        tell("tracing is left out: pip install opentelemetry-sdk to measure it")
+        report("tracing is left out: pip install opentelemetry-sdk to measure it")
         return []
     rates: dict[str, list[float]] = {name: [] for name in (_OFF, *_SAMPLED)}
     for _ in range(sizes.repeats):
-        tell("Redis: drain with and without tracing")
+        report("Redis: drain with and without tracing")
         for name, measured in rates.items():
             measured.append(await _drain(url, sizes.drain, _SAMPLED.get(name)))
     off = middle(rates[_OFF])

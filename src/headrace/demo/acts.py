@@ -1,4 +1,4 @@
-"""The acts of `headrace demo`, in the order in which they are shown. Each checks what it shows."""
+"""The acts of the demo, in the order they are shown. Each checks what it shows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from headrace import Job, JobFailed, Reason, State
-from headrace.cli import demo_tasks as shop
-from headrace.cli.demo_crew import SLOTS
-from headrace.cli.demo_show import FRAME, PATIENCE, Show
-from headrace.cli.demo_topic import two_groups
+from headrace.demo import shop
+from headrace.demo.show import FRAME, PATIENCE, Show
+from headrace.demo.topic_act import two_groups
+from headrace.demo.workers import SLOTS
 from headrace.errors import ResultTimeout
 
 _PHOTOS = 60
@@ -33,7 +33,7 @@ async def many_at_once(show: Show) -> None:
     calls = [shop.make_thumbnail.call(photo, each) for photo, each in enumerate(seconds)]
     made = await show.results(await shop.app.enqueue_many(calls))
     wall = time.monotonic() - began
-    show.tally.jobs += _PHOTOS
+    show.counts.jobs += _PHOTOS
     right = sum(each.photo == photo for photo, each in enumerate(made))
     show.stage.check(
         right == _PHOTOS, f"{right} of {_PHOTOS} results came back, each to the job it is of"
@@ -52,8 +52,8 @@ async def retried(show: Show) -> None:
         "allows two.",
     )
     payment = await show.result(await shop.charge_card.enqueue())
-    show.tally.jobs += 1
-    show.tally.retries += payment.attempt - 1
+    show.counts.jobs += 1
+    show.counts.retries += payment.attempt - 1
     for number, error in enumerate(payment.errors, 1):
         show.stage.mishap(f"attempt {number} failed: {error}")
     show.stage.check(
@@ -68,13 +68,13 @@ async def dead_and_replayed(show: Show) -> None:
         "No tax rate is known, so every attempt fails and the job is dead; once the rate is there, "
         "the same job is sent again.",
     )
-    rates = show.crew.home / "tax-rate"
+    rates = show.workers.home / "tax-rate"
     job = await shop.add_tax.enqueue(10_000, str(rates))
-    show.tally.jobs += 1
+    show.counts.jobs += 1
     await _shown_dead(show, job)
     rates.write_text("19")
     show.stage.fact("the tax rate is added: the bug is fixed")
-    show.tally.replayed += await shop.app.admin.replay([job.id])
+    show.counts.replayed += await shop.app.admin.replay([job.id])
     cents = await show.result(job)
     show.stage.check(
         cents == 11_900, f"replayed, the job succeeds: 100.00 becomes {cents / 100:.2f}"
@@ -88,16 +88,16 @@ async def killed_worker(show: Show) -> None:
         f"SIGKILL hits a worker process in the middle of its jobs; when their lease of {lease:g} s "
         "runs out, the other takes them over.",
     )
-    victim, survivor = show.crew.hands
-    go = show.crew.home / "go"
+    victim, survivor = show.workers.running
+    go = show.workers.home / "go"
     calls = [
         shop.deliver_parcel.call(parcel, 0.1 + 0.1 * (parcel % 8), str(go))
         for parcel in range(_PARCELS)
     ]
     jobs = await shop.app.enqueue_many(calls)
-    show.tally.jobs += _PARCELS
+    show.counts.jobs += _PARCELS
     holders = await _holders(show, jobs)
-    await show.crew.kill(victim)
+    await show.workers.kill(victim)
     orphans = {parcel for parcel, holder in enumerate(holders) if holder == victim.name}
     show.stage.mishap(
         f"worker {victim.pid} is killed with {len(orphans)} of {_PARCELS} jobs; {survivor.pid} has "
@@ -114,7 +114,7 @@ async def delayed(show: Show) -> None:
     )
     sent = time.time()
     job = await shop.ring_bell.options(delay=_DELAY).enqueue()
-    show.tally.jobs += 1
+    show.counts.jobs += 1
     due = sent + _DELAY
     while (left := due - time.time()) > 0:
         show.stage.bar(_DELAY - left, _DELAY, f"due in {left:.1f} s")
@@ -134,7 +134,7 @@ async def typed_result(show: Show) -> None:
     )
     order = shop.Order(7, [Decimal("19.90"), Decimal("4.05")], date(2030, 5, 17))
     invoice = await show.result(await shop.write_invoice.enqueue(order))
-    show.tally.jobs += 1
+    show.counts.jobs += 1
     show.stage.fact(repr(invoice))
     show.stage.check(
         type(invoice) is shop.Invoice and invoice == await shop.write_invoice(order),
@@ -156,7 +156,7 @@ ACTS = (
 async def play(show: Show) -> None:
     """Start the workers and show all acts. Raises if one cannot be played to its end."""
     for _ in range(2):
-        await show.crew.hire()
+        await show.workers.start()
     await _roll_call(show)
     for act in ACTS:
         await act(show)
@@ -164,11 +164,11 @@ async def play(show: Show) -> None:
 
 async def _roll_call(show: Show) -> None:
     """Wait until every worker process works, and learn their names."""
-    hands = show.crew.hands
-    jobs = [await shop.report_in.options(queue=hand.own_queue).enqueue() for hand in hands]
-    for hand, name in zip(hands, await show.results(jobs, bar=False), strict=True):
-        hand.name = name
-    pids = " and ".join(str(hand.pid) for hand in hands)
+    running = show.workers.running
+    jobs = [await shop.report_in.options(queue=worker.own_queue).enqueue() for worker in running]
+    for worker, name in zip(running, await show.results(jobs, bar=False), strict=True):
+        worker.name = name
+    pids = " and ".join(str(worker.pid) for worker in running)
     show.stage.fact(f"worker processes {pids} are up")
 
 
@@ -191,7 +191,7 @@ async def _shown_dead(show: Show, job: Job[int]) -> None:
     else:
         reason, error_type = "no error", ""
     info = await job.info()
-    show.tally.retries += len(info.attempts) - 1
+    show.counts.retries += len(info.attempts) - 1
     for attempt in info.attempts:
         show.stage.mishap(f"attempt {attempt.number} failed: {attempt.error}")
     show.stage.check(
@@ -207,7 +207,7 @@ async def _holders(show: Show, jobs: Sequence[Job[shop.Trip]]) -> list[str | Non
         infos = [await job.info() for job in jobs]
         if all(info.state is State.RUNNING for info in infos):
             return [info.worker for info in infos]
-        show.crew.check_alive()
+        show.workers.check_alive()
         if time.monotonic() > until:
             raise ResultTimeout(jobs[0].id, PATIENCE)
         await asyncio.sleep(FRAME)
@@ -217,7 +217,7 @@ def _check_trips(show: Show, trips: Sequence[shop.Trip], orphans: set[int], pid:
     """`orphans` are the parcels whose worker was killed, `pid` is the worker that is left."""
     again = [trip for trip in trips if trip.parcel in orphans and trip.delivery > 1]
     taken_over = [trip for trip in again if trip.pid == pid]
-    show.tally.taken_over += len(taken_over)
+    show.counts.taken_over += len(taken_over)
     show.stage.check(
         bool(orphans) and len(taken_over) == len(orphans),
         f"{len(taken_over)} of those {len(orphans)} were taken over and done by {pid}",

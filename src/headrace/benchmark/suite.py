@@ -7,67 +7,67 @@ from collections.abc import Callable
 
 from redis.asyncio import Redis
 
+from headrace.benchmark.dashboard import measure_dashboard, measure_metrics
 from headrace.benchmark.features import features_on
 from headrace.benchmark.figures import Figure, Sizes, middle, percentile
 from headrace.benchmark.idle import idle_worker
 from headrace.benchmark.jobs import jobs_on
 from headrace.benchmark.raw import RawLimits
-from headrace.benchmark.sight import measure_metrics, measure_sight
 from headrace.benchmark.topics import topics_on
 from headrace.benchmark.tracing import measure_tracing
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 _CONCURRENCY = 512
 
 
-async def measure_redis(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def measure_redis(url: str, sizes: Sizes, report: Report) -> list[Figure]:
     """Raw and Headrace take turns; each figure is the median of its repeats."""
     raw = RawLimits(url)
     try:
         return [
-            *await _drains(url, raw, sizes, tell),
-            *await _sends(url, raw, sizes, tell),
-            *await _latency(url, raw, sizes, tell),
-            *await _footprint(url, sizes, tell),
-            *await _events(url, sizes, tell),
-            *await measure_metrics(url, sizes, tell),
-            *await measure_tracing(url, sizes, tell),
-            *await measure_sight(url, "Redis", sizes, tell),
-            *await _topics(url, raw, sizes, tell),
-            *await measure_features(url, "Redis", sizes, tell),
+            *await _drains(url, raw, sizes, report),
+            *await _sends(url, raw, sizes, report),
+            *await _latency(url, raw, sizes, report),
+            *await _footprint(url, sizes, report),
+            *await _events(url, sizes, report),
+            *await measure_metrics(url, sizes, report),
+            *await measure_tracing(url, sizes, report),
+            *await measure_dashboard(url, "Redis", sizes, report),
+            *await _topics(url, raw, sizes, report),
+            *await measure_features(url, "Redis", sizes, report),
         ]
     finally:
         await raw.close()
 
 
-async def measure_sqlite(sizes: Sizes, tell: Tell) -> list[Figure]:
+async def measure_sqlite(sizes: Sizes, report: Report) -> list[Figure]:
     drains, many, lone = [], [], []
     for _ in range(sizes.repeats):
-        tell("SQLite: send and drain")
+        report("SQLite: send and drain")
         with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
             async with jobs_on(f"sqlite:///{folder}/jobs.db") as jobs:
                 many.append(await jobs.send_many(jobs.forgotten, sizes.sqlite_drain))
                 drains.append(await jobs.drain(jobs.forgotten, _CONCURRENCY))
                 lone.append(await jobs.send_one_by_one(sizes.sqlite_lone))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
-        features = await measure_features(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, tell)
-        sight = await measure_sight(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, tell)
+        features = await measure_features(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, report)
+        dashboard = await measure_dashboard(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, report)
     return [
         Figure("SQLite: drain", middle(drains), "/s", limit=25_000),
         Figure("SQLite: enqueue_many by 500", middle(many), "/s", limit=80_000),
         Figure("SQLite: enqueue one by one", middle(lone), "/s", limit=4_000),
         *features,
-        *sight,
+        *dashboard,
     ]
 
 
-async def measure_features(url: str, store: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def measure_features(url: str, store: str, sizes: Sizes, report: Report) -> list[Figure]:
     """Features against the plain drain of the same run; the record of events is on."""
     plain, keyed, batched, one_key, chained, due, cancelled = [], [], [], [], [], [], []
     late: list[float] = []
     for _ in range(sizes.repeats):
-        tell(f"{store}: keys, batches, chains, delays, cancelling")
+        report(f"{store}: keys, batches, chains, delays, cancelling")
         async with features_on(url) as features:
             plain.append(await features.plain(sizes.features))
             keyed.append(await features.keyed(sizes.features))
@@ -90,11 +90,11 @@ async def measure_features(url: str, store: str, sizes: Sizes, tell: Tell) -> li
     ]
 
 
-async def _events(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def _events(url: str, sizes: Sizes, report: Report) -> list[Figure]:
     on: list[float] = []
     off: list[float] = []
     for _ in range(sizes.repeats):
-        tell("Redis: drain with and without events")
+        report("Redis: drain with and without events")
         for events, rates in ((False, off), (True, on)):
             async with jobs_on(url, events=events) as jobs:
                 await jobs.send_many(jobs.forgotten, sizes.drain)
@@ -102,10 +102,10 @@ async def _events(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
     return [Figure("drain with events, to without", middle(on), "/s", middle(off), 0.85)]
 
 
-async def _drains(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def _drains(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
     script, limit, many, drain, kept, narrow = [], [], [], [], [], []
     for _ in range(sizes.repeats):
-        tell("Redis: send and drain")
+        report("Redis: send and drain")
         script.append(await raw.add_by_script(sizes.drain))
         limit.append(await raw.drain(sizes.drain))
         async with jobs_on(url) as jobs:
@@ -124,10 +124,10 @@ async def _drains(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Fi
     ]
 
 
-async def _sends(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def _sends(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
     limit, lone = [], []
     async with jobs_on(url) as jobs:
-        tell("Redis: send one by one, and all at once")
+        report("Redis: send one by one, and all at once")
         await jobs.send_one_by_one(sizes.lone_round)
         # In short turns: what the machine does besides then hits both alike.
         for _ in range(sizes.lone_rounds):
@@ -141,11 +141,11 @@ async def _sends(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Fig
     ]
 
 
-async def _latency(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def _latency(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
     limit: list[float] = []
     ours: list[float] = []
     for _ in range(4):
-        tell("Redis: from enqueue to the handler")
+        report("Redis: from enqueue to the handler")
         limit += await raw.wake_latencies(sizes.latency // 4)
         async with jobs_on(url) as jobs:
             ours += await jobs.wake_latencies(sizes.latency // 4)
@@ -166,10 +166,10 @@ def _latency_figures(name: str, ours: list[float], limit: list[float]) -> list[F
     ]
 
 
-async def _topics(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def _topics(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
     script, limit, many, one, batched, three, ordered = [], [], [], [], [], [], []
     for _ in range(sizes.repeats):
-        tell("Redis: topics")
+        report("Redis: topics")
         script.append(await raw.add_by_script(sizes.drain))
         limit.append(await raw.drain(sizes.drain, deletes=False))
         async with topics_on(url) as topics:
@@ -186,23 +186,23 @@ async def _topics(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Fi
         Figure("topic: three groups, to one", middle(three), "/s", single, 0.8),
         Figure("topic: ordered, 10,000 keys, to one", middle(ordered), "/s", single, 0.35),
         Figure("topic: publish_many by 500", middle(many), "/s", middle(script), 0.5),
-        *await _topic_latency(url, raw, sizes, tell),
+        *await _topic_latency(url, raw, sizes, report),
     ]
 
 
-async def _topic_latency(url: str, raw: RawLimits, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def _topic_latency(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
     limit: list[float] = []
     ours: list[float] = []
     for _ in range(4):
-        tell("Redis: from publish to the handler")
+        report("Redis: from publish to the handler")
         limit += await raw.wake_latencies(sizes.latency // 4)
         async with topics_on(url) as topics:
             ours += await topics.wake_latencies(sizes.latency // 4)
     return _latency_figures("topic: publish to handler", ours, limit)
 
 
-async def _footprint(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
-    tell("Redis: memory, and an idle worker")
+async def _footprint(url: str, sizes: Sizes, report: Report) -> list[Figure]:
+    report("Redis: memory, and an idle worker")
     redis: Redis = Redis.from_url(url)
     async with jobs_on(url) as jobs:
         before = (await redis.info("memory"))["used_memory"]

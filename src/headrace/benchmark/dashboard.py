@@ -11,22 +11,22 @@ from redis.asyncio import Redis
 
 import headrace
 from headrace import Headrace
+from headrace.benchmark.asgi_client import counted, get, listening
 from headrace.benchmark.figures import Figure, Sizes, middle
 from headrace.benchmark.jobs import fresh_app, jobs_on
-from headrace.benchmark.looking import counted, get, listening
 from headrace.metrics.totals import Totals
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 _QUEUES = 100
 _CONCURRENCY = 512
 _ROUNDS = 5
 
 
-async def measure_sight(url: str, store: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def measure_dashboard(url: str, store: str, sizes: Sizes, report: Report) -> list[Figure]:
     """The overview with 100 queues and many jobs; on Redis also how many commands an open page
     sends."""
     async with fresh_app(url, events=True) as app:
-        tell(f"{store}: a dashboard with {_QUEUES} queues and {sizes.seen:,} jobs")
+        report(f"{store}: a dashboard with {_QUEUES} queues and {sizes.seen:,} jobs")
         await _fill(app, sizes.seen)
         asked = await counted(app)
         site = headrace.dashboard(app, insecure=True)
@@ -78,13 +78,13 @@ async def _live_commands(url: str, site: Any, seconds: float) -> float:
     return sent / seconds
 
 
-async def measure_metrics(url: str, sizes: Sizes, tell: Tell) -> list[Figure]:
+async def measure_metrics(url: str, sizes: Sizes, report: Report) -> list[Figure]:
     """A drain with metrics against one without, both with the record of events, as by default. By
     the processor time that they take: a few hundredths drown in what else a machine does."""
     on: list[float] = []
     off: list[float] = []
     for _ in range(_ROUNDS):
-        tell("Redis: drain with and without metrics")
+        report("Redis: drain with and without metrics")
         for totals, rates in ((None, off), (Totals(), on)):
             async with jobs_on(url, events=True) as jobs:
                 await jobs.send_many(jobs.forgotten, sizes.drain)

@@ -1,4 +1,4 @@
-"""The worker processes of `headrace demo`."""
+"""The worker processes of the demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass, field
 from pathlib import Path
 
-COMMAND = (sys.executable, "-m", "headrace", "worker", "headrace.cli.demo_tasks:app")
+COMMAND = (sys.executable, "-m", "headrace", "worker", "headrace.demo.shop:app")
 SLOTS = 10
 # Only jobs of a demo that was broken off still run at the end: nobody waits for them.
 _DRAIN = 1
@@ -18,13 +18,13 @@ _TAIL = 15
 
 
 class WorkerEnded(Exception):
-    """A worker process ended that nobody had told to."""
+    """A worker process ended by itself."""
 
 
 @dataclass
-class Hand:
-    """One worker process. No other worker reads `own_queue`; `name` is what the store calls
-    the worker; empty until it has reported in."""
+class DemoWorker:
+    """One worker process. No other worker reads `own_queue`. `name` is what the store calls it,
+    empty until it has reported in."""
 
     process: Process
     own_queue: str
@@ -36,21 +36,21 @@ class Hand:
 
 
 @dataclass
-class Crew:
-    """The worker processes that should be running; ended on leaving, however one leaves."""
+class DemoWorkers:
+    """The worker processes that should be running. All are ended on exit."""
 
     home: Path
-    hands: list[Hand] = field(default_factory=list)
+    running: list[DemoWorker] = field(default_factory=list)
 
-    async def __aenter__(self) -> Crew:
+    async def __aenter__(self) -> DemoWorkers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(_end(hand.process) for hand in self.hands))
+        await asyncio.gather(*(_end(worker.process) for worker in self.running))
 
-    async def hire(self) -> Hand:
-        """Start a worker process; it may take a moment until it works."""
-        own_queue = f"own-{len(self.hands) + 1}"
+    async def start(self) -> DemoWorker:
+        """Start a worker process. It reports in a moment later."""
+        own_queue = f"own-{len(self.running) + 1}"
         queues = f"default,{own_queue},shipping@paid,billing@paid"
         options = ("-Q", queues, "-c", str(SLOTS), "--drain", str(_DRAIN))
         with self._log.open("ab") as log:
@@ -62,25 +62,25 @@ class Crew:
                 stderr=log,
                 # Elsewhere a file of the user's could take the place of a module.
                 cwd=self.home,
-                # Ctrl-C goes to a terminal's whole group, but who ends the workers is the demo.
+                # Ctrl-C goes to a terminal's whole group, but the demo itself ends the workers.
                 start_new_session=True,
             )
-        hand = Hand(process, own_queue)
-        self.hands.append(hand)
-        return hand
+        worker = DemoWorker(process, own_queue)
+        self.running.append(worker)
+        return worker
 
-    async def kill(self, hand: Hand) -> None:
-        """End a worker the hard way, with SIGKILL: it has no moment to tidy up."""
-        hand.process.kill()
-        await hand.process.wait()
-        self.hands.remove(hand)
+    async def kill(self, worker: DemoWorker) -> None:
+        """End a worker with SIGKILL: it cannot tidy up."""
+        worker.process.kill()
+        await worker.process.wait()
+        self.running.remove(worker)
 
     def check_alive(self) -> None:
-        """Raises `WorkerEnded` if a process is gone that should be there."""
-        for hand in self.hands:
-            code = hand.process.returncode
+        """Raises `WorkerEnded` if a process has ended by itself."""
+        for worker in self.running:
+            code = worker.process.returncode
             if code is not None:
-                raise WorkerEnded(f"worker process {hand.pid} ended with exit code {code}")
+                raise WorkerEnded(f"worker process {worker.pid} ended with exit code {code}")
 
     def last_words(self) -> list[str]:
         """The last lines that the workers wrote."""

@@ -1,4 +1,4 @@
-"""The act of `headrace demo` about events: one topic, two groups."""
+"""The act about events: one topic, two groups."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from headrace.cli import demo_tasks as shop
-from headrace.cli.demo_show import FRAME, PATIENCE, Show
+from headrace.demo import shop
+from headrace.demo.show import FRAME, PATIENCE, Show
 
 _EVENTS = 20
 _FAILING = _EVENTS // 5
@@ -19,13 +19,13 @@ async def two_groups(show: Show) -> None:
         f"{_EVENTS} events go to one topic; shipping and billing each get all of them, and what "
         "fails in one is tried again there alone.",
     )
-    book = show.crew.home / "book"
+    book = show.workers.home / "book"
     book.touch()
-    events = [shop.Paid(order, str(book)) for order in range(_EVENTS)]
+    events = [shop.OrderPaid(order, str(book)) for order in range(_EVENTS)]
     outcome = await shop.paid.publish_many(events)
     lines = await _written(show, book, 2 * _EVENTS)
-    show.tally.events += _EVENTS
-    show.tally.retries += _FAILING
+    show.counts.events += _EVENTS
+    show.counts.retries += _FAILING
     shipped, billed, again = (lines[what] for what in ("shipping", "billing", "billing-again"))
     everything = sorted(range(_EVENTS))
     show.stage.check(
@@ -43,7 +43,7 @@ async def _written(show: Show, book: Path, count: int) -> dict[str, list[int]]:
     """What the groups wrote, once there are so many lines: orders by what was done with them."""
     until = time.monotonic() + PATIENCE
     while len(lines := _lines_of(book)) < count and time.monotonic() < until:
-        show.crew.check_alive()
+        show.workers.check_alive()
         show.stage.bar(len(lines), count, f"{len(lines):>2}/{count}")
         await asyncio.sleep(FRAME)
     show.stage.keep()

@@ -1,4 +1,4 @@
-"""What the acts of `headrace demo` share: where they draw, who works for them, what is counted."""
+"""What the acts of the demo share: the stage, the workers and the counts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headrace import Job
-from headrace.cli.demo_crew import Crew
-from headrace.cli.stage import Stage
+from headrace.demo.stage import Stage
+from headrace.demo.workers import DemoWorkers
 
 R = TypeVar("R")
 
@@ -20,7 +20,7 @@ FRAME = 0.05
 
 
 @dataclass
-class Tally:
+class ShowCounts:
     """What the summary counts."""
 
     jobs: int = 0
@@ -35,11 +35,11 @@ class Show:
     """What every act works with."""
 
     stage: Stage
-    crew: Crew
-    tally: Tally = field(default_factory=Tally)
+    workers: DemoWorkers
+    counts: ShowCounts = field(default_factory=ShowCounts)
 
     async def results(self, jobs: Sequence[Job[R]], *, bar: bool = True) -> list[R]:
-        """What the jobs returned, in their order, with a bar while they run."""
+        """The results of the jobs, in order; shows a bar while they run."""
         began = time.monotonic()
         waits = [asyncio.create_task(job.result(PATIENCE)) for job in jobs]
         pending = set(waits)
@@ -48,7 +48,7 @@ class Show:
                 _, pending = await asyncio.wait(
                     pending, timeout=FRAME, return_when=asyncio.FIRST_COMPLETED
                 )
-                self.crew.check_alive()
+                self.workers.check_alive()
                 if bar:
                     done, spent = len(waits) - len(pending), time.monotonic() - began
                     note = f"{done:>2}/{len(waits)}  {spent:.1f} s"

@@ -1,4 +1,4 @@
-"""The app of `headrace demo`, which its worker processes import; `$HEADRACE_URL` is its store."""
+"""The app of the demo. Its worker processes import it; `$HEADRACE_URL` is its store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Payment:
 
 @dataclass(frozen=True)
 class Trip:
-    """Who finished a parcel's trip. `delivery` counts how often a worker was given the job."""
+    """A parcel's trip: which process finished it, and in which delivery of the job."""
 
     parcel: int
     pid: int
@@ -45,8 +45,8 @@ class Trip:
 
 
 @dataclass(frozen=True)
-class Paid:
-    """An order was paid; the groups that hear of it write so into `book`."""
+class OrderPaid:
+    """An order was paid. Each group that handles it adds a line to the file `book`."""
 
     order: int
     book: str
@@ -118,23 +118,23 @@ async def write_invoice(order: Order) -> Invoice:
     return Invoice(order.number, sum(order.prices, Decimal()), order.day)
 
 
-paid = app.topic("paid", Paid)
+paid = app.topic("paid", OrderPaid)
 
 
 @paid.subscribe("shipping")
-async def ship(event: Paid) -> None:
+async def ship(event: OrderPaid) -> None:
     _write_down(event, "shipping")
 
 
 @paid.subscribe("billing", retry=SOON)
-async def bill(event: Paid, ctx: Context) -> None:
+async def bill(event: OrderPaid, ctx: Context) -> None:
     """Fails at first for every fifth order, as a printer may."""
     if event.order % 5 == 0 and ctx.attempt == 1:
         raise ConnectionError("the printer did not answer")
     _write_down(event, "billing" if ctx.attempt == 1 else "billing-again")
 
 
-def _write_down(event: Paid, what: str) -> None:
+def _write_down(event: OrderPaid, what: str) -> None:
     # One write at the end of the file, which processes may share.
     with Path(event.book).open("a") as book:
         book.write(f"{what} {event.order}\n")

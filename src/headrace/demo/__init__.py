@@ -1,0 +1,1 @@
+"""`headrace demo`: what Headrace does, shown in ten seconds, without a server."""
