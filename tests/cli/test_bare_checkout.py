@@ -52,7 +52,7 @@ def worker(shop: Path, bare: BareCheckout) -> Iterator[Program]:
 
 
 def run(bare: BareCheckout, *arguments: str) -> str:
-    command = [bare.python, *arguments]
+    command = [str(bare.python), *arguments]
     return subprocess.check_output(command, env={**os.environ, **bare.env}, text=True)
 
 
