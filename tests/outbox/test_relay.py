@@ -255,17 +255,17 @@ async def test_a_commit_in_postgresql_wakes_the_relay(
     # Without being woken it would look once in an hour.
     relay = outbox.relay(postgres if through == "url" else engine, poll=3600.0)
     async with relay:
-        await until(lambda: relay._ear is not None and relay._pause > 1.0)
+        await until(lambda: relay._commits is not None and relay._pause > 1.0)
         ids = written(outbox, postgres, "mail")
         await all_sent(postgres)
         # One that is cut off is made anew.
-        ear = relay._ear
+        commits = relay._commits
         with transaction(postgres) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid()"
             )
-        await until(lambda: relay._ear is not ear and relay._pause > 1.0)
+        await until(lambda: relay._commits is not commits and relay._pause > 1.0)
         ids += written(outbox, postgres, "mail")
         await all_sent(postgres)
     engine.dispose()

@@ -15,11 +15,11 @@ import pytest
 
 from headrace import ConfigError, Headrace, StoreError, StoreUnavailable
 from headrace.errors import StoreMismatch
-from headrace.store.redis import ear as ears
+from headrace.store.redis import pubsub as pubsub_module
 from headrace.store.redis.cluster import slot_of
-from headrace.store.redis.ear import Ear, encode_keys
 from headrace.store.redis.faults import NoGroup
 from headrace.store.redis.link import Link
+from headrace.store.redis.pubsub import PubSub, encode_keys
 from headrace.store.redis.server import Server
 from tests.servers import RedisCluster, RedisServer, free_port
 from tests.store.patience import eventually
@@ -332,7 +332,7 @@ def test_only_a_cluster_has_reads_that_cannot_span(server: Server) -> None:
 
 
 class Heard:
-    """A hearer, with what it heard."""
+    """A listener, with what it was notified of."""
 
     def __init__(self) -> None:
         self.keys: set[bytes] = set()
@@ -357,19 +357,19 @@ def subscribed(cluster: RedisCluster) -> RedisServer:
 
 
 async def test_what_is_said_at_any_node_is_heard(cluster: RedisCluster, server: Server) -> None:
-    ear, heard = Ear(server.connect), Heard()
-    await ear.add("{shop:mail}:due", heard)
+    pubsub, heard = PubSub(server.connect), Heard()
+    await pubsub.add("{shop:mail}:due", heard)
     for node in cluster.masters:
         await heard.of(node, "{shop:mail}:due")
-    await ear.close()
+    await pubsub.close()
 
 
 async def test_an_ear_moves_on_from_a_node_that_has_fallen_silent(
     cluster: RedisCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ears, "_PING_EVERY", 0.1)
-    ear, heard = Ear(server.connect), Heard()
-    await ear.add("{shop:mail}:due", heard)
+    monkeypatch.setattr(pubsub_module, "_PING_EVERY", 0.1)
+    pubsub, heard = PubSub(server.connect), Heard()
+    await pubsub.add("{shop:mail}:due", heard)
     await heard.of(cluster.masters[0], "{shop:mail}:due")
     silent = subscribed(cluster)
     silent.pause()
@@ -378,7 +378,7 @@ async def test_an_ear_moves_on_from_a_node_that_has_fallen_silent(
         await heard.of(other, "{shop:mail}:due")
     finally:
         silent.resume()
-        await ear.close()
+        await pubsub.close()
     await eventually(lambda: asyncio.to_thread(cluster.is_well))
 
 

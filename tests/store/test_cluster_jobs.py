@@ -141,7 +141,7 @@ async def test_the_end_of_a_job_is_told_to_a_queue_on_another_node(store: RedisS
 
 async def test_notes_and_signals_are_one_for_all_nodes(store: RedisStore) -> None:
     changed = asyncio.Event()
-    heard = await store.hear_notes("schedules", lambda keys: changed.set())
+    heard = await store.on_notes("schedules", lambda keys: changed.set())
     async with asyncio.timeout(30):
         while not changed.is_set():
             assert await store.note("schedules", "nightly", b"1")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.core.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
-    from headrace.store.sqlite.signals import News
+    from headrace.store.sqlite.signals import Notification
 
 LEASE = 30.0
 LEASE_MS = 30_000
@@ -255,7 +255,7 @@ class TestTrouble:
         gate = threading.Event()
         blocked = asyncio.ensure_future(store._database.read(lambda _: gate.wait(10)))
 
-        def fail(connection: sqlite3.Connection, _: list[News]) -> None:
+        def fail(connection: sqlite3.Connection, _: list[Notification]) -> None:
             connection.execute("DELETE FROM jobs")
             raise ZeroDivisionError
 
@@ -479,7 +479,7 @@ class TestFetch:
 
 
 async def listened(store: SqliteStore) -> None:
-    """Until someone listens for news of the store."""
+    """Until someone listens for notifications of the store."""
     while not store._database.signals:
         await store.queues()
 
@@ -731,7 +731,7 @@ class TestHearing:
         self, store: SqliteStore, consumer: SqliteConsumer
     ) -> None:
         heard = asyncio.Event()
-        subscription = await consumer.hear_due("q", lambda _: heard.set())
+        subscription = await consumer.on_due("q", lambda _: heard.set())
         await store.append("q", [parcel("a", delay_ms=50)])
         await asyncio.wait_for(heard.wait(), 10)
         heard.clear()
@@ -749,7 +749,7 @@ class TestHearing:
     ) -> None:
         await store.append("q", [*parcels("a b c"), Parcel(key("d"), b"no envelope")])
         heard: asyncio.Queue[Sequence[JobKey] | None] = asyncio.Queue()
-        subscription = await store.hear_finished("q", heard.put_nowait)
+        subscription = await store.on_finished("q", heard.put_nowait)
         a, b, c, d = await consumer.fetch(4, 0)
         kept = Done(VERDICT, ttl_ms=1000)
         await consumer.settle("q", [*all_as(kept, [a, b]), Settlement(c, DONE)])
@@ -764,8 +764,8 @@ class TestHearing:
     ) -> None:
         heard: asyncio.Queue[Sequence[JobKey] | None] = asyncio.Queue()
         subscriptions = [
-            await store.hear_finished("q", heard.put_nowait),
-            await consumer.hear_due("q", heard.put_nowait),
+            await store.on_finished("q", heard.put_nowait),
+            await consumer.on_due("q", heard.put_nowait),
         ]
         await other.append("q", [parcel("a", delay_ms=5)])
         for _ in subscriptions:
@@ -783,7 +783,7 @@ class TestHearing:
         def fail(_: Sequence[JobKey] | None) -> None:
             raise IndexError
 
-        subscription = await consumer.hear_due("q", fail)
+        subscription = await consumer.on_due("q", fail)
         assert await store.append("q", [parcel("a", delay_ms=50)]) == {}
         await store.count("q")
         assert [type(failure) for failure in failures] == [IndexError]

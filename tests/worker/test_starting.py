@@ -22,7 +22,7 @@ class Ears:
         def counted(*given: Any, **named: Any) -> Any:
             made = consumer(*given, **named)
             self.consumers += 1
-            for verb in ("hear_due", "hear_control"):
+            for verb in ("on_due", "on_control"):
                 monkeypatch.setattr(made, verb, self._counting(getattr(made, verb)))
             close = made.close
 
@@ -35,12 +35,12 @@ class Ears:
 
         monkeypatch.setattr(app.store, "consumer", counted)
 
-    def _counting(self, hear: Any) -> Any:
-        async def heard(*given: Any) -> Any:
-            subscription = await hear(*given)
+    def _counting(self, register: Any) -> Any:
+        async def registered(*given: Any) -> Any:
+            handle = await register(*given)
             self.opened += 1
             self.open += 1
-            close = subscription.close
+            close = handle.close
 
             class Counted:
                 async def close(counted) -> None:
@@ -49,7 +49,7 @@ class Ears:
 
             return Counted()
 
-        return heard
+        return registered
 
 
 async def away(*_: Any, **__: Any) -> Any:
@@ -65,9 +65,9 @@ async def test_a_worker_that_fails_to_start_leaves_nothing_behind(
 
     ears = Ears(app, monkeypatch)
     threads = set(threading.enumerate())
-    # The last of what is heard, so that all the others are there already.
+    # The last of what is registered, so that all the others are there already.
     with monkeypatch.context() as broken:
-        broken.setattr(app.store, "hear_notes", away)
+        broken.setattr(app.store, "on_notes", away)
         with pytest.raises(StoreUnavailable):
             await app.worker(wait_for_store=0).run()
     assert ears.opened == 3

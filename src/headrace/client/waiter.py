@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from headrace.core.ids import JobKey
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.contract import Sighting, Store, Subscription
+from headrace.store.contract import ListenerHandle, Sighting, Store
 
 _POLL_FIRST = 0.25
 _POLL_MOST = 5.0
@@ -45,7 +45,7 @@ class Waiter:
 
 
 class _QueueWaiter:
-    """All that wait for jobs of one queue; they share one subscription and their looks."""
+    """All that wait for jobs of one queue; they share one listening and their looks."""
 
     def __init__(self, store: Store, queue: str) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class _QueueWaiter:
         self._waiting: dict[JobKey, list[Answer]] = {}
         self._told: set[JobKey] = set()
         self._looking: asyncio.Task[None] | None = None
-        self._subscription: Subscription | None = None
+        self._listening: ListenerHandle | None = None
         self._subscribing = asyncio.Lock()
         self._lingering: asyncio.TimerHandle | None = None
 
@@ -85,7 +85,7 @@ class _QueueWaiter:
                 return answer.result()
             pause = min(pause * 2, _POLL_MOST)
 
-    def _hear(self, keys: Sequence[JobKey] | None) -> None:
+    def _on_finished(self, keys: Sequence[JobKey] | None) -> None:
         self._look_for(self._waiting if keys is None else self._waiting.keys() & set(keys))
 
     def _look_for(self, keys: Collection[JobKey]) -> None:
@@ -123,8 +123,8 @@ class _QueueWaiter:
 
     async def _listen(self) -> None:
         async with self._subscribing:
-            if self._subscription is None:
-                self._subscription = await self._store.hear_finished(self._queue, self._hear)
+            if self._listening is None:
+                self._listening = await self._store.on_finished(self._queue, self._on_finished)
 
     def _linger(self) -> None:
         if self._lingering is not None:
@@ -139,6 +139,6 @@ class _QueueWaiter:
         if self._lingering is not None:
             self._lingering.cancel()
         async with self._subscribing:
-            subscription, self._subscription = self._subscription, None
-            if subscription is not None:
-                await subscription.close()
+            listening, self._listening = self._listening, None
+            if listening is not None:
+                await listening.close()

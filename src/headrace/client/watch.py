@@ -42,8 +42,8 @@ class Watch:
     async def updates(self) -> AsyncGenerator[JobUpdate, None]:
         """The present state, then each that differs, and last the final one."""
         async with contextlib.AsyncExitStack() as stack:
-            for listen in (self._store.hear_news, self._store.hear_finished):
-                stack.push_async_callback((await listen(self._queue, self._hear)).close)
+            for listen in (self._store.on_reports, self._store.on_finished):
+                stack.push_async_callback((await listen(self._queue, self._on_change)).close)
             while True:
                 self._changed.clear()
                 update = await self._look()
@@ -79,6 +79,6 @@ class Watch:
         """Whether the job cannot have run yet: then it is not done, but the store has lost it."""
         return self._due_ms is not None and await self._store.time_ms() < self._due_ms
 
-    def _hear(self, keys: Sequence[JobKey] | None) -> None:
+    def _on_change(self, keys: Sequence[JobKey] | None) -> None:
         if keys is None or self._key in keys:
             self._changed.set()

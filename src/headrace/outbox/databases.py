@@ -18,7 +18,7 @@ Begin = Callable[[], AbstractContextManager[Connection]]
 Connect = Callable[[], Any]
 
 
-class Listener(NamedTuple):
+class NotifyConnection(NamedTuple):
     """A connection of psycopg for oneself, and how to close it."""
 
     connection: Any
@@ -31,7 +31,7 @@ class Database(Protocol):
         database has against it, which may be over soon."""
         ...
 
-    async def listener(self) -> Listener | None:
+    async def listener(self) -> NotifyConnection | None:
         """A connection on which one can listen; None if this database has no such thing."""
         ...
 
@@ -72,7 +72,7 @@ class Threaded:
         with translated():
             return await self._in_thread(transact)
 
-    async def listener(self) -> Listener | None:
+    async def listener(self) -> NotifyConnection | None:
         with translated():
             return await self._in_thread(self._source.listener)
 
@@ -88,7 +88,7 @@ class Source(Protocol):
     """Where a thread gets its transactions."""
 
     def begin(self) -> AbstractContextManager[Connection]: ...
-    def listener(self) -> Listener | None: ...
+    def listener(self) -> NotifyConnection | None: ...
     def close(self) -> None: ...
 
 
@@ -113,11 +113,11 @@ class _Reused:
             self.close()
             raise
 
-    def listener(self) -> Listener | None:
+    def listener(self) -> NotifyConnection | None:
         if not comes_from(self._connection, "psycopg"):
             return None
         connection = self._connect()
-        return Listener(connection, connection.close)
+        return NotifyConnection(connection, connection.close)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

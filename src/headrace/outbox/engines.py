@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from headrace.errors import ConfigError
-from headrace.outbox.databases import Database, Listener, Threaded, translated
+from headrace.outbox.databases import Database, NotifyConnection, Threaded, translated
 from headrace.outbox.dialects import POSTGRESQL, dialect_named
 from headrace.outbox.links import Connection
 
@@ -45,7 +45,7 @@ class Sync:
         with self._engine.begin() as connection:
             yield connection
 
-    def listener(self) -> Listener | None:
+    def listener(self) -> NotifyConnection | None:
         if self._engine.driver != "psycopg":
             return None
         connection = self._engine.connect()
@@ -55,7 +55,7 @@ class Sync:
             connection.invalidate()
             connection.close()
 
-        return Listener(connection.connection.driver_connection, close)
+        return NotifyConnection(connection.connection.driver_connection, close)
 
     def close(self) -> None:
         if self._owned:
@@ -71,7 +71,7 @@ class _Async:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
 
-    async def listener(self) -> Listener | None:
+    async def listener(self) -> NotifyConnection | None:
         """Its connections can be used only through SQLAlchemy."""
         return None
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 from headrace.core import limits
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError, HeadraceError
+from headrace.outbox.commit_listener import CommitListener
 from headrace.outbox.databases import database_of
-from headrace.outbox.listening import Ear
 from headrace.outbox.outlet import Outlet
 from headrace.outbox.patience import Patience
 from headrace.outbox.pending import Pending, Row, told
@@ -58,7 +58,7 @@ class Relay:
         self._outlet = Outlet(outbox.app)
         self._patience = Patience()
         self._rounds = _Rounds(self)
-        self._ear: Ear | None = None
+        self._commits: CommitListener | None = None
         self._listens = outbox.notify
         self._pause = 0.0
         self._exits = AsyncExitStack()
@@ -100,8 +100,8 @@ class Relay:
 
     async def close(self) -> None:
         """Give back connections; only needed after steps of one's own."""
-        if self._ear is not None:
-            self._ear.close()
+        if self._commits is not None:
+            self._commits.close()
         await self._database.close()
 
     async def __aenter__(self) -> Relay:
@@ -127,9 +127,11 @@ class Relay:
         if await self.step():
             self._pause = 0.0
             return 0.0
-        if self._listens and (self._ear is None or self._ear.closed):
-            self._ear = await Ear.on(self._database, self._outbox.table_name, self._rounds.wake)
-            self._listens = self._ear is not None
+        if self._listens and (self._commits is None or self._commits.closed):
+            self._commits = await CommitListener.on(
+                self._database, self._outbox.table_name, self._rounds.wake
+            )
+            self._listens = self._commits is not None
         self._pause = min(max(self._pause * 2, _SHORTEST_POLL), self._poll)
         return self._pause
 

@@ -94,11 +94,11 @@ class Promotion(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-Hear = Callable[[Sequence[JobKey] | None], None]
+Listener = Callable[[Sequence[JobKey] | None], None]
 """Called from the loop that listens, with the jobs concerned, or None for "look for yourself"."""
 
 
-class Subscription(Protocol):
+class ListenerHandle(Protocol):
     async def close(self) -> None: ...
 
 
@@ -261,12 +261,12 @@ class Store(Topics, Protocol):
         those before a name, or the last if that is empty."""
         ...
 
-    async def hear_notes(self, space: str, hear: Hear) -> Subscription:
-        """Call `hear` when a value of the space was written without a `ttl`. Best effort."""
+    async def on_notes(self, space: str, listener: Listener) -> ListenerHandle:
+        """Call `listener` when a value of the space was written without a `ttl`. Best effort."""
         ...
 
-    async def hear_news(self, queue: str, hear: Hear) -> Subscription:
-        """Call `hear` when jobs of the queue have reported something. Best effort."""
+    async def on_reports(self, queue: str, listener: Listener) -> ListenerHandle:
+        """Call `listener` when jobs of the queue have reported something. Best effort."""
         ...
 
     async def look(
@@ -275,8 +275,8 @@ class Store(Topics, Protocol):
         """What is known of these jobs; with `bodies` also envelope and past."""
         ...
 
-    async def hear_finished(self, queue: str, hear: Hear) -> Subscription:
-        """Call `hear` when jobs of the queue whose verdict is kept have ended. Best effort."""
+    async def on_finished(self, queue: str, listener: Listener) -> ListenerHandle:
+        """Call `listener` when jobs of the queue whose verdict is kept have ended. Best effort."""
         ...
 
     async def queues(self) -> list[str]:
@@ -403,13 +403,13 @@ class Consumer(Protocol):
         """Forget letters that have been delivered."""
         ...
 
-    async def hear_due(self, queue: str, hear: Hear) -> Subscription:
-        """Call `hear` when `promote` should be called earlier than planned, or the outbox is to be
-        looked at."""
+    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
+        """Call `listener` when `promote` should be called earlier than planned, or there are
+        messages to relay."""
         ...
 
-    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
-        """Call `hear` when `Store.control` has changed; the next `fetch` heeds it."""
+    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
+        """Call `listener` when `Store.control` has changed; the next `fetch` heeds it."""
         ...
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 from headrace.core.ids import JobKey
 from headrace.errors import StoreError
-from headrace.store.contract import Hear, Subscription
+from headrace.store.contract import Listener, ListenerHandle
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -34,26 +34,26 @@ class Rounds(Service):
         self._next_at = dict.fromkeys(queues, 0.0)
         self._not_before = dict.fromkeys(queues, 0.0)
         self._troubles: dict[str, tuple[str, float]] = {}
-        self._subscriptions: list[Subscription] = []
+        self._handles: list[ListenerHandle] = []
 
     @abstractmethod
     async def look(self, queue: str) -> float:
         """Do what there is to do for a queue; the most seconds until the next look."""
 
-    async def hear(self, queue: str, hear: Hear) -> Subscription | None:
-        """Have `hear` called when a look should not wait, if the store can tell of that."""
+    async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle | None:
+        """Have `listener` called when a look should not wait, if the store can tell of that."""
         return None
 
     async def listen(self) -> None:
         for queue in self._next_at:
-            subscription = await self.hear(queue, partial(self._called, queue))
-            if subscription is not None:
-                self._subscriptions.append(subscription)
+            handle = await self.wake_on(queue, partial(self._called, queue))
+            if handle is not None:
+                self._handles.append(handle)
 
     async def close(self) -> None:
-        subscriptions, self._subscriptions = self._subscriptions, []
-        for subscription in subscriptions:
-            await subscription.close()
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            await handle.close()
 
     async def step(self) -> float:
         now = self._monotonic()

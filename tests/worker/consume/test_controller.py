@@ -80,7 +80,7 @@ async def test_many_changes_at_once_cost_few_looks(store: Fragile) -> None:
     )
     await controller.listen()
     # Signals of one change are heard together: when this one is, the controller was called too.
-    last = await consumer.hear_control("mail", lambda _: called.set())
+    last = await consumer.on_control("mail", lambda _: called.set())
     await controller.step()
     for name in "abc":
         await store.pause("mail", name)

@@ -195,15 +195,15 @@ async def test_words_that_cannot_be_written_do_not_keep_a_job_from_its_end(
 async def test_a_thread_wakes_the_service(store: Recorded) -> None:
     job = await sent(store)
     reporter = Reporter(store, lambda: NOW_MS)
-    heard = asyncio.Event()
-    subscription = await store.hear_news(QUEUE, lambda keys: heard.set())
+    notified = asyncio.Event()
+    handle = await store.on_reports(QUEUE, lambda keys: notified.set())
     running = asyncio.create_task(reporter.run())
     await asyncio.sleep(0)
     thread = threading.Thread(target=reporter.log, args=(job, ["from a thread"]))
     thread.start()
-    await asyncio.wait_for(heard.wait(), 30)
+    await asyncio.wait_for(notified.wait(), 30)
     assert (await told(store, job))[1] == ["from a thread"]
     thread.join()
     reporter.stop()
     await running
-    await subscription.close()
+    await handle.close()

@@ -12,9 +12,9 @@ from headrace.core.sources import group_source
 from headrace.store.loops import LoopLocal
 from headrace.store.oddities import Oddities
 from headrace.store.redis.confirming import Confirmation
-from headrace.store.redis.ear import Ear
 from headrace.store.redis.keys import QueueKeys, queues_key
 from headrace.store.redis.link import Link
+from headrace.store.redis.pubsub import PubSub
 from headrace.store.redis.server import Server
 from headrace.store.topics import Group
 from headrace.store.values import Description
@@ -30,7 +30,7 @@ class LoopLinks:
         self.ask = server.link(repeats=True)
         self.put = server.confirmed_link() or self.send
         """For jobs and events: as the app wants it, when replicas have them."""
-        self.ear = Ear(server.connect)
+        self.pubsub = PubSub(server.connect)
         self._server = server
         self._idle: dict[str, list[Link]] = {}
 
@@ -49,7 +49,7 @@ class LoopLinks:
     async def close(self) -> None:
         for link in (each for links in self._idle.values() for each in links):
             await link.drop()
-        await self.ear.close()
+        await self.pubsub.close()
         await self.send.drop()
         await self.put.drop()
         await self.ask.drop()

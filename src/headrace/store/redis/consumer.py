@@ -13,7 +13,7 @@ from headrace.core.limits import DEAD_KEPT_DAYS
 from headrace.core.outcome import RELEASED
 from headrace.core.tally import Tally
 from headrace.errors import StoreError
-from headrace.store.contract import Hear, Promotion, Settlement, Subscription, reclaim_every
+from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, reclaim_every
 from headrace.store.redis import scripts
 from headrace.store.redis.faults import NoGroup
 from headrace.store.redis.group_reading import GroupReading
@@ -243,17 +243,17 @@ class RedisConsumer:
             ids = [letter.id for letter in letters]
             await scripts.posted(self._upkeep, self._store.keys(queue), entries=ids)
 
-    async def hear_due(self, queue: str, hear: Hear) -> Subscription:
-        return await self._store.links().ear.add(self._store.keys(queue).due_channel, hear)
+    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._store.links().pubsub.add(self._store.keys(queue).due_channel, listener)
 
-    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
+    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
         def heed(keys: Sequence[JobKey] | None) -> None:
             waking = asyncio.ensure_future(self._reading.wake())
             self._waking.add(waking)
             waking.add_done_callback(self._woken)
-            hear(keys)
+            listener(keys)
 
-        return await self._store.links().ear.add(self._store.keys(queue).control_channel, heed)
+        return await self._store.links().pubsub.add(self._store.keys(queue).control_channel, heed)
 
     async def close(self) -> None:
         trouble: StoreError | None = None
@@ -353,7 +353,7 @@ class RedisConsumer:
             kept=len(batch.kept),
             constrained=batch.constrained,
             moved=batch.moved,
-            heard=len(batch.heard),
+            from_log=len(batch.from_log),
             blocks=batch.blocks(checked),
             idempotency=idempotency,
         )

@@ -126,7 +126,7 @@ class QueueKeys:
         "look",
         "marks",
         "minute",
-        "news_channel",
+        "reports_channel",
         "outbox",
         "pace",
         "parked",
@@ -196,7 +196,7 @@ class QueueKeys:
         self.finished_channel = f"{base}:finished"
         self.due_channel = f"{base}:due"
         self.control_channel = f"{base}:control"
-        self.news_channel = f"{base}:news"
+        self.reports_channel = f"{base}:reports"
         self.all = [getattr(self, name) for name in self.ALL]
         whole = _SPECIAL.sub(r"\\\1", base)
         self.patterns = (f"{whole}:*", f"{whole}/*")

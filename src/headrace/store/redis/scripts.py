@@ -22,7 +22,7 @@ import msgspec
 from headrace.core.ids import JobKey
 from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
 from headrace.core.outcome import task_gate
-from headrace.store.redis.keys import RETURNED, WORKERS, NoteKeys, QueueKeys
+from headrace.store.redis.keys import RETURNED, WORKERS, KvKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.requests import REMEMBERED
 from headrace.store.values import IdempotencyKey
@@ -88,7 +88,7 @@ class Script:
     async def __call__(
         self,
         link: Link,
-        keys: QueueKeys | NoteKeys,
+        keys: QueueKeys | KvKeys,
         arguments: Sequence[Argument],
         idempotency: IdempotencyKey | None = None,
     ) -> Any:
@@ -252,13 +252,13 @@ async def settle(
     kept: int,
     constrained: bool,
     moved: int,
-    heard: int,
+    from_log: int,
     blocks: Sequence[Argument],
     idempotency: IdempotencyKey | None = None,
 ) -> list[bytes]:
     head: list[Argument] = [
         events, keys.queue, consumer, epoch, int(checked), finished, facts_count, facts, counts,
-        done, kept, int(constrained), moved, heard,
+        done, kept, int(constrained), moved, from_log,
     ]  # fmt: skip
     reply: list[bytes] = await _settle(link, keys, head + list(blocks), idempotency)
     return reply
@@ -393,11 +393,11 @@ async def report(
     *,
     lines_most: int,
     log_ttl: int,
-    news: bytes,
+    reported: bytes,
     jobs: Sequence[Argument],
 ) -> int:
-    heard: int = await _report(link, keys, [keys.group, lines_most, log_ttl, news, *jobs])
-    return heard
+    kept: int = await _report(link, keys, [keys.group, lines_most, log_ttl, reported, *jobs])
+    return kept
 
 
 async def mark(link: Link, keys: QueueKeys, *, job: JobKey, name: str, value: bytes) -> int:
@@ -417,7 +417,7 @@ async def told(link: Link, keys: QueueKeys, *, pairs: Sequence[JobKey]) -> list[
 
 async def note(
     link: Link,
-    keys: NoteKeys,
+    keys: KvKeys,
     *,
     name: str,
     compare: str,
@@ -430,20 +430,20 @@ async def note(
     return done
 
 
-async def notes(link: Link, keys: NoteKeys) -> list[bytes]:
+async def notes(link: Link, keys: KvKeys) -> list[bytes]:
     pairs: list[bytes] = await _notes(link, keys, [])
     return pairs
 
 
 async def record(
-    link: Link, keys: NoteKeys, *, name: str, value: bytes, keep_ms: int, most: int
+    link: Link, keys: KvKeys, *, name: str, value: bytes, keep_ms: int, most: int
 ) -> int:
     removed: int = await _record(link, keys, [name, value, keep_ms, most])
     return removed
 
 
 async def records(
-    link: Link, keys: NoteKeys, *, before: str, limit: int, keep_ms: int
+    link: Link, keys: KvKeys, *, before: str, limit: int, keep_ms: int
 ) -> list[bytes]:
     pairs: list[bytes] = await _records(link, keys, [before, limit, keep_ms])
     return pairs

@@ -9,9 +9,9 @@ from headrace.core.outcome import DONE, Again, Cancelled, Dead, Done, Held
 from headrace.core.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
-from headrace.store.redis.ear import encode_keys
 from headrace.store.redis.keys import LOG
 from headrace.store.redis.link import Argument
+from headrace.store.redis.pubsub import encode_keys
 
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
 _MOST = 1000
@@ -26,7 +26,7 @@ class Batch:
     def __init__(self, settlements: Sequence[Settlement], tally: Tally | None) -> None:
         self.done: list[Delivery] = []
         self.kept: list[tuple[Delivery, Done]] = []
-        self.heard: list[Delivery] = []
+        self.from_log: list[Delivery] = []
         """Events that are done, and were read from their log."""
         self.constrained = False
         self.moved = 0
@@ -34,13 +34,13 @@ class Batch:
         self.epoch = min(item.delivery.stamp for item in settlements)
         self.facts = facts.NONE if tally is None else facts.of_settlements(settlements, tally)
         finished: list[bytes] = []
-        done, heard = self.done, self.heard
+        done, from_log = self.done, self.from_log
         for item in settlements:
             delivery = item.delivery
             if item.outcome is not DONE or delivery.constraints:
                 self._sort(item, finished)
             elif receipt_of(delivery).startswith(LOG):
-                heard.append(delivery)
+                from_log.append(delivery)
             else:
                 done.append(delivery)
         self.finished = encode_keys(finished) if finished else b""
@@ -48,7 +48,7 @@ class Batch:
     def _sort(self, item: Settlement, finished: list[bytes]) -> None:
         delivery, outcome = item.delivery, item.outcome
         if isinstance(outcome, Done) and receipt_of(delivery).startswith(LOG):
-            self.heard.append(delivery)
+            self.from_log.append(delivery)
             return
         if isinstance(outcome, Done) and not (
             delivery.constraints and b"/" in receipt_of(delivery)
@@ -73,9 +73,9 @@ class Batch:
         blocks = self._columns(self.done, checked) + self._columns(kept, checked)
         blocks += [outcome.verdict for _, outcome in self.kept]
         blocks += [outcome.ttl_ms for _, outcome in self.kept]
-        blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.heard]
+        blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.from_log]
         if checked:
-            blocks += [delivery.count for delivery in self.heard]
+            blocks += [delivery.count for delivery in self.from_log]
         return blocks + self._moved
 
     def _columns(self, deliveries: Sequence[Delivery], checked: bool) -> list[Argument]:

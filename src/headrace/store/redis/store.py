@@ -13,14 +13,14 @@ from headrace.core.limits import LOG_LINES, LOG_TTL
 from headrace.core.outcome import task_gate
 from headrace.core.sources import is_log
 from headrace.errors import ConfigError
-from headrace.store.contract import DeadPage, Hear, Subscription
+from headrace.store.contract import DeadPage, Listener, ListenerHandle
 from headrace.store.oddities import readable
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.consumer import RedisConsumer
-from headrace.store.redis.ear import encode_keys
 from headrace.store.redis.history import read_events
 from headrace.store.redis.keys import NoteKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
+from headrace.store.redis.pubsub import encode_keys
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
@@ -248,7 +248,7 @@ class RedisStore(RedisTopics):
             self.keys(queue),
             lines_most=LOG_LINES,
             log_ttl=LOG_TTL,
-            news=encode_keys([each.key for each in reports]),
+            reported=encode_keys([each.key for each in reports]),
             jobs=jobs,
         )
 
@@ -307,17 +307,17 @@ class RedisStore(RedisTopics):
         where = NoteKeys(self.namespace, space).order
         return [(name, found[name.encode()]) for name in self.oddities.texts(where, found)]
 
-    # Hearing
+    # Listening
 
-    async def hear_finished(self, queue: str, hear: Hear) -> Subscription:
-        return await self.links().ear.add(self.keys(queue).finished_channel, hear)
+    async def on_finished(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self.links().pubsub.add(self.keys(queue).finished_channel, listener)
 
-    async def hear_news(self, queue: str, hear: Hear) -> Subscription:
-        return await self.links().ear.add(self.keys(queue).news_channel, hear)
+    async def on_reports(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self.links().pubsub.add(self.keys(queue).reports_channel, listener)
 
-    async def hear_notes(self, space: str, hear: Hear) -> Subscription:
+    async def on_notes(self, space: str, listener: Listener) -> ListenerHandle:
         channel = NoteKeys(self.namespace, space).noted_channel
-        return await self.links().ear.add(channel, hear)
+        return await self.links().pubsub.add(channel, listener)
 
     def consumer(
         self,

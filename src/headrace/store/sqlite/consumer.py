@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from headrace.core.delivery import Delivery
     from headrace.core.ids import JobKey
     from headrace.core.tally import Tally
-    from headrace.store.contract import Hear, Promotion, Settlement, Subscription
+    from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
     from headrace.store.sqlite.claiming import Claims
     from headrace.store.sqlite.sharing import Share, Sharing
-    from headrace.store.sqlite.signals import Kind, News
+    from headrace.store.sqlite.signals import Kind, Notification
     from headrace.store.sqlite.writing import Writer
     from headrace.store.values import IdempotencyKey, Letter
 
@@ -133,11 +133,11 @@ class SqliteConsumer:
     async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
         pass
 
-    async def hear_due(self, queue: str, hear: Hear) -> Subscription:
-        return await self._database.listen([("due", queue)], hear)
+    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._database.listen([("due", queue)], listener)
 
-    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
-        return await self._database.listen([("control", queue)], hear)
+    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._database.listen([("control", queue)], listener)
 
     async def close(self) -> None:
         await self.interrupt()
@@ -146,7 +146,7 @@ class SqliteConsumer:
     async def _claim(self, limit: int) -> list[Delivery]:
         shares = self._sharing.shares(limit)
         taken = await self._database.write(
-            lambda connection, news: self._take(connection, news, shares, limit),
+            lambda connection, notifications: self._take(connection, notifications, shares, limit),
             unless=self._nothing_waits,
         )
         self._sharing.took(taken)
@@ -155,7 +155,7 @@ class SqliteConsumer:
     def _take(
         self,
         connection: sqlite3.Connection,
-        news: list[News],
+        notifications: list[Notification],
         shares: Sequence[Share],
         limit: int,
     ) -> list[Delivery]:
@@ -165,7 +165,7 @@ class SqliteConsumer:
         def pump(queue: str, wanted: int) -> None:
             if queue in self._groups:
                 self._writer.carry_out(
-                    connection, news, queue, partial(pumping.pump, wanted=wanted)
+                    connection, notifications, queue, partial(pumping.pump, wanted=wanted)
                 )
 
         return self._claims.take(connection, shares, limit, pump)
@@ -193,10 +193,12 @@ class SqliteConsumer:
         finally:
             listening.stop()
 
-    def _hand_back_all(self, connection: sqlite3.Connection, news: list[News]) -> None:
+    def _hand_back_all(
+        self, connection: sqlite3.Connection, notifications: list[Notification]
+    ) -> None:
         for queue in self._queues:
             hand_back = partial(returning.hand_back_all, owner=self.name)
-            self._writer.carry_out(connection, news, queue, hand_back)
+            self._writer.carry_out(connection, notifications, queue, hand_back)
 
 
 class _Wait:

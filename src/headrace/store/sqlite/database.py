@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
     from collections.abc import Callable, Sequence
 
-    from headrace.store.contract import Hear
+    from headrace.store.contract import Listener
     from headrace.store.sqlite.schema import Connection
-    from headrace.store.sqlite.signals import Kind, Listening, News
+    from headrace.store.sqlite.signals import Kind, Listening, Notification
     from headrace.store.sqlite.thread import Inbox, Read, Write
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Database:
 
     def write(
         self,
-        write: Callable[[sqlite3.Connection, list[News]], T],
+        write: Callable[[sqlite3.Connection, list[Notification]], T],
         *,
         unless: Callable[[sqlite3.Connection], T | None] | None = None,
     ) -> Future[T]:
@@ -114,9 +114,9 @@ class Database:
         None."""
         return self._ask(unless, write)
 
-    async def listen(self, topics: Sequence[tuple[Kind, str]], hear: Hear) -> Listening:
-        """Have `hear` called, on this loop, for everything that is made known from now on."""
-        listening = self.signals.listen(topics, asyncio.get_running_loop(), hear)
+    async def listen(self, topics: Sequence[tuple[Kind, str]], listener: Listener) -> Listening:
+        """Have `listener` called, on this loop, for everything that is made known from now on."""
+        listening = self.signals.listen(topics, asyncio.get_running_loop(), listener)
         try:
             # The thread may be asleep until it is asked for something; awake, it sees the listener
             # and begins to watch what other processes do.

@@ -37,15 +37,15 @@ _NOTE_JOINS = """
 _NOTE_PARENTS = "INSERT INTO parents (queue, child, parent, place) VALUES {rows}"
 _TOLD = "SELECT 1 FROM parents WHERE queue = ? AND child = ? AND parent = ? AND arrived"
 _ARRIVE = """
-    WITH news (queue, child, parent, value) AS (VALUES {rows})
-    UPDATE parents SET arrived = 1, value = news.value FROM news
-    WHERE parents.queue = news.queue AND parents.child = news.child
-        AND parents.parent = news.parent AND NOT arrived
+    WITH ended (queue, child, parent, value) AS (VALUES {rows})
+    UPDATE parents SET arrived = 1, value = ended.value FROM ended
+    WHERE parents.queue = ended.queue AND parents.child = ended.child
+        AND parents.parent = ended.parent AND NOT arrived
     RETURNING child"""
 _COUNT_DOWN = """
-    WITH news (queue, child, arrived) AS (VALUES {rows})
-    UPDATE joins SET remaining = remaining - news.arrived FROM news
-    WHERE joins.queue = news.queue AND joins.child = news.child
+    WITH ended (queue, child, arrived) AS (VALUES {rows})
+    UPDATE joins SET remaining = remaining - ended.arrived FROM ended
+    WHERE joins.queue = ended.queue AND joins.child = ended.child
     RETURNING child, remaining, delay_ms, at_ms"""
 _FEED = """
     WITH new (id, inputs) AS (VALUES {rows})
@@ -126,8 +126,8 @@ def deliver(step: Step) -> None:
 
 def arrive(step: Step, arrivals: Sequence[Arrival]) -> None:
     """Tell jobs that others have ended; what they end thereby is told later."""
-    news = [(step.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
-    told = Counter(child for (child,) in select_rows(step.connection, _ARRIVE, news))
+    ended = [(step.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
+    told = Counter(child for (child,) in select_rows(step.connection, _ARRIVE, ended))
     bad = {a.child: a.ending.state for a in reversed(arrivals) if _is_bad(a) and a.child in told}
     counts = [(step.number, child, count) for child, count in told.items()]
     complete = [

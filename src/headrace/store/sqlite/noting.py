@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from headrace.store.sqlite.rows import bounded_ms
-from headrace.store.sqlite.signals import News
+from headrace.store.sqlite.signals import Notification
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,7 +47,9 @@ class Note(msgspec.Struct, frozen=True):
     ttl: float | None
     expected: Expected
 
-    def write(self, connection: sqlite3.Connection, news: list[News], now_ms: int) -> bool:
+    def write(
+        self, connection: sqlite3.Connection, notifications: list[Notification], now_ms: int
+    ) -> bool:
         """Whether it was done."""
         place = (self.namespace, self.space, self.name)
         if self.expected != "anything":
@@ -60,7 +62,7 @@ class Note(msgspec.Struct, frozen=True):
             expires = None if self.ttl is None else bounded_ms(now_ms + round(self.ttl * 1000))
             connection.execute(_WRITE, (*place, self.value, expires))
         if self.ttl is None:
-            news.append(News("notes", self.space))
+            notifications.append(Notification("notes", self.space))
         return True
 
 
@@ -82,7 +84,9 @@ class Entry(msgspec.Struct, frozen=True):
     keep_ms: int
     most: int
 
-    def write(self, connection: sqlite3.Connection, news: list[News], now_ms: int) -> None:
+    def write(
+        self, connection: sqlite3.Connection, notifications: list[Notification], now_ms: int
+    ) -> None:
         place = (self.namespace, self.space)
         connection.execute(
             _WRITE, (*place, self.name, self.value, bounded_ms(now_ms + self.keep_ms))

@@ -51,7 +51,7 @@ def report(step: Step, reports: Sequence[Report]) -> None:
         if each.lines and each.key in known:
             _write_lines(step, each.key, each.lines)
     if known:
-        step.tell("news", list(known))
+        step.tell("reports", list(known))
 
 
 def _write_lines(step: Step, key: JobKey, lines: Sequence[str]) -> None:

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.core.ids import JobKey
-    from headrace.store.contract import Hear
+    from headrace.store.contract import Listener
 
-Kind = Literal["ready", "due", "finished", "control", "news", "notes", "facts"]
+Kind = Literal["ready", "due", "finished", "control", "reports", "notes", "facts"]
 
 
-class News(NamedTuple):
+class Notification(NamedTuple):
     """What a write made known: jobs to fetch, something to promote earlier, jobs that ended, what
     people want, what jobs tell of themselves, notes (with their space as the queue), facts."""
 
@@ -52,7 +52,7 @@ def _make_all(loop: AbstractEventLoop, calls: list[Callable[[], None]]) -> None:
 
 
 class Listening:
-    """One listener. Its `hear` is called on the loop that it began to listen on, never after
+    """One listener. Its `listener` is called on the loop that it began to listen on, never after
     `stop`."""
 
     def __init__(
@@ -60,17 +60,17 @@ class Listening:
         signals: Signals,
         topics: Sequence[tuple[Kind, str]],
         loop: AbstractEventLoop,
-        hear: Hear,
+        listener: Listener,
     ) -> None:
         self._signals = signals
-        self._hear = hear
+        self._listener = listener
         self._stopped = False
         self.topics = topics
         self.loop = loop
 
     def tell(self, keys: Sequence[JobKey] | None) -> None:
         if not self._stopped:
-            self._hear(keys)
+            self._listener(keys)
 
     def stop(self) -> None:
         self._stopped = True
@@ -91,9 +91,9 @@ class Signals:
         return bool(self._listeners)
 
     def listen(
-        self, topics: Sequence[tuple[Kind, str]], loop: AbstractEventLoop, hear: Hear
+        self, topics: Sequence[tuple[Kind, str]], loop: AbstractEventLoop, listener: Listener
     ) -> Listening:
-        listening = Listening(self, topics, loop, hear)
+        listening = Listening(self, topics, loop, listener)
         with self._lock:
             self._listeners.add(listening)
         return listening
@@ -102,11 +102,11 @@ class Signals:
         with self._lock:
             self._listeners.discard(listening)
 
-    def publish(self, news: Sequence[News], post: Post) -> None:
-        """Tell those concerned; several news of one kind and queue become one call."""
-        if not news or not self._listeners:
+    def publish(self, notifications: Sequence[Notification], post: Post) -> None:
+        """Tell those concerned; several notifications of one kind and queue become one call."""
+        if not notifications or not self._listeners:
             return
-        merged = _merged(news)
+        merged = _merged(notifications)
         for listening in self._snapshot():
             for topic in listening.topics:
                 if topic in merged:
@@ -126,9 +126,9 @@ def _telling(listening: Listening, keys: Sequence[JobKey] | None) -> Callable[[]
     return lambda: listening.tell(keys)
 
 
-def _merged(news: Sequence[News]) -> dict[tuple[str, str], list[Any] | None]:
+def _merged(notifications: Sequence[Notification]) -> dict[tuple[str, str], list[Any] | None]:
     merged: dict[tuple[str, str], list[Any] | None] = {}
-    for kind, queue, keys in news:
+    for kind, queue, keys in notifications:
         known = merged.setdefault((kind, queue), [])
         if keys is None or known is None:
             merged[kind, queue] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.store.sqlite.rows import made_queue_id, new_numbers, queue_id
-from headrace.store.sqlite.signals import News
+from headrace.store.sqlite.signals import Notification
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +25,7 @@ class Step:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        news: list[News],
+        notifications: list[Notification],
         *,
         namespace: str,
         queue: str,
@@ -33,7 +33,7 @@ class Step:
         recording: bool,
     ) -> None:
         self.connection = connection
-        self.news = news
+        self.notifications = notifications
         self.namespace = namespace
         self.queue = queue
         self.now_ms = now_ms
@@ -74,7 +74,7 @@ class Step:
         if queue not in self.family:
             other = Step(
                 self.connection,
-                self.news,
+                self.notifications,
                 namespace=self.namespace,
                 queue=queue,
                 now_ms=self.now_ms,
@@ -85,7 +85,7 @@ class Step:
         return self.family[queue]
 
     def tell(self, kind: Kind, keys: Sequence[JobKey] | None = None) -> None:
-        self.news.append(News(kind, self.queue, keys))
+        self.notifications.append(Notification(kind, self.queue, keys))
 
     def count(self, task: str, kind: str, amount: int) -> None:
         """Add to the minute's counter of this kind."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.ids import JobKey
     from headrace.core.job import State
-    from headrace.store.contract import Hear, Subscription
+    from headrace.store.contract import Listener, ListenerHandle
     from headrace.store.values import (
         Arrival,
         Ending,
@@ -136,23 +136,27 @@ class SqliteStore(SqliteViews, SqliteTopics):
     ) -> bool:
         note = noting.Note(self._namespace, space, name, value, ttl, expected)
         return await self._database.write(
-            lambda connection, news: note.write(connection, news, self._clock.now_ms())
+            lambda connection, notifications: note.write(
+                connection, notifications, self._clock.now_ms()
+            )
         )
 
     async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
         entry = noting.Entry(self._namespace, space, name, value, int(keep * 1000), most)
         await self._database.write(
-            lambda connection, news: entry.write(connection, news, self._clock.now_ms())
+            lambda connection, notifications: entry.write(
+                connection, notifications, self._clock.now_ms()
+            )
         )
 
-    async def hear_notes(self, space: str, hear: Hear) -> Subscription:
-        return await self._database.listen([("notes", space)], hear)
+    async def on_notes(self, space: str, listener: Listener) -> ListenerHandle:
+        return await self._database.listen([("notes", space)], listener)
 
-    async def hear_news(self, queue: str, hear: Hear) -> Subscription:
-        return await self._database.listen([("news", queue)], hear)
+    async def on_reports(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._database.listen([("reports", queue)], listener)
 
-    async def hear_finished(self, queue: str, hear: Hear) -> Subscription:
-        return await self._database.listen([("finished", queue)], hear)
+    async def on_finished(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._database.listen([("finished", queue)], listener)
 
     async def replay(
         self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.store.sqlite.failures import translated
 from headrace.store.sqlite.file import LOOK_SECONDS
-from headrace.store.sqlite.signals import News, Post
+from headrace.store.sqlite.signals import Notification, Post
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.store")
 
 Read = Callable[[sqlite3.Connection], Any]
-Write = Callable[[sqlite3.Connection, list[News]], Any]
+Write = Callable[[sqlite3.Connection, list[Notification]], Any]
 
 # What other processes did is known to the waiting within this and a moment.
 _POLL_SECONDS = 0.015
@@ -139,18 +139,18 @@ class DatabaseThread:
         if self._file.connection is None:
             self._refuse(batch, post)
             return
-        news = self._write([request for request in batch if request.write])
+        notifications = self._write([request for request in batch if request.write])
         self._read([request for request in batch if not request.write])
         for request in batch:
             request.answer(post)
-        self._signals.publish(news, post)
+        self._signals.publish(notifications, post)
 
     def _refuse(self, batch: list[Request], post: Post) -> None:
         for request in batch:
             request.error = self._file.trouble
             request.answer(post)
 
-    def _write(self, requests: list[Request]) -> list[News]:
+    def _write(self, requests: list[Request]) -> list[Notification]:
         # Whoever only wants to write if there is something to do, looks first: a worker that finds
         # nothing must not take the lock that others need.
         if all(request.read for request in requests):
@@ -162,25 +162,25 @@ class DatabaseThread:
         self._attempt_read(request)
         return request.error is not None or request.result is not None
 
-    def _transact(self, requests: list[Request]) -> list[News]:
+    def _transact(self, requests: list[Request]) -> list[Notification]:
         """Do all of them in one transaction; one that fails is undone without the others."""
-        news: list[News] = []
+        notifications: list[Notification] = []
         self._number += 1
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(_NUMBER, (self._number,))
             for request in requests:
-                news += self._attempt_write(request, alone=len(requests) == 1)
+                notifications += self._attempt_write(request, alone=len(requests) == 1)
             self._connection.execute("COMMIT")
         except Exception as error:
             committed = self._was_committed()
             if committed:
                 # Whatever went wrong came after it: said to have failed, it would be done again.
                 log.warning("%s: a commit was done, though it failed: %s", self._where, error)
-                return news
+                return notifications
             self._undo(requests, error, unknown=committed is None)
             return []
-        return news
+        return notifications
 
     def _was_committed(self) -> bool | None:
         """Whether the transaction that has just failed took effect; None if that is not known."""
@@ -192,24 +192,24 @@ class DatabaseThread:
             return None
         return bool(number == self._number)
 
-    def _attempt_write(self, request: Request, *, alone: bool) -> list[News]:
-        news: list[News] = []
+    def _attempt_write(self, request: Request, *, alone: bool) -> list[Notification]:
+        notifications: list[Notification] = []
         assert request.write is not None
         if alone:
-            request.result = request.write(self._connection, news)
-            return news
+            request.result = request.write(self._connection, notifications)
+            return notifications
         self._connection.execute("SAVEPOINT request")
         try:
-            request.result = request.write(self._connection, news)
+            request.result = request.write(self._connection, notifications)
         except Exception as error:
             # On a full disk SQLite may give up the whole transaction, not only the statement.
             if not self._connection.in_transaction:
                 raise
             self._connection.execute("ROLLBACK TO request")
             request.error = translated(error, self._where)
-            news = []
+            notifications = []
         self._connection.execute("RELEASE request")
-        return news
+        return notifications
 
     def _undo(self, requests: list[Request], error: Exception, *, unknown: bool = False) -> None:
         with contextlib.suppress(sqlite3.Error):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.store.sqlite.database import Database
-    from headrace.store.sqlite.signals import News
+    from headrace.store.sqlite.signals import Notification
     from headrace.store.values import IdempotencyKey
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Writer:
         """What `do` returns, once it and all that follows from it is safe on disk; or what `unless`
         answers from reading alone."""
         return self.database.write(
-            lambda c, news: self.carry_out(c, news, queue, do), unless=unless
+            lambda c, notifications: self.carry_out(c, notifications, queue, do), unless=unless
         )
 
     async def change_once(
@@ -60,13 +60,13 @@ class Writer:
     def carry_out(
         self,
         connection: sqlite3.Connection,
-        news: list[News],
+        notifications: list[Notification],
         queue: str,
         do: Callable[[Step], T],
     ) -> T:
         step = Step(
             connection,
-            news,
+            notifications,
             namespace=self.namespace,
             queue=queue,
             now_ms=self.clock.now_ms(),

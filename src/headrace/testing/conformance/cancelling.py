@@ -145,16 +145,16 @@ class CancellingConformance(Ground):
         assert await self.states(store, [child.key]) == [State.CANCELLED]
 
     async def test_who_waits_for_a_job_hears_that_it_was_cancelled(self, store: Store) -> None:
-        heard = asyncio.Event()
+        notified = asyncio.Event()
 
-        def hear(keys: Sequence[JobKey] | None) -> None:
+        def listener(keys: Sequence[JobKey] | None) -> None:
             if keys is None or key in keys:
-                heard.set()
+                notified.set()
 
         (key,) = await self.send(store)
-        subscription = await store.hear_finished(QUEUE, hear)
+        handle = await store.on_finished(QUEUE, listener)
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await store.cancel(QUEUE, [key])
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()

@@ -79,21 +79,21 @@ class FailingFlowsConformance(FlowGround):
         assert await store.append(QUEUE, [other]) == {}
 
     async def test_who_waits_for_the_last_job_hears_that_it_failed(self, store: Store) -> None:
-        jobs, heard = chain(3), asyncio.Event()
+        jobs, notified = chain(3), asyncio.Event()
 
-        def hear(keys: Sequence[JobKey] | None) -> None:
+        def listener(keys: Sequence[JobKey] | None) -> None:
             if keys is None or jobs[-1].key in keys:
-                heard.set()
+                notified.set()
 
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         taken = await self.take(worker)
-        subscription = await store.hear_finished(QUEUE, hear)
+        handle = await store.on_finished(QUEUE, listener)
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await self.settle(worker, taken, DEAD)
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def test_a_cancelled_child_is_not_set_free(self, store: Store) -> None:
         _, second = jobs = chain(2)

@@ -72,16 +72,16 @@ class FarFlowsConformance(Ground):
         here = parcel("here", children=[Child(FAR, there.key)])
         await store.append(FAR, [there])
         await store.append(QUEUE, [here])
-        heard = asyncio.Event()
+        notified = asyncio.Event()
         worker = self.worker(store)
         taken = await self.take(worker)
-        subscription = await worker.hear_due(QUEUE, lambda _: heard.set())
+        handle = await worker.on_due(QUEUE, lambda _: notified.set())
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await self.settle(worker, taken, DONE)
         if await worker.outbox(QUEUE):
-            await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+            await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def test_two_queues_have_lives_of_their_own(self, store: Store) -> None:
         """The same id, lane, and name in each."""

@@ -65,17 +65,17 @@ class FollowingConformance(Ground):
         first, second = parcel(), parcel()
         child = parcel(parents=[first, second])
         await store.append(QUEUE, [child])
-        news = Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))
-        await store.arrive(QUEUE, [news, news])
-        await store.arrive(QUEUE, [news])
+        arrival = Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))
+        await store.arrive(QUEUE, [arrival, arrival])
+        await store.arrive(QUEUE, [arrival])
         assert (await self.sight(store, child.key)).state is State.BLOCKED
         await store.arrive(QUEUE, [Arrival(child.key, second.key, Ending(State.DONE, b"\x02"))])
         worker = self.worker(store)
         taken = await self.take(worker)
         assert inputs_of(taken[0]) == [1, 2]
-        await store.arrive(QUEUE, [news])
+        await store.arrive(QUEUE, [arrival])
         await self.settle(worker, taken, DONE)
-        await store.arrive(QUEUE, [news])
+        await store.arrive(QUEUE, [arrival])
         assert await store.look(QUEUE, [child.key]) == [None]
         await self.nothing_left(worker)
 

@@ -167,13 +167,13 @@ class Ground:
     @asynccontextmanager
     async def heeded(self, worker: Consumer, queue: str = QUEUE) -> AsyncIterator[None]:
         """When this is over, the worker has heard of the change that was made meanwhile."""
-        heard = asyncio.Event()
-        subscription = await worker.hear_control(queue, lambda _: heard.set())
+        notified = asyncio.Event()
+        handle = await worker.on_control(queue, lambda _: notified.set())
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         yield
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def reclaim(
         self, consumer: Consumer, count: int, *, last_chance: bool = True, queue: str = QUEUE

@@ -118,13 +118,13 @@ class LogsConformance(TopicGround):
         assert await self.in_log(store) == [item.key]
 
     async def test_an_earlier_due_time_of_an_event_is_signalled(self, store: Store) -> None:
-        heard = asyncio.Event()
-        subscription = await self.member(store).hear_due(LOG, lambda _: heard.set())
+        notified = asyncio.Event()
+        handle = await self.member(store).on_due(LOG, lambda _: notified.set())
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await self.put(store, [event(delay_ms=60_000)])
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def test_a_delayed_event_keeps_its_key(self, store: Store) -> None:
         await self.join(store, group=Group(ordered=True))

@@ -74,14 +74,14 @@ class NotesConformance(Ground):
         assert sum(await asyncio.gather(*tries)) == 1
 
     async def test_who_listens_hears_of_what_is_kept(self, store: Store) -> None:
-        heard = asyncio.Event()
-        subscription = await store.hear_notes(SPACE, lambda _: heard.set())
+        notified = asyncio.Event()
+        handle = await store.on_notes(SPACE, lambda _: notified.set())
         await asyncio.sleep(0.05)
         for value in (b"1", None):
-            heard.clear()
+            notified.clear()
             await store.note(SPACE, "one", value)
-            await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+            await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def test_records_are_in_the_order_of_their_names_and_read_by_pages(
         self, store: Store

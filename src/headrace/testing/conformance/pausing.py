@@ -128,15 +128,15 @@ class PausingConformance(Ground):
         await store.pause(QUEUE, "task")
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), HELD)
-        heard = asyncio.Event()
-        subscription = await worker.hear_due(QUEUE, lambda _: heard.set())
+        notified = asyncio.Event()
+        handle = await worker.on_due(QUEUE, lambda _: notified.set())
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await store.resume(QUEUE, "task")
         # Unless they have gone on already.
         if (await store.count(QUEUE)).blocked:
-            await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+            await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def test_a_job_held_for_a_task_that_goes_on_already_goes_on(self, store: Store) -> None:
         (key,) = await self.send(store)

@@ -43,7 +43,7 @@ class PrioritiesConformance(Ground):
         worker = self.worker(store)
         await self.send(store, 3)
         await self.take(worker)
-        subscription = await worker.hear_control(QUEUE, lambda _: None)
+        handle = await worker.on_control(QUEUE, lambda _: None)
         await asyncio.sleep(0.05)
         for _ in range(2):
             high = parcel(constraints=HIGH)
@@ -51,7 +51,7 @@ class PrioritiesConformance(Ground):
             # A store may need a moment to tell of a priority that was never used before.
             await asyncio.sleep(0.05)
             assert keys_of(await self.take(worker)) == [high.key]
-        await subscription.close()
+        await handle.close()
 
     async def test_a_job_with_a_priority_is_waiting_and_then_running(self, store: Store) -> None:
         high = parcel(constraints=HIGH)

@@ -96,19 +96,19 @@ class ReportingConformance(Ground):
         assert (await store.log(QUEUE, key)).lines == ["it was here"]
 
     async def test_who_watches_hears_of_reports(self, store: Store) -> None:
-        heard = asyncio.Event()
+        notified = asyncio.Event()
 
-        def hear(keys: Sequence[JobKey] | None) -> None:
+        def listener(keys: Sequence[JobKey] | None) -> None:
             if keys is None or key in keys:
-                heard.set()
+                notified.set()
 
         (key,) = await self.send(store)
-        subscription = await store.hear_news(QUEUE, hear)
+        handle = await store.on_reports(QUEUE, listener)
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await store.report(QUEUE, [Report(key, HALF)])
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
 
 class MarksConformance(Ground):

@@ -182,18 +182,18 @@ class SettlingConformance(Ground):
         assert await store.count(QUEUE) == Counts()
 
     async def test_who_waits_hears_that_jobs_have_ended(self, store: Store) -> None:
-        heard = asyncio.Event()
+        notified = asyncio.Event()
 
-        def hear(keys: Sequence[JobKey] | None) -> None:
+        def listener(keys: Sequence[JobKey] | None) -> None:
             if keys is None or key in keys:
-                heard.set()
+                notified.set()
 
         (key,) = await self.send(store)
         worker = self.worker(store)
         taken = await self.take(worker)
-        subscription = await store.hear_finished(QUEUE, hear)
+        handle = await store.on_finished(QUEUE, listener)
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await self.settle(worker, taken, kept())
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()

@@ -139,17 +139,17 @@ class UpkeepConformance(Ground):
         assert (await self.worker(store).promote(QUEUE)).next_in is None
 
     async def test_an_earlier_due_time_is_signalled(self, store: Store) -> None:
-        heard = asyncio.Event()
+        notified = asyncio.Event()
 
-        def hear(_: Sequence[JobKey] | None) -> None:
-            heard.set()
+        def listener(_: Sequence[JobKey] | None) -> None:
+            notified.set()
 
-        subscription = await self.worker(store).hear_due(QUEUE, hear)
+        handle = await self.worker(store).on_due(QUEUE, listener)
         await asyncio.sleep(0.05)
-        heard.clear()
+        notified.clear()
         await store.append(QUEUE, [parcel(delay_ms=60_000)])
-        await asyncio.wait_for(heard.wait(), 10)
-        await subscription.close()
+        await asyncio.wait_for(notified.wait(), 10)
+        await handle.close()
 
     async def test_a_worker_that_leaves_hands_back_what_it_holds(self, store: Store) -> None:
         (key,) = await self.send(store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.store.contract import Consumer, Hear, Store, Subscription
+from headrace.store.contract import Consumer, Listener, ListenerHandle, Store
 from headrace.store.values import Control
 from headrace.worker.queue_poller import POLL, Rounds
 
@@ -38,5 +38,5 @@ class Controller(Rounds):
         self._heed(queue, await self._store.control(queue))
         return POLL
 
-    async def hear(self, queue: str, hear: Hear) -> Subscription:
-        return await self._consumer.hear_control(queue, hear)
+    async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._consumer.on_control(queue, listener)

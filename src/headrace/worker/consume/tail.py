@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.core.tally import Tally
-from headrace.store.contract import Hear, Promotion, Settlement, Store, Subscription
+from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, Store
 from headrace.store.topics import LoggedEvent, Position
 from headrace.store.values import IdempotencyKey, Letter
 
@@ -114,10 +114,10 @@ class Tail:
 
     async def posted(self, queue: str, letters: Sequence[Letter]) -> None: ...
 
-    async def hear_due(self, queue: str, hear: Hear) -> Subscription:
+    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
         return _Deaf()
 
-    async def hear_control(self, queue: str, hear: Hear) -> Subscription:
+    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
         return _Deaf()
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.errors import StoreError
-from headrace.store.contract import Consumer, Hear, Store, Subscription
+from headrace.store.contract import Consumer, Listener, ListenerHandle, Store
 from headrace.store.values import Letter
 from headrace.worker.queue_poller import POLL, Rounds
 
@@ -47,8 +47,8 @@ class Courier(Rounds):
             raise trouble
         return 0.0 if len(letters) >= asked else POLL
 
-    async def hear(self, queue: str, hear: Hear) -> Subscription:
-        return await self._consumer.hear_due(queue, hear)
+    async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._consumer.on_due(queue, listener)
 
     async def _deliver(self, letters: Sequence[Letter]) -> tuple[list[Letter], StoreError | None]:
         """Those that arrived, and why others did not: a queue that cannot be reached keeps its

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.store.contract import Consumer, Hear, Subscription
+from headrace.store.contract import Consumer, Listener, ListenerHandle
 from headrace.worker.queue_poller import POLL, Rounds
 
 
@@ -31,5 +31,5 @@ class Promoter(Rounds):
             return 0.0
         return POLL if promotion.next_in is None else promotion.next_in
 
-    async def hear(self, queue: str, hear: Hear) -> Subscription:
-        return await self._consumer.hear_due(queue, hear)
+    async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._consumer.on_due(queue, listener)

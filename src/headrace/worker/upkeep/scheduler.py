@@ -14,7 +14,7 @@ from headrace.core.definition import Definition
 from headrace.core.ids import JobKey
 from headrace.core.schedule import MOST_MISSED, Record, decode_record, encode_record, tick_key
 from headrace.errors import HeadraceError, StoreError, StoreMismatch
-from headrace.store.contract import Store, Subscription
+from headrace.store.contract import ListenerHandle, Store
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -57,16 +57,16 @@ class Scheduler(Service):
         self._planned: dict[str, tuple[bytes, int | None]] = {}
         self._troubles: dict[str, str] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self._subscription: Subscription | None = None
+        self._listening: ListenerHandle | None = None
 
     async def listen(self) -> None:
-        self._subscription = await self._store.hear_notes(SPACE, self._hear)
+        self._listening = await self._store.on_notes(SPACE, self._on_change)
 
     async def close(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        if self._subscription is not None:
-            await self._subscription.close()
+        if self._listening is not None:
+            await self._listening.close()
 
     async def step(self) -> float:
         await self._declare()
@@ -204,7 +204,7 @@ class Scheduler(Service):
         log.error("schedule %r does not fire: %s", name, problem)
         return True
 
-    def _hear(self, _: Sequence[JobKey] | None) -> None:
+    def _on_change(self, _: Sequence[JobKey] | None) -> None:
         if self._alarm is None:
             wait = max(self._read_at + _BREATH - self._monotonic(), 0.0)
             self._alarm = asyncio.get_running_loop().call_later(wait, self._look)

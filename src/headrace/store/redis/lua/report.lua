@@ -1,8 +1,8 @@
 #!lua
 -- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
--- KEYS: jobs progress journal news_channel log log_jobs sessions
--- ARGV: group lines_most log_ttl news, then for each job: key progress count, and so many lines
--- Returns how many jobs were heard.
+-- KEYS: jobs progress journal reports_channel log log_jobs sessions
+-- ARGV: group lines_most log_ttl reported, then for each job: key progress count, and so many lines
+-- Returns how many of the jobs are in the store.
 
 -- A log is a list whose first element is the number of lines dropped before the others.
 local function add_lines(log, lines)
@@ -19,7 +19,7 @@ local function add_lines(log, lines)
   redis.call('EXPIRE', log, ARGV[3])
 end
 
-local at, heard = 5, 0
+local at, kept = 5, 0
 while at <= #ARGV do
   local job_key, progress, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   at = at + 3
@@ -28,7 +28,7 @@ while at <= #ARGV do
     place = '@'
   end
   if place then
-    heard = heard + 1
+    kept = kept + 1
     if progress ~= '' and string.sub(place, 1, 1) ~= 'd' then
       redis.call('HSET', key.progress, job_key, progress)
     end
@@ -38,7 +38,7 @@ while at <= #ARGV do
   end
   at = at + count
 end
-if heard > 0 then
-  redis.call('PUBLISH', key.news_channel, ARGV[4])
+if kept > 0 then
+  redis.call('PUBLISH', key.reports_channel, ARGV[4])
 end
-return applied(heard)
+return applied(kept)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept constrained moved heard, then the blocks that these numbers announce
+-- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept constrained moved from_log, then the blocks that these numbers announce
 -- Returns {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
 -- Blocks: done: ids, keys, counts, constraints. kept: ids, keys, counts, constraints, verdicts, ttls; both without
--- the counts unless `checked` and the constraints unless `constrained`. heard, of events that are done and were read
+-- the counts unless `checked` and the constraints unless `constrained`. from_log, of events that are done and were read
 -- from their log: ids, and if `checked` counts. For each moved: id key count kind value past
 -- envelope verdict ttl constraints inputs, where `value` is a delay, a reason or a gate.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
@@ -40,7 +40,7 @@ local done = {take(n), take(n), take(checked and n or 0), take(constrained and n
 n = tonumber(ARGV[11])
 local kept = {take(n), take(n), take(checked and n or 0), take(constrained and n or 0), take(n), take(n)}
 n = tonumber(ARGV[14])
-local heard = {take(n), take(checked and n or 0)}
+local from_log = {take(n), take(checked and n or 0)}
 local moves = {}
 for i = 1, moving do
   moves[i] = take(11)
@@ -58,7 +58,7 @@ end
 if checked then
   for i, id in ipairs(done[1]) do check(id, done[3][i]) end
   for i, id in ipairs(kept[1]) do check(id, kept[3][i]) end
-  for i, id in ipairs(heard[1]) do check('@/' .. id, heard[2][i]) end
+  for i, id in ipairs(from_log[1]) do check('@/' .. id, from_log[2][i]) end
   for _, each in ipairs(moves) do check(each[1], each[3]) end
   if #gone > 1 then
     return gone
@@ -126,7 +126,7 @@ for i = 1, #kept[1] do
 end
 
 -- What events that are done may have beside their place in the log.
-local function forget_heard(ids)
+local function forget_from_log(ids)
   if not any_special() then
     return
   end
@@ -142,9 +142,9 @@ local function forget_heard(ids)
   end
 end
 
-if #heard[1] > 0 then
-  redis.call('XACK', key.log, GROUP, unpack(heard[1]))
-  forget_heard(heard[1])
+if #from_log[1] > 0 then
+  redis.call('XACK', key.log, GROUP, unpack(from_log[1]))
+  forget_from_log(from_log[1])
 end
 
 -- The gate of everything that moves on: only who takes the entry out may put the job elsewhere.

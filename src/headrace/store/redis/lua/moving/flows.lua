@@ -83,8 +83,8 @@ local function arrive(child, parent, state, value, anyway)
 end
 
 local posted = false
-local function post(news)
-  redis.call('XADD', key.outbox, '*', 'q', news[1], 'k', news[2], 'p', news[3], 's', news[4], 'v', news[5], 'a', news[6] and '1' or '0')
+local function post(ended)
+  redis.call('XADD', key.outbox, '*', 'q', ended[1], 'k', ended[2], 'p', ended[3], 's', ended[4], 'v', ended[5], 'a', ended[6] and '1' or '0')
   posted = true
 end
 
@@ -92,11 +92,11 @@ end
 local function run_agenda()
   local at = 1
   while agenda[at] do
-    local news = agenda[at]
-    if news[1] ~= QUEUE or at > 500 then
-      post(news)
+    local ended = agenda[at]
+    if ended[1] ~= QUEUE or at > 500 then
+      post(ended)
     else
-      pcall(arrive, news[2], news[3], news[4], news[5], news[6])
+      pcall(arrive, ended[2], ended[3], ended[4], ended[5], ended[6])
     end
     at = at + 1
   end

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.ids import JobKey
 from headrace.errors import StoreError
-from headrace.store.contract import Hear
+from headrace.store.contract import Listener
 from headrace.store.redis.link import Connect, Link
 
 log = logging.getLogger("headrace.store")
@@ -26,32 +26,32 @@ def encode_keys(keys: Sequence[JobKey]) -> bytes:
     return msgspec.msgpack.encode(keys)
 
 
-class Ear:
+class PubSub:
     """One subscribed connection for all that one event loop listens to; there only while someone
     does."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._hearers: dict[str, set[Hear]] = {}
+        self._listeners: dict[str, set[Listener]] = {}
         self._link: Link | None = None
         self._listening: asyncio.Task[None] | None = None
         self._heard = True
 
-    async def add(self, channel: str, hear: Hear) -> Subscribed:
-        new = channel not in self._hearers
-        self._hearers.setdefault(channel, set()).add(hear)
+    async def add(self, channel: str, listener: Listener) -> ChannelHandle:
+        new = channel not in self._listeners
+        self._listeners.setdefault(channel, set()).add(listener)
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen(), name="headrace-ear")
+            self._listening = asyncio.create_task(self._listen(), name="headrace-pubsub")
         elif new and self._link is not None:
             await self._link.send("SUBSCRIBE", channel)
-        return Subscribed(self, channel, hear)
+        return ChannelHandle(self, channel, listener)
 
-    async def remove(self, channel: str, hear: Hear) -> None:
-        hearers = self._hearers.get(channel, set())
-        hearers.discard(hear)
-        if not hearers:
-            self._hearers.pop(channel, None)
-        if not self._hearers:
+    async def remove(self, channel: str, listener: Listener) -> None:
+        listeners = self._listeners.get(channel, set())
+        listeners.discard(listener)
+        if not listeners:
+            self._listeners.pop(channel, None)
+        if not self._listeners:
             await self.close()
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class Ear:
             link = Link(self._connect)
             try:
                 await self._subscribe(link)
-                await self._hear(link)
+                await self._receive(link)
             except StoreError as error:
                 log.debug("signals are cut off: %s", error)
             finally:
@@ -74,8 +74,8 @@ class Ear:
                 await link.drop()
             await asyncio.sleep(_RECONNECT)
 
-    async def _hear(self, link: Link) -> None:
-        pinging = asyncio.create_task(self._ping(link), name="headrace-ear-ping")
+    async def _receive(self, link: Link) -> None:
+        pinging = asyncio.create_task(self._ping(link), name="headrace-pubsub-ping")
         try:
             while True:
                 self._dispatch(await link.receive())
@@ -97,7 +97,7 @@ class Ear:
     async def _subscribe(self, link: Link) -> None:
         subscribed: set[str] = set()
         # Again for those that came while we were connecting.
-        while missing := self._hearers.keys() - subscribed:
+        while missing := self._listeners.keys() - subscribed:
             await link.send("SUBSCRIBE", *missing)
             subscribed |= missing
         self._link = link
@@ -112,8 +112,8 @@ class Ear:
             self._tell(channel, None)
 
     def _tell(self, channel: bytes, keys: Sequence[JobKey] | None) -> None:
-        for hear in tuple(self._hearers.get(channel.decode(), ())):
-            hear(keys)
+        for listener in tuple(self._listeners.get(channel.decode(), ())):
+            listener(keys)
 
 
 def _keys(data: bytes) -> list[JobKey] | None:
@@ -123,11 +123,11 @@ def _keys(data: bytes) -> list[JobKey] | None:
         return None
 
 
-class Subscribed:
-    """One hearer of one channel."""
+class ChannelHandle:
+    """A listener of one channel, until it is closed."""
 
-    def __init__(self, ear: Ear, channel: str, hear: Hear) -> None:
-        self._ear, self._channel, self._hear = ear, channel, hear
+    def __init__(self, pubsub: PubSub, channel: str, listener: Listener) -> None:
+        self._pubsub, self._channel, self._listener = pubsub, channel, listener
 
     async def close(self) -> None:
-        await self._ear.remove(self._channel, self._hear)
+        await self._pubsub.remove(self._channel, self._listener)

@@ -8,26 +8,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from headrace.outbox.databases import Database, Listener
+from headrace.outbox.databases import Database, NotifyConnection
 
 log = logging.getLogger("headrace.outbox")
 
 
-class Ear:
+class CommitListener:
     """A connection that listens. One that breaks is closed; the relay then looks by itself."""
 
-    def __init__(self, listener: Listener, hear: Callable[[], object]) -> None:
+    def __init__(self, listener: NotifyConnection, wake: Callable[[], object]) -> None:
         self._listener = listener
         self._pgconn = listener.connection.pgconn
-        self._hear = hear
+        self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._socket: int = self._pgconn.socket
         self._loop.add_reader(self._socket, self._heard)
         self.closed = False
 
     @classmethod
-    async def on(cls, database: Database, channel: str, hear: Callable[[], object]) -> Ear | None:
-        """An ear, if the database has a driver with which one can listen, and lets one."""
+    async def on(
+        cls, database: Database, channel: str, wake: Callable[[], object]
+    ) -> CommitListener | None:
+        """A listener, or None if the driver or the database cannot notify."""
         listener = await database.listener()
         if listener is None:
             return None
@@ -37,7 +39,7 @@ class Ear:
             log.warning("the outbox relay cannot listen, and looks by itself: %s", error)
             listener.close()
             return None
-        return cls(listener, hear)
+        return cls(listener, wake)
 
     def _heard(self) -> None:
         try:
@@ -46,7 +48,7 @@ class Ear:
                 pass
         except Exception:
             self.close()
-        self._hear()
+        self._wake()
 
     def close(self) -> None:
         if not self.closed:
