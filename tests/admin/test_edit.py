@@ -63,7 +63,7 @@ async def test_all_but_the_arguments_stays_as_it_was(app: Headrace) -> None:
     )
     await bury(app, [newer])
     assert await app.admin.replay("mail-1", edit={"to": "ann"}) == 1
-    (seen,) = await (await app.session()).store.look("default", [b"=mail-1"], bodies=True)
+    (seen,) = await (await app.session()).store.get("default", [b"=mail-1"], bodies=True)
     assert seen
     assert msgspec.msgpack.decode(seen.envelope)[4:] == [{"h": {"a": "b"}}, "new field"]
     info = await app.admin.job("mail-1")

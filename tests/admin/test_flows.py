@@ -174,7 +174,7 @@ async def test_only_jobs_of_flows_carry_more_than_before(app: Headrace) -> None:
     store = (await app.session()).store
 
     async def carried(id: str, queue: str = "default") -> tuple[str, bool]:
-        (seen,) = await store.look(queue, [to_key(id)], bodies=True)
+        (seen,) = await store.get(queue, [to_key(id)], bodies=True)
         assert seen is not None
         overrides = decode_envelope(seen.envelope).overrides
         return overrides.end_queue, bool(overrides.graph)

@@ -21,7 +21,7 @@ from headrace import Headrace, chain, group
 from tests.faults.crew import LONG, Crew, eventually
 
 # What an empty store has too, or what expires by itself.
-KEPT_KEYS = ("ready", "levels", "epoch", "look", "events", "facts", "ticks", "queues", "values")
+KEPT_KEYS = ("ready", "levels", "epoch", "reclaims", "events", "facts", "ticks", "queues", "values")
 KEPT_TABLES = {
     "queues", "looks", "numbers", "results", "facts", "counters", "notes", "ticks", "starts",
     "accounts", "topics", "sqlite_sequence", "sqlite_stat1",

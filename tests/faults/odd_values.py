@@ -160,7 +160,7 @@ ON_REDIS: dict[str, Plant] = {
     "minute: a histogram": lambda o: o.run("HSET", o.minute(), "run:odd send", "1", "wait: x", "2"),
     "events: not facts": lambda o: o.run("XADD", o.keys.events, "*", "n", "x", "f", b"\xc1"),
     "events: other fields": lambda o: o.run("XADD", o.keys.events, "*", BAD_TEXT, BAD_TEXT),
-    "look": lambda o: o.run("HSET", o.keys.look, "0", "odd", "at", "odd", "hold", "odd"),
+    "reclaims": lambda o: o.run("HSET", o.keys.reclaims, "0", "odd", "at", "odd", "hold", "odd"),
     "paused": lambda o: o.run("SADD", o.keys.paused, BAD_TEXT),
     "lanes": lambda o: o.run("HSET", o.keys.lanes, "key:a", "odd"),
     "result": lambda o: o.run("SET", o.keys.result + "odd", b"\xc1"),

@@ -21,8 +21,8 @@ async def all_done(crew: Crew, ids: list[str], within: float = LONG) -> None:
     keys = [crew.app.job(job_id).key for job_id in ids]
     for start in range(0, len(keys), 500):
         part = keys[start : start + 500]
-        sightings = await store.look("default", part)
-        assert [each and each.state for each in sightings] == [State.DONE] * len(part)
+        snapshots = await store.get("default", part)
+        assert [each and each.state for each in snapshots] == [State.DONE] * len(part)
     assert await crew.dead() == {}
 
 

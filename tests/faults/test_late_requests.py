@@ -154,8 +154,8 @@ async def test_parts_of_a_settlement_that_were_answered_are_not_asked_for_again(
             await change.worker.settle(QUEUE, settlements, idempotency=idempotency)
         again = await change.worker.settle(QUEUE, settlements, repeat=True, idempotency=idempotency)
         assert again == []
-        sightings = await change.plain.look(QUEUE, [each.key for each in taken])
-        assert [each and each.state for each in sightings] == [State.DONE] * 5
+        snapshots = await change.plain.get(QUEUE, [each.key for each in taken])
+        assert [each and each.state for each in snapshots] == [State.DONE] * 5
 
 
 async def test_take_overs_between_settlements_and_starts_cost_no_job(

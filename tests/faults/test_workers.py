@@ -93,4 +93,4 @@ async def test_what_a_killed_sender_was_told_is_there(crew: Crew) -> None:
     keys = [crew.app.job(job_id).key for job_id in told]
     # A page at a time: a sender that was killed late has sent more than one call should ask for.
     for first in range(0, len(keys), 1000):
-        assert None not in await store.look("default", keys[first : first + 1000])
+        assert None not in await store.get("default", keys[first : first + 1000])

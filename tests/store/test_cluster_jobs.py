@@ -67,8 +67,8 @@ async def test_a_queue_that_moves_to_another_node_takes_its_jobs_and_leases_alon
     await settled(consumer, held)
     await settled(consumer, await eventually(lambda: consumer.fetch(3, 1)))
     assert await store.count("a") == Counts(scheduled=1)
-    sights = await store.look("a", [job.key for job in jobs])
-    assert all(sight and sight.state is State.DONE for sight in sights)
+    snapshots = await store.get("a", [job.key for job in jobs])
+    assert all(snapshot and snapshot.state is State.DONE for snapshot in snapshots)
     await consumer.close()
 
 

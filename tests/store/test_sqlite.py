@@ -117,8 +117,8 @@ def all_as(outcome: Outcome, deliveries: Sequence[Delivery]) -> list[Settlement]
 
 
 async def state_of(store: SqliteStore, name: str) -> State | None:
-    [sighting] = await store.look("q", [key(name)])
-    return sighting.state if sighting else None
+    [snapshot] = await store.get("q", [key(name)])
+    return snapshot.state if snapshot else None
 
 
 def written(path: Path, data: bytes) -> bytes:
@@ -346,7 +346,7 @@ class TestSharing:
         await neighbour.open()
         await store.append("q", parcels("a"))
         assert await neighbour.queues() == []
-        assert await neighbour.look("q", [key("a")]) == [None]
+        assert await neighbour.get("q", [key("a")]) == [None]
         assert await neighbour.append("q", parcels("a")) == {}
         assert len(await neighbour.consumer("n", ["q"], LEASE).fetch(10, 0)) == 1
         assert await state_of(store, "a") is State.WAITING
@@ -371,9 +371,9 @@ class TestAppend:
         assert await store.append("q", parcels("a b")) == {}
         again = [Parcel(key("b"), b"other"), *parcels("c c")]
         assert await store.append("q", again) == {0: key("b"), 2: key("c")}
-        [sighting] = await store.look("q", [key("b")], bodies=True)
-        assert sighting is not None
-        assert sighting.envelope == parcel("b").envelope
+        [snapshot] = await store.get("q", [key("b")], bodies=True)
+        assert snapshot is not None
+        assert snapshot.envelope == parcel("b").envelope
 
     async def test_an_ended_job_is_known_while_its_verdict_is_kept(
         self, store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
@@ -397,11 +397,11 @@ class TestAppend:
         later = [parcel("a", delay_ms=5), parcel("b", at_ms=NOW_MS + 7)]
         at_once = [parcel("c", delay_ms=0), parcel("d", at_ms=NOW_MS), parcel("e", at_ms=1)]
         await store.append("q", [*later, *at_once, parcel("f", delay_ms=2**70)])
-        sightings = await store.look("q", [key(c) for c in "abcdef"])
-        assert [s.due_ms for s in sightings[:2] if s] == [NOW_MS + 6, NOW_MS + 7]
-        assert [s.state for s in sightings[2:5] if s] == [State.WAITING] * 3
-        assert sightings[5] is not None
-        assert sightings[5].state is State.SCHEDULED
+        snapshots = await store.get("q", [key(c) for c in "abcdef"])
+        assert [s.due_ms for s in snapshots[:2] if s] == [NOW_MS + 6, NOW_MS + 7]
+        assert [s.state for s in snapshots[2:5] if s] == [State.WAITING] * 3
+        assert snapshots[5] is not None
+        assert snapshots[5].state is State.SCHEDULED
 
     async def test_queues_are_those_ever_sent_to(self, store: SqliteStore) -> None:
         await store.append("z", parcels("a"))
@@ -423,9 +423,9 @@ class TestFetch:
         mine, yours = await asyncio.gather(consumer.fetch(2, 0), second.fetch(2, 0))
         assert sorted(names([*mine, *yours]).split()) == ["a", "b", "c"]
         assert [d.count for d in mine] == [1] * len(mine)
-        [sighting] = await store.look("q", [key(names(mine)[0])])
-        assert sighting is not None
-        assert (sighting.state, sighting.worker, sighting.deliveries) == (State.RUNNING, "w1", 1)
+        [snapshot] = await store.get("q", [key(names(mine)[0])])
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.worker, snapshot.deliveries) == (State.RUNNING, "w1", 1)
 
     async def test_a_full_queue_starves_no_other(self, store: SqliteStore) -> None:
         consumer = store.consumer("w1", ["q", "r"], LEASE)
@@ -490,7 +490,7 @@ class TestSettle:
         first, second = await consumer.fetch(2, 0)
         outcomes = [Settlement(first, DONE), Settlement(second, Done(VERDICT, ttl_ms=1000))]
         assert await consumer.settle("q", outcomes) == []
-        gone, kept = await store.look("q", [key("a"), key("b")])
+        gone, kept = await store.get("q", [key("a"), key("b")])
         assert gone is None
         assert kept is not None
         assert (kept.state, kept.verdict) == (State.DONE, VERDICT)
@@ -514,9 +514,9 @@ class TestSettle:
         await store.append("q", parcels("a b"))
         held = await consumer.fetch(1, 0)
         await consumer.settle("q", all_as(Again(500, b"past"), held))
-        [sighting] = await store.look("q", [key("a")], bodies=True)
-        assert sighting is not None
-        assert (sighting.due_ms, sighting.past) == (NOW_MS + 501, b"past")
+        [snapshot] = await store.get("q", [key("a")], bodies=True)
+        assert snapshot is not None
+        assert (snapshot.due_ms, snapshot.past) == (NOW_MS + 501, b"past")
         clock.advance(501)
         await consumer.promote("q")
         taken = await consumer.fetch(2, 0)
@@ -545,10 +545,10 @@ class TestSettle:
         verdict = encode_verdict(Verdict(State.DEAD, reason="rejected"))
         outcome = Dead("rejected \ud800", b"past", verdict, ttl_ms=1000)
         await consumer.settle("q", all_as(outcome, await consumer.fetch(1, 0)))
-        [sighting] = await store.look("q", [key("a")])
-        assert sighting is not None
-        assert (sighting.state, sighting.reason) == (State.DEAD, "rejected ?")
-        assert decode_verdict(sighting.verdict).state is State.DEAD
+        [snapshot] = await store.get("q", [key("a")])
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.reason) == (State.DEAD, "rejected ?")
+        assert decode_verdict(snapshot.verdict).state is State.DEAD
         [job] = (await store.dead("q")).jobs
         assert (job.key, job.died_ms, job.past) == (key("a"), NOW_MS, b"past")
         assert job.envelope == parcel("a").envelope
@@ -820,9 +820,9 @@ class TestPeople:
         await store.append("q", parcels("b"))
         assert await store.replay("q", [key("a"), key("b")]) == [True, False]
         assert await store.replay("q", [key("a")]) == [False]
-        [sighting] = await store.look("q", [key("a")], bodies=True)
-        assert sighting is not None
-        assert (sighting.state, sighting.verdict, sighting.past) == (State.WAITING, b"", b"")
+        [snapshot] = await store.get("q", [key("a")], bodies=True)
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.verdict, snapshot.past) == (State.WAITING, b"", b"")
         assert names(await consumer.fetch(2, 0)) == "b a"
 
     async def test_purge_forgets(self, store: SqliteStore, consumer: SqliteConsumer) -> None:
@@ -835,7 +835,7 @@ class TestPeople:
     async def test_unknown_queues_have_nothing(
         self, store: SqliteStore, consumer: SqliteConsumer
     ) -> None:
-        assert await store.look("none", [key("a")]) == [None]
+        assert await store.get("none", [key("a")]) == [None]
         assert (await store.dead("none")).jobs == []
         assert await store.replay("none", [key("a")]) == [False]
         assert await store.purge("none", [key("a")]) == [False]
@@ -982,7 +982,7 @@ class TestProcesses:
         store = make_store(f"sqlite:///{path}", clock)
         await store.open()
         keys = [b"=%d.%d" % (int(line), i) for line in told for i in range(3)]
-        assert None not in await store.look("q", keys)
+        assert None not in await store.get("q", keys)
         # All or none of the batch whose answer was lost.
         assert (await store.count("q")).waiting in (len(keys), len(keys) + 3)
         await store.close()

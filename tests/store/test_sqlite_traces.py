@@ -148,7 +148,7 @@ class Mix:
         return bool(counts.waiting or counts.running or counts.scheduled or counts.blocked)
 
     async def _is_there(self, key: JobKey) -> bool:
-        pages = [await self._store.look(queue, [key]) for queue in QUEUES]
+        pages = [await self._store.get(queue, [key]) for queue in QUEUES]
         return any(s is not None and not s.state.final for [s] in pages)
 
     def _parcel(self, *, in_flow: bool = False, parents: tuple[JobKey, ...] = ()) -> Parcel:
@@ -308,7 +308,7 @@ async def test_an_expired_cancelled_job_ends_with_its_lease(
     for _ in range(8):
         assert await other.reclaim("q", 10, last_chance=True) == []
         clock.advance(reclaim_every(LEASE) * 1.1)
-    [sighting] = await store.look("q", [to_key("a")])
-    assert sighting is not None
-    assert sighting.state is State.CANCELLED
+    [snapshot] = await store.get("q", [to_key("a")])
+    assert snapshot is not None
+    assert snapshot.state is State.CANCELLED
     assert (await store.control("q")).cancelling == ()

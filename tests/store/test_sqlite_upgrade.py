@@ -68,10 +68,10 @@ def envelope(name: str) -> bytes:
 
 
 async def test_every_job_is_where_it_was(store: SqliteStore) -> None:
-    sightings = await store.look("q", [to_key(job[1]) for job in JOBS], bodies=True)
-    seen = [(s.state, s.worker, s.reason, s.past, s.envelope) for s in sightings if s is not None]
+    snapshots = await store.get("q", [to_key(job[1]) for job in JOBS], bodies=True)
+    seen = [(s.state, s.worker, s.reason, s.past, s.envelope) for s in snapshots if s is not None]
     assert seen == [(job[2], job[6], job[7], job[8], envelope(job[1])) for job in JOBS]
-    [ended] = await store.look("q", [to_key("ended")])
+    [ended] = await store.get("q", [to_key("ended")])
     assert ended is not None
     assert ended.verdict == VERDICT
 
@@ -94,9 +94,9 @@ async def test_what_was_running_can_be_settled_by_its_holder(store: SqliteStore)
 
 async def test_what_was_dead_can_be_sent_again(store: SqliteStore) -> None:
     assert await store.replay("q", [to_key("given-up")]) == [True]
-    [sighting] = await store.look("q", [to_key("given-up")], bodies=True)
-    assert sighting is not None
-    assert (sighting.state, sighting.past) == (State.WAITING, b"")
+    [snapshot] = await store.get("q", [to_key("given-up")], bodies=True)
+    assert snapshot is not None
+    assert (snapshot.state, snapshot.past) == (State.WAITING, b"")
 
 
 async def test_what_waited_is_taken_to_wait_since_the_upgrade(store: SqliteStore) -> None:

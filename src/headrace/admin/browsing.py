@@ -16,7 +16,7 @@ from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, State
 from headrace.errors import ConfigError
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -80,15 +80,15 @@ class JobFilter:
         made_ms = ids.created_ms(key)
         return made_ms is None or self.since_ms <= made_ms < self.until_ms
 
-    def matches(self, key: JobKey, sighting: Sighting) -> bool:
+    def matches(self, key: JobKey, snapshot: JobSnapshot) -> bool:
         if self.is_open:
             return True
-        envelope = opened(sighting.envelope)
+        envelope = opened(snapshot.envelope)
         return (
             self._in_time(key, envelope)
             and (self.task is None or (envelope is not None and envelope.task == self.task))
             and (not self.flow or self._of_flow(key, envelope))
-            and self.search.finds(key, envelope, sighting.past)
+            and self.search.finds(key, envelope, snapshot.past)
         )
 
     def _in_time(self, key: JobKey, envelope: Envelope | None) -> bool:
@@ -121,14 +121,14 @@ def states_meant(state: State | str | None, *, dead: bool) -> tuple[State, ...]:
 
 async def sighted(
     store: Store, queue: str, keys: Sequence[JobKey]
-) -> AsyncGenerator[tuple[JobKey, Sighting], None]:
+) -> AsyncGenerator[tuple[JobKey, JobSnapshot], None]:
     """What is known of these jobs, bodies included, without those that are gone."""
     for start in range(0, len(keys), LOOKED_AT_TOGETHER):
         batch = keys[start : start + LOOKED_AT_TOGETHER]
-        sightings = await store.look(queue, batch, bodies=True)
-        for key, sighting in zip(batch, sightings, strict=True):
-            if sighting is not None:
-                yield key, sighting
+        snapshots = await store.get(queue, batch, bodies=True)
+        for key, snapshot in zip(batch, snapshots, strict=True):
+            if snapshot is not None:
+                yield key, snapshot
 
 
 async def fitting(

@@ -65,7 +65,7 @@ class Cancelling:
                 await self._cancel_scheduled(log, left[start : start + CANCELLED_TOGETHER])
 
     async def _cancel_scheduled(self, log: str, keys: Sequence[JobKey]) -> None:
-        seen = zip(keys, await self.store.look(log, keys), strict=True)
+        seen = zip(keys, await self.store.get(log, keys), strict=True)
         due = [key for key, each in seen if each is not None and each.state is State.SCHEDULED]
         await self._cancel(log, due)
 
@@ -111,7 +111,7 @@ class Cancelling:
         """Cancel jobs that were there a moment ago: what is not any more has ended."""
         left = await self._cancel(queue, keys)
         if left and group_source(queue):
-            seen = zip(left, await self.store.look(queue, left), strict=True)
+            seen = zip(left, await self.store.get(queue, left), strict=True)
             logged = {key: None for key, each in seen if each and not each.state.final}
             self._logged.update(logged)
             left = [key for key in left if key not in logged]

@@ -25,7 +25,7 @@ from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.sources import group_source
 from headrace.errors import ConfigError, JobNotFound
-from headrace.store.contract import DeadJob, Sighting
+from headrace.store.contract import DeadJob, JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -108,9 +108,9 @@ class DeadAdmin(AdminContext):
         (any more)."""
         store, key = await self._store(), job_ids.to_key(id)
         for name in await store.locate(await self._sources(queue), key):
-            (sighting,) = await store.look(name, [key], bodies=True)
-            if sighting is not None and sighting.state is State.DEAD:
-                return DeadInfo.of(name, _seen(key, sighting), self._redaction)
+            (snapshot,) = await store.get(name, [key], bodies=True)
+            if snapshot is not None and snapshot.state is State.DEAD:
+                return DeadInfo.of(name, _seen(key, snapshot), self._redaction)
         raise JobNotFound(id)
 
     @recorded
@@ -225,7 +225,7 @@ async def _latest(store: Store, queue: str, selection: Selection, limit: int) ->
     return found[:limit]
 
 
-def _seen(key: JobKey, sighting: Sighting) -> DeadJob:
+def _seen(key: JobKey, snapshot: JobSnapshot) -> DeadJob:
     """What a look tells of a dead job."""
-    died_ms = sighting.died_ms or 0
-    return DeadJob(key, died_ms, sighting.reason, sighting.envelope, sighting.past)
+    died_ms = snapshot.died_ms or 0
+    return DeadJob(key, died_ms, snapshot.reason, snapshot.envelope, snapshot.past)

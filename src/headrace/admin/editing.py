@@ -70,10 +70,10 @@ class EditedReplay:
         self, queue: str, keys: Sequence[JobKey], tell: Tell | None = None
     ) -> dict[JobKey, bytes]:
         """The new envelopes of those that are dead."""
-        sightings = await self._store.look(queue, keys, bodies=True)
+        snapshots = await self._store.get(queue, keys, bodies=True)
         return {
             key: self._changed(ids.to_text(key), seen.envelope, tell)
-            for key, seen in zip(keys, sightings, strict=True)
+            for key, seen in zip(keys, snapshots, strict=True)
             if seen is not None and seen.state is State.DEAD
         }
 

@@ -11,7 +11,7 @@ from headrace.core import ids
 from headrace.core.graph import Graph, Spot, decode_graph
 from headrace.core.ids import JobKey
 from headrace.core.job import Reason, State
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -76,7 +76,7 @@ def _alone(found: Found, flow: JobKey, *, complete: bool) -> FlowInfo:
 
 async def _graph_of(store: Store, queue: str, key: JobKey) -> Graph | None:
     """What the last job of a flow carries; None if it has ended well, or was forgotten."""
-    (seen,) = await store.look(queue, [key], bodies=True)
+    (seen,) = await store.get(queue, [key], bodies=True)
     envelope = None if seen is None else opened(seen.envelope)
     return None if envelope is None else decode_graph(envelope.overrides.graph)
 
@@ -87,7 +87,7 @@ class _Survey:
     def __init__(self, store: Store, graph: Graph) -> None:
         self._store = store
         self._graph = graph
-        self._seen: dict[JobKey, Sighting | None] = {}
+        self._seen: dict[JobKey, JobSnapshot | None] = {}
         self._told: set[tuple[JobKey, JobKey]] = set()
         self._states: dict[JobKey, State | None] = {}
         self._children: dict[JobKey, list[Spot]] = {spot.key: [] for spot in graph.jobs}
@@ -110,7 +110,7 @@ class _Survey:
             for bodies in (False, True):
                 keys = [spot.key for spot in spots if (self._graph.task(spot) is None) is bodies]
                 if keys:
-                    found = await self._store.look(queue, keys, bodies=bodies)
+                    found = await self._store.get(queue, keys, bodies=bodies)
                     self._seen.update(zip(keys, found, strict=True))
 
     async def _ask_what_was_told(self) -> None:
@@ -159,5 +159,5 @@ class _Survey:
         )
 
 
-def _waits(seen: Sighting | None) -> bool:
+def _waits(seen: JobSnapshot | None) -> bool:
     return seen is not None and seen.state is State.BLOCKED and seen.reason == "flow"

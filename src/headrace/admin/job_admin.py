@@ -34,11 +34,11 @@ from headrace.core.job import State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.sources import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 
 _CONDITIONS = "state=, task=, flow=, search=, since="
 
-Found = tuple[str, JobKey, Sighting]
+Found = tuple[str, JobKey, JobSnapshot]
 """A queue, and what it has there under a key."""
 
 
@@ -206,7 +206,7 @@ class JobAdmin(AdminContext):
         store = await self._store()
         found: list[Found] = []
         for queue in await store.locate(queues, key):
-            (seen,) = await store.look(queue, [key], bodies=True)
+            (seen,) = await store.get(queue, [key], bodies=True)
             if seen is None:
                 continue
             found.append((queue, key, seen))

@@ -32,7 +32,7 @@ from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.progress import Progress, decode_progress
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 
 _KEY = "key:"
 
@@ -64,32 +64,32 @@ class JobSummary:
 
     @classmethod
     def of(
-        cls, queue: str, key: JobKey, sighting: Sighting, redaction: Redaction = CLEAR
+        cls, queue: str, key: JobKey, snapshot: JobSnapshot, redaction: Redaction = CLEAR
     ) -> JobSummary:
-        envelope, constraints = opened(sighting.envelope), decode_constraints(sighting.constraints)
+        envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         task = None if envelope is None else envelope.task
-        attempts = decode_past(sighting.past).attempts
-        blocked = sighting.state is State.BLOCKED
+        attempts = decode_past(snapshot.past).attempts
+        blocked = snapshot.state is State.BLOCKED
         last = attempts[-1] if attempts else None
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
         # Arguments may have megabytes: they are looked into only if there is a text to be masked.
-        says = named or attempts or sighting.progress or constraints.limits
+        says = named or attempts or snapshot.progress or constraints.limits
         masks = redaction.masks(envelope, constraints) if says else NOTHING_HIDDEN
         return cls(
             id=ids.to_text(key),
             queue=queue,
             task=task,
-            state=sighting.state,
+            state=snapshot.state,
             priority=constraints.priority,
             key=None if named is None else masks.name(named),
             sent=sent_at(key, envelope),
-            due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
-            worker=sighting.worker or None,
-            attempt=len(attempts) + (0 if sighting.state.final else 1),
-            waits_for=(masked_gate(sighting.reason, masks, task) or None) if blocked else None,
-            reason=None if blocked else sighting.reason or None,
+            due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
+            worker=snapshot.worker or None,
+            attempt=len(attempts) + (0 if snapshot.state.final else 1),
+            waits_for=(masked_gate(snapshot.reason, masks, task) or None) if blocked else None,
+            reason=None if blocked else snapshot.reason or None,
             error=None if last is None else _error(AttemptInfo.of(last), masks),
-            progress=masked_progress(decode_progress(sighting.progress), masks),
+            progress=masked_progress(decode_progress(snapshot.progress), masks),
         )
 
 
@@ -136,20 +136,20 @@ class JobDetail(JobSummary):
     def whole(
         cls,
         summary: JobSummary,
-        sighting: Sighting,
+        snapshot: JobSnapshot,
         log: Sequence[str],
         marks: Iterable[str],
         redaction: Redaction = CLEAR,
     ) -> JobDetail:
         """A summary with all the rest."""
-        envelope, constraints = opened(sighting.envelope), decode_constraints(sighting.constraints)
+        envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         overrides = None if envelope is None else envelope.overrides
-        masks = redaction.masks(envelope, constraints, _result(sighting))
-        past = decode_past(sighting.past).attempts
+        masks = redaction.masks(envelope, constraints, _result(snapshot))
+        past = decode_past(snapshot.past).attempts
         return cls(
             **{field.name: getattr(summary, field.name) for field in fields(summary)},
             arguments=redaction.arguments(envelope),
-            result=redaction.value(summary.task, _result(sighting)),
+            result=redaction.value(summary.task, _result(snapshot)),
             attempts=masked_attempts([AttemptInfo.of(each) for each in past], masks),
             flow=_flow(envelope),
             fed=bool(overrides and overrides.feed),
@@ -182,9 +182,9 @@ def _flow(envelope: Envelope | None) -> str | None:
     return ids.to_text(flow) if flow else None
 
 
-def _result(sighting: Sighting) -> Any:
+def _result(snapshot: JobSnapshot) -> Any:
     try:
-        verdict = decode_verdict(sighting.verdict) if sighting.verdict else Verdict(State.DEAD)
+        verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else Verdict(State.DEAD)
         if not verdict.value or len(verdict.value) > MOST_SHOWN:
             return None
         return decode_plain(verdict.value)

@@ -124,7 +124,7 @@ class TopicAdmin(AdminContext):
         found: list[Masks] = []
         for start in range(0, len(stopped), LOOKED_AT_TOGETHER):
             keys = [each.event for each in stopped[start : start + LOOKED_AT_TOGETHER]]
-            seen = await (await self._store()).look(queue, keys, bodies=True)
+            seen = await (await self._store()).get(queue, keys, bodies=True)
             found += [
                 self._redaction.masks(opened(each.envelope) if each else None) for each in seen
             ]

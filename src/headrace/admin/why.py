@@ -16,7 +16,7 @@ from headrace.core.job import Past, Reason, State, decode_past
 from headrace.core.outcome import gated_task
 from headrace.core.plural import plural
 from headrace.core.rate import QUEUE_LIMIT
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -48,7 +48,7 @@ class Why:
         store: Store,
         queue: str,
         key: JobKey,
-        seen: Sighting,
+        seen: JobSnapshot,
         redaction: Redaction = CLEAR,
     ) -> None:
         self._store = store

@@ -12,7 +12,7 @@ from headrace.core.ids import JobKey
 from headrace.core.job import Reason
 from headrace.core.sources import group_source, log_source
 from headrace.errors import EventNotFound
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 from headrace.store.topics import Position, StoppedKey
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class EventWhy(Why):
         store: Store,
         queue: str,
         key: JobKey,
-        seen: Sighting,
+        seen: JobSnapshot,
         redaction: Redaction = CLEAR,
     ) -> None:
         super().__init__(store, queue, key, seen, redaction)

@@ -137,9 +137,9 @@ async def _outside(store: Store, nodes: Iterable[Node]) -> dict[Job[Any], str]:
     for queue, jobs in by_queue.items():
         for at in range(0, len(jobs), BATCH):
             chunk = jobs[at : at + BATCH]
-            seen = await store.look(queue, [job.key for job in chunk])
-            for job, sighting in zip(chunk, seen, strict=True):
-                if sighting is None:
+            seen = await store.get(queue, [job.key for job in chunk])
+            for job, snapshot in zip(chunk, seen, strict=True):
+                if snapshot is None:
                     raise JobNotFound(job.id)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from headrace.client.job import Job
 from headrace.core.job import State
 from headrace.errors import JobNotFound
-from headrace.store.contract import Sighting, Store
+from headrace.store.contract import JobSnapshot, Store
 
 R = TypeVar("R")
 
@@ -51,9 +51,9 @@ class FlowJob(Job[R]):
         it has failed or was cancelled."""
         if not self.gives_list:
             return await super().status()
-        sightings = await self._seen(self.ends)
-        states = [seen.state if seen else State.DONE for seen in sightings.values()]
-        if not any(sightings.values()):
+        snapshots = await self._seen(self.ends)
+        states = [seen.state if seen else State.DONE for seen in snapshots.values()]
+        if not any(snapshots.values()):
             raise JobNotFound(self.id)
         for state in _TELLING:
             if state in states:
@@ -74,12 +74,12 @@ class FlowJob(Job[R]):
             raise JobNotFound(self.id)
         return State.CANCELLED in states
 
-    async def _seen(self, jobs: Iterable[Job[Any]]) -> dict[Job[Any], Sighting | None]:
+    async def _seen(self, jobs: Iterable[Job[Any]]) -> dict[Job[Any], JobSnapshot | None]:
         store: Store = (await self._app.session()).store
-        seen: dict[Job[Any], Sighting | None] = dict.fromkeys(jobs)
+        seen: dict[Job[Any], JobSnapshot | None] = dict.fromkeys(jobs)
         for queue, there in (await _by_queue(seen)).items():
             for chunk in _chunks(there):
-                found = await store.look(queue, [job.key for job in chunk])
+                found = await store.get(queue, [job.key for job in chunk])
                 seen.update(zip(chunk, found, strict=True))
         return seen
 

@@ -24,7 +24,7 @@ from headrace.errors import (
     ResultTimeout,
     ResultUnreadable,
 )
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -103,15 +103,15 @@ class Job(Generic[R]):
         after `timeout` seconds, or `ResultExpired` if the result is not kept (any more)."""
         session = await self._app.session()
         try:
-            sighting = await session.waiter.wait(await self._found_queue(), self.key, timeout)
+            snapshot = await session.waiter.wait(await self._found_queue(), self.key, timeout)
         except TimeoutError:
             raise ResultTimeout(self.id, timeout or 0.0) from None
-        if sighting is None:
+        if snapshot is None:
             raise ResultExpired(self.id)
-        if sighting.state is State.DEAD and not sighting.verdict:
+        if snapshot.state is State.DEAD and not snapshot.verdict:
             # Its result is not kept, but the dead job is, with all that happened to it.
-            sighting = await self._sighting(bodies=True)
-        return self._unpacked(sighting)
+            snapshot = await self._snapshot(bodies=True)
+        return self._unpacked(snapshot)
 
     def result_sync(self, timeout: float | None = None) -> R:
         """`result` for code without an event loop."""
@@ -119,11 +119,11 @@ class Job(Generic[R]):
 
     async def status(self) -> State:
         """Where the job is in its life; `JobNotFound` if the store does not know it."""
-        return (await self._sighting(bodies=False)).state
+        return (await self._snapshot(bodies=False)).state
 
     async def info(self) -> JobInfo:
         """All that the store knows of the job."""
-        return _info(self.id, await self._found_queue(), await self._sighting(bodies=True))
+        return _info(self.id, await self._found_queue(), await self._snapshot(bodies=True))
 
     async def cancel(self) -> bool:
         """End the job, whatever state it is in: True if it is cancelled, by this call or before, or
@@ -141,7 +141,7 @@ class Job(Generic[R]):
 
     async def progress(self) -> Progress | None:
         """What the job last said with `ctx.progress`; None if nothing, or if it has ended."""
-        return decode_progress((await self._sighting(bodies=False)).progress)
+        return decode_progress((await self._snapshot(bodies=False)).progress)
 
     async def log(self) -> list[str]:
         """The last 1,000 lines that the job wrote with `ctx.log`, kept for a day after the last."""
@@ -159,13 +159,13 @@ class Job(Generic[R]):
             async for update in updates:
                 yield update
 
-    async def _sighting(self, *, bodies: bool) -> Sighting:
+    async def _snapshot(self, *, bodies: bool) -> JobSnapshot:
         session = await self._app.session()
         queue = await self._found_queue()
-        (sighting,) = await session.store.look(queue, [self.key], bodies=bodies)
-        if sighting is None:
+        (snapshot,) = await session.store.get(queue, [self.key], bodies=bodies)
+        if snapshot is None:
             raise JobNotFound(self.id)
-        return sighting
+        return snapshot
 
     async def _found_queue(self) -> str:
         """The queue, which a handle made from an id alone has to look for."""
@@ -175,12 +175,12 @@ class Job(Generic[R]):
                 raise JobNotFound(self.id)
         return self._queue
 
-    def _unpacked(self, sighting: Sighting) -> R:
-        verdict = decode_verdict(sighting.verdict) if sighting.verdict else None
-        if sighting.state is State.CANCELLED:
+    def _unpacked(self, snapshot: JobSnapshot) -> R:
+        verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
+        if snapshot.state is State.CANCELLED:
             raise JobCancelled(self.id)
-        if sighting.state is State.DEAD:
-            raise _failure(self.id, sighting, verdict)
+        if snapshot.state is State.DEAD:
+            raise _failure(self.id, snapshot, verdict)
         if verdict is None:
             raise ResultExpired(self.id)
         try:
@@ -199,33 +199,33 @@ class Job(Generic[R]):
         return hash(self.key)
 
 
-def _failure(job_id: str, sighting: Sighting, verdict: Verdict | None) -> JobFailed:
+def _failure(job_id: str, snapshot: JobSnapshot, verdict: Verdict | None) -> JobFailed:
     if verdict is None:
-        last = decode_past(sighting.past).attempts[-1:]
+        last = decode_past(snapshot.past).attempts[-1:]
         told = [(a.error_type, a.error_text, a.traceback) for a in last]
-        return JobFailed(job_id, sighting.reason, *(told or [("", "it was given up", "")])[0])
+        return JobFailed(job_id, snapshot.reason, *(told or [("", "it was given up", "")])[0])
     return JobFailed(
         job_id, verdict.reason, verdict.error_type, verdict.error_text, verdict.traceback
     )
 
 
-def _info(job_id: str, queue: str, sighting: Sighting) -> JobInfo:
-    past = decode_past(sighting.past)
+def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
+    past = decode_past(snapshot.past)
     attempts = tuple(AttemptInfo.of(attempt) for attempt in past.attempts)
-    blocked = sighting.state is State.BLOCKED
+    blocked = snapshot.state is State.BLOCKED
     return JobInfo(
         id=job_id,
-        state=sighting.state,
+        state=snapshot.state,
         queue=queue,
-        task=_task_name(sighting.envelope),
-        sent=_sent(job_id, sighting.envelope),
-        due=to_datetime(sighting.due_ms) if sighting.due_ms else None,
-        worker=sighting.worker or None,
-        reason=None if blocked else sighting.reason or None,
-        attempt=len(attempts) + (0 if sighting.state.final else 1),
+        task=_task_name(snapshot.envelope),
+        sent=_sent(job_id, snapshot.envelope),
+        due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
+        worker=snapshot.worker or None,
+        reason=None if blocked else snapshot.reason or None,
+        attempt=len(attempts) + (0 if snapshot.state.final else 1),
         attempts=attempts,
-        progress=decode_progress(sighting.progress),
-        waits_for=sighting.reason or None if blocked else None,
+        progress=decode_progress(snapshot.progress),
+        waits_for=snapshot.reason or None if blocked else None,
     )
 
 

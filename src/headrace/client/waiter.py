@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from headrace.core.ids import JobKey
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.contract import ListenerHandle, Sighting, Store
+from headrace.store.contract import JobSnapshot, ListenerHandle, Store
 
 _POLL_FIRST = 0.25
 _POLL_MOST = 5.0
@@ -15,7 +15,7 @@ _POLL_MOST = 5.0
 _LINGER = 5.0
 _LOOK_TOGETHER = 500
 
-Answer = asyncio.Future[Sighting | None]
+Answer = asyncio.Future[JobSnapshot | None]
 
 
 class Waiter:
@@ -25,12 +25,12 @@ class Waiter:
         self._store = store
         self._queues: dict[str, _QueueWaiter] = {}
 
-    async def wait(self, queue: str, key: JobKey, timeout: float | None) -> Sighting | None:
+    async def wait(self, queue: str, key: JobKey, timeout: float | None) -> JobSnapshot | None:
         """The job once it has ended, None if the store does not know it; `TimeoutError` if it takes
         longer. One that has ended already is found whatever the timeout."""
-        (sighting,) = await self._store.look(queue, [key])
-        if sighting is None or sighting.state.final:
-            return sighting
+        (snapshot,) = await self._store.get(queue, [key])
+        if snapshot is None or snapshot.state.final:
+            return snapshot
         waiter = self._queues.get(queue)
         if waiter is None:
             waiter = self._queues[queue] = _QueueWaiter(self._store, queue)
@@ -57,7 +57,7 @@ class _QueueWaiter:
         self._subscribing = asyncio.Lock()
         self._lingering: asyncio.TimerHandle | None = None
 
-    async def wait(self, key: JobKey) -> Sighting | None:
+    async def wait(self, key: JobKey) -> JobSnapshot | None:
         answer: Answer = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(answer)
         try:
@@ -75,7 +75,7 @@ class _QueueWaiter:
             self._looking.cancel()
         await self._stop_listening()
 
-    async def _answered(self, key: JobKey, answer: Answer) -> Sighting | None:
+    async def _answered(self, key: JobKey, answer: Answer) -> JobSnapshot | None:
         """Signals are best effort: without one, look now and then."""
         pause = _POLL_FIRST
         while True:
@@ -99,18 +99,18 @@ class _QueueWaiter:
             keys = list(self._told)[:_LOOK_TOGETHER]
             self._told.difference_update(keys)
             try:
-                sightings = await self._store.look(self._queue, keys)
+                snapshots = await self._store.get(self._queue, keys)
             except StoreError:
                 # The next poll tries again.
                 return
-            for key, sighting in zip(keys, sightings, strict=True):
-                if sighting is None or sighting.state.final:
-                    self._answer(key, sighting)
+            for key, snapshot in zip(keys, snapshots, strict=True):
+                if snapshot is None or snapshot.state.final:
+                    self._answer(key, snapshot)
 
-    def _answer(self, key: JobKey, sighting: Sighting | None) -> None:
+    def _answer(self, key: JobKey, snapshot: JobSnapshot | None) -> None:
         for answer in self._waiting.get(key, ()):
             if not answer.done():
-                answer.set_result(sighting)
+                answer.set_result(snapshot)
 
     def _forget(self, key: JobKey, answer: Answer) -> None:
         answer.cancel()

@@ -59,8 +59,8 @@ class Watch:
     async def _look(self) -> JobUpdate | None:
         """What is to be told now; None if the store does not answer, after it did before."""
         try:
-            (sighting,) = await self._store.look(self._queue, [self._key])
-            if sighting is None and (self._last is None or await self._is_early()):
+            (snapshot,) = await self._store.get(self._queue, [self._key])
+            if snapshot is None and (self._last is None or await self._is_early()):
                 raise JobNotFound(ids.to_text(self._key))
             # After the look: of a job that has ended, this is then all there will be.
             page = await self._store.log(self._queue, self._key, self._next_line)
@@ -69,11 +69,11 @@ class Watch:
                 raise
             return None
         self._next_line = page.following
-        self._due_ms = sighting.due_ms if sighting else None
-        if sighting is None:
+        self._due_ms = snapshot.due_ms if snapshot else None
+        if snapshot is None:
             # It was there, and what fails is kept: it is done, and its result is not kept.
             return JobUpdate(State.DONE, None, tuple(page.lines))
-        return JobUpdate(sighting.state, decode_progress(sighting.progress), tuple(page.lines))
+        return JobUpdate(snapshot.state, decode_progress(snapshot.progress), tuple(page.lines))
 
     async def _is_early(self) -> bool:
         """Whether the job cannot have run yet: then it is not done, but the store has lost it."""

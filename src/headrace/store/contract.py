@@ -43,8 +43,8 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     outcome: Outcome
 
 
-class Sighting(msgspec.Struct, frozen=True):
-    """What a store can say of one job."""
+class JobSnapshot(msgspec.Struct, frozen=True):
+    """What a store knows of one job at one moment."""
 
     state: State
     verdict: bytes = b""
@@ -269,9 +269,9 @@ class Store(Topics, Protocol):
         """Call `listener` when jobs of the queue have reported something. Best effort."""
         ...
 
-    async def look(
+    async def get(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
-    ) -> list[Sighting | None]:
+    ) -> list[JobSnapshot | None]:
         """What is known of these jobs; with `bodies` also envelope and past."""
         ...
 
@@ -286,7 +286,7 @@ class Store(Topics, Protocol):
     async def count(self, queue: str) -> Counts: ...
 
     async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
-        """Those of the queues that `look` would find the job in, in their order, and of logs those
+        """Those of the queues that `get` would find the job in, in their order, and of logs those
         that hold the event; in as few round trips as can be."""
         ...
 

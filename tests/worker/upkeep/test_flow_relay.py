@@ -68,9 +68,9 @@ async def run_all(store: Store) -> None:
 
 
 async def state(store: Store, queue: str, key: JobKey) -> State:
-    (sighting,) = await store.look(queue, [key])
-    assert sighting is not None
-    return sighting.state
+    (snapshot,) = await store.get(queue, [key])
+    assert snapshot is not None
+    return snapshot.state
 
 
 async def test_a_job_in_another_queue_hears_that_what_it_waits_for_has_ended(

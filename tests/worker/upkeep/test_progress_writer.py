@@ -69,9 +69,9 @@ async def sent(store: Recorded, queue: str = QUEUE) -> Place:
 
 async def told(store: Recorded, place: Place) -> tuple[Progress | None, list[str]]:
     queue, key = place
-    (sighting,) = await store.look(queue, [key])
-    assert sighting is not None
-    return decode_progress(sighting.progress), (await store.log(queue, key)).lines
+    (snapshot,) = await store.get(queue, [key])
+    assert snapshot is not None
+    return decode_progress(snapshot.progress), (await store.log(queue, key)).lines
 
 
 async def test_what_a_job_tells_is_written_at_once_when_idle(

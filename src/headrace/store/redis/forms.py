@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.call import Child, Parcel
 from headrace.core.constraints import NO_CONSTRAINTS, encode_constraints
 from headrace.core.job import Malformed, State, decode_verdict
-from headrace.store.contract import UNREADABLE, DeadJob, Sighting
+from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot
 from headrace.store.oddities import readable
 from headrace.store.redis.keys import unsigned
 from headrace.store.redis.link import Argument
@@ -82,15 +82,15 @@ def cancelled(answer: bytes) -> State | None:
         return None
 
 
-def sighting(sight: list[Any]) -> Sighting | None:
+def snapshot(snapshot: list[Any]) -> JobSnapshot | None:
     """What `look.lua` says of a job; `Malformed` if there is but a verdict that is none."""
-    state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress = sight
+    state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress = snapshot
     if not state:
         if not verdict:
             return None
-        return Sighting(decode_verdict(verdict).state, verdict)
+        return JobSnapshot(decode_verdict(verdict).state, verdict)
     now, moment = State(state.decode()), _moment(due)
-    return Sighting(
+    return JobSnapshot(
         now,
         verdict,
         None if now is State.DEAD else moment,

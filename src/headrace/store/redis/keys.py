@@ -76,7 +76,7 @@ class QueueKeys:
     | facts           | string | how many facts `events` holds                                    |
     | minute + m      | hash   | kind and task → count; expires by itself                         |
     | epoch           | string | counts the times that leases were taken from their holders       |
-    | look            | hash   | when abandoned jobs were last looked for, and where to go on;    |
+    | reclaims        | hash   | when abandoned jobs were last looked for, and where to go on;    |
     |                 |        | what the clock showed when gates were last looked at             |
     | promoter        | string | the consumer that promotes for now; expires by itself            |
     | courier         | string | the consumer that empties the outbox for now; expires by itself  |
@@ -123,7 +123,7 @@ class QueueKeys:
         "journal",
         "log",
         "log_jobs",
-        "look",
+        "reclaims",
         "marks",
         "minute",
         "reports_channel",
@@ -189,7 +189,7 @@ class QueueKeys:
         self.facts = f"{base}:facts"
         self.minute = f"{base}:minute:"
         self.epoch = f"{base}:epoch"
-        self.look = f"{base}:look"
+        self.reclaims = f"{base}:reclaims"
         self.promoter = f"{base}:ticket:promote"
         self.courier = f"{base}:ticket:courier"
         self.sessions = f"{base}:session:"

@@ -164,7 +164,7 @@ _reclaim = Script("reclaim")
 _promote = Script("promote")
 _prepare = Script("prepare")
 _leave = Script("leave")
-_look = Script("look")
+_get = Script("get")
 _browse = Script("browse")
 _survey = Script("survey")
 _replay = Script("replay")
@@ -315,11 +315,11 @@ async def leave(link: Link, keys: QueueKeys, *, consumer: str) -> int:
     return back
 
 
-async def look(
+async def get(
     link: Link, keys: Sequence[QueueKeys], *, bodies: bool, job_keys: Sequence[JobKey]
 ) -> list[list[Any]]:
-    sights: list[list[Any]] = await _look.of_each(link, keys, [RETURNED, int(bodies), *job_keys])
-    return sights
+    snapshots: list[list[Any]] = await _get.of_each(link, keys, [RETURNED, int(bodies), *job_keys])
+    return snapshots
 
 
 async def browse(

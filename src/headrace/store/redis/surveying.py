@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from headrace.core.ids import JobKey
 from headrace.core.job import Malformed
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 from headrace.store.oddities import readable
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.cluster import slot_of
@@ -30,19 +30,21 @@ Ask = Callable[[Link, Sequence[QueueKeys]], Awaitable[list[Answer]]]
 class RedisSurveys(Connected):
     """See `headrace.store.contract.Store`."""
 
-    async def look(
+    async def get(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
-    ) -> list[Sighting | None]:
+    ) -> list[JobSnapshot | None]:
         ask, queues = self.links().ask, [self.keys(queue)]
-        sights = await scripts.look(ask, queues, bodies=bodies, job_keys=keys)
-        seen = zip(keys, sights, strict=True)
-        return [self._sighting(queue, key, sight) for key, sight in seen]
+        snapshots = await scripts.get(ask, queues, bodies=bodies, job_keys=keys)
+        seen = zip(keys, snapshots, strict=True)
+        return [self._snapshot(queue, key, snapshot) for key, snapshot in seen]
 
     async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
-        look = partial(scripts.look, bodies=False, job_keys=[key])
-        sights = await self.of_each(queues, look)
-        found = zip(queues, sights, strict=True)
-        return [queue for queue, sight in found if self._sighting(queue, key, sight) is not None]
+        get = partial(scripts.get, bodies=False, job_keys=[key])
+        snapshots = await self.of_each(queues, get)
+        found = zip(queues, snapshots, strict=True)
+        return [
+            queue for queue, snapshot in found if self._snapshot(queue, key, snapshot) is not None
+        ]
 
     async def count(self, queue: str) -> Counts:
         (state,) = await self.survey([queue])
@@ -87,9 +89,9 @@ class RedisSurveys(Connected):
         paused = set(self.oddities.texts(self.keys(queue).paused, row[6:]))
         return QueueState(Counts(*counts), "" in paused, frozenset(paused - {""}), oldest or None)
 
-    def _sighting(self, queue: str, key: JobKey, sight: list[Any]) -> Sighting | None:
+    def _snapshot(self, queue: str, key: JobKey, snapshot: list[Any]) -> JobSnapshot | None:
         try:
-            return forms.sighting(sight)
+            return forms.snapshot(snapshot)
         except Malformed as error:
             name = f"{self.keys(queue).result}{readable(key)}"
             self.oddities.note(name, str(error))

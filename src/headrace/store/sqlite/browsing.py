@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job import Malformed, State, decode_verdict
 from headrace.core.sources import group_source, is_log
-from headrace.store.contract import UNREADABLE, DeadJob, DeadPage, Sighting
+from headrace.store.contract import UNREADABLE, DeadJob, DeadPage, JobSnapshot
 from headrace.store.sqlite import entries, reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
@@ -95,7 +95,7 @@ _ODD_KEYS = """
 _FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND key = ?"
 
 
-def look(
+def get(
     connection: sqlite3.Connection,
     *,
     namespace: str,
@@ -103,24 +103,24 @@ def look(
     keys: Sequence[JobKey],
     bodies: bool,
     now_ms: int,
-) -> list[Sighting | None]:
+) -> list[JobSnapshot | None]:
     number = queue_id(connection, namespace, queue)
     if number is None:
         return [None] * len(keys)
-    found = [_sighting(connection, number, key, bodies, now_ms) for key in keys]
+    found = [_snapshot(connection, number, key, bodies, now_ms) for key in keys]
     if group_source(queue):
         found = [
-            untaken.sighting(connection, number, key, bodies=bodies) or sighting
-            if sighting is None or sighting.state == State.CANCELLED
-            else sighting
-            for key, sighting in zip(keys, found, strict=True)
+            untaken.snapshot(connection, number, key, bodies=bodies) or snapshot
+            if snapshot is None or snapshot.state == State.CANCELLED
+            else snapshot
+            for key, snapshot in zip(keys, found, strict=True)
         ]
     return found
 
 
-def _sighting(
+def _snapshot(
     connection: sqlite3.Connection, queue: int, key: JobKey, bodies: bool, now_ms: int
-) -> Sighting | None:
+) -> JobSnapshot | None:
     sql = _WITH_BODIES if bodies else _WITHOUT_BODIES
     job = connection.execute(sql, (queue, key)).fetchone()
     if job and job[0] != State.DEAD:
@@ -134,16 +134,16 @@ def _sighting(
     if job:
         return _of_job(job, verdict, b"")
     try:
-        return Sighting(decode_verdict(verdict).state, verdict) if verdict else None
+        return JobSnapshot(decode_verdict(verdict).state, verdict) if verdict else None
     except Malformed:
         return None
 
 
-def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> Sighting | None:
+def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> JobSnapshot | None:
     state, time_ms, owner, count, reason, _, constraints, envelope, past = job
     if state not in _STATES:
         return None
-    return Sighting(
+    return JobSnapshot(
         State(state),
         verdict,
         due_ms=time_ms if state == State.SCHEDULED else None,
@@ -166,7 +166,7 @@ def locate(
     key: JobKey,
     now_ms: int,
 ) -> list[str]:
-    """Those of the queues of which `look` says something, and logs that hold the event."""
+    """Those of the queues of which `get` says something, and logs that hold the event."""
     asked = {"namespace": namespace, "names": json_of(queues), "key": key, "now_ms": now_ms}
     found = connection.execute(LOCATE, asked)
     names = {name for (name,) in found}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.core.job import State
-from headrace.store.contract import Sighting
+from headrace.store.contract import JobSnapshot
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, page_values
 from headrace.store.values import KeyPage
@@ -51,13 +51,13 @@ def find(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, Unt
     return {queue: Untaken(*behind) for queue, *behind in found}
 
 
-def sighting(
+def snapshot(
     connection: sqlite3.Connection, queue: int, key: JobKey, *, bodies: bool
-) -> Sighting | None:
+) -> JobSnapshot | None:
     found = connection.execute(_EVENT, (key, queue)).fetchone()
     if found is None:
         return None
-    return Sighting(State.WAITING, envelope=found[0] if bodies else b"")
+    return JobSnapshot(State.WAITING, envelope=found[0] if bodies else b"")
 
 
 def browse(

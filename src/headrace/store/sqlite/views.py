@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.ids import JobKey
     from headrace.core.job import State
-    from headrace.store.contract import DeadPage, Sighting
+    from headrace.store.contract import DeadPage, JobSnapshot
     from headrace.store.oddities import Oddities
     from headrace.store.sqlite.database import Database
     from headrace.store.values import (
@@ -120,11 +120,11 @@ class SqliteViews:
             )
         )
 
-    async def look(
+    async def get(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
-    ) -> list[Sighting | None]:
+    ) -> list[JobSnapshot | None]:
         return await self._database.read(
-            lambda connection: browsing.look(
+            lambda connection: browsing.get(
                 connection,
                 namespace=self._namespace,
                 queue=queue,

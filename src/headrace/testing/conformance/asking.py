@@ -25,19 +25,19 @@ class AskingConformance(Ground):
         assert described.version
 
     async def test_an_unknown_job_is_nowhere(self, store: Store) -> None:
-        assert await store.look(QUEUE, [parcel().key]) == [None]
+        assert await store.get(QUEUE, [parcel().key]) == [None]
 
     async def test_many_jobs_are_looked_at_together(self, store: Store) -> None:
         (waiting,) = await self.send(store)
         later = parcel(delay_ms=60_000)
         await store.append(QUEUE, [later])
-        found = await store.look(QUEUE, [later.key, b"=nobody", waiting])
+        found = await store.get(QUEUE, [later.key, b"=nobody", waiting])
         assert [item and item.state for item in found] == [State.SCHEDULED, None, State.WAITING]
 
     async def test_bodies_are_told_when_asked_for(self, store: Store) -> None:
         items = [parcel(), parcel(delay_ms=60_000)]
         await store.append(QUEUE, items)
-        found = await store.look(QUEUE, [item.key for item in items], bodies=True)
+        found = await store.get(QUEUE, [item.key for item in items], bodies=True)
         assert [item and item.envelope for item in found] == [item.envelope for item in items]
 
     async def test_dead_jobs_are_paged_latest_first(self, store: Store) -> None:
@@ -63,9 +63,9 @@ class AskingConformance(Ground):
     async def test_a_replayed_job_has_no_verdict_any_more(self, store: Store) -> None:
         (key,) = await self.bury(store, 1)
         await store.replay(QUEUE, [key])
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert (sighting.state, sighting.verdict) == (State.WAITING, b"")
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.verdict) == (State.WAITING, b"")
 
     async def test_only_dead_jobs_are_replayed_or_purged(self, store: Store) -> None:
         (waiting,) = await self.send(store)
@@ -79,4 +79,4 @@ class AskingConformance(Ground):
         assert await store.purge(QUEUE, [first]) == [True]
         assert await store.purge(QUEUE, [first]) == [False]
         assert [job.key for job in (await store.dead(QUEUE)).jobs] == [second]
-        assert await store.look(QUEUE, [first]) == [None]
+        assert await store.get(QUEUE, [first]) == [None]

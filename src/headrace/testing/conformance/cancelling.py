@@ -47,9 +47,9 @@ class CancellingConformance(Ground):
         others, item = before_others()[where]
         await store.append(QUEUE, [*others, item])
         assert await store.cancel(QUEUE, [item.key]) == [State.CANCELLED]
-        sighting = await self.sight(store, item.key)
-        assert sighting.state is State.CANCELLED
-        assert decode_verdict(sighting.verdict).state is State.CANCELLED
+        snapshot = await self.snapshot(store, item.key)
+        assert snapshot.state is State.CANCELLED
+        assert decode_verdict(snapshot.verdict).state is State.CANCELLED
         counts = await store.count(QUEUE)
         assert counts.waiting + counts.scheduled + counts.blocked == len(others)
         taken = await self.worker(store).fetch(10, 0)
@@ -78,17 +78,17 @@ class CancellingConformance(Ground):
         (key,) = await self.send(store)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), outcome)
-        before = await self.sight(store, key)
+        before = await self.snapshot(store, key)
         assert await store.cancel(QUEUE, [key]) == [before.state]
-        assert await self.sight(store, key) == before
+        assert await self.snapshot(store, key) == before
 
     async def test_the_verdict_is_kept_as_long_as_the_job_says(self, store: Store) -> None:
         item = parcel(constraints=Constraints(ttl_ms=300))
         await store.append(QUEUE, [item])
         await store.cancel(QUEUE, [item.key])
-        assert (await self.sight(store, item.key)).state is State.CANCELLED
+        assert (await self.snapshot(store, item.key)).state is State.CANCELLED
         await self.pass_time(0.35)
-        assert await store.look(QUEUE, [item.key]) == [None]
+        assert await store.get(QUEUE, [item.key]) == [None]
 
     async def test_a_released_job_is_cancelled_at_once(self, store: Store) -> None:
         first, _ = await self.send(store, 2)

@@ -24,9 +24,9 @@ class DebouncingConformance(Ground):
         await store.append(QUEUE, [first])
         before = await store.time_ms()
         assert await store.append(QUEUE, [second]) == {0: first.key}
-        sighting = await self.sight(store, first.key)
-        assert sighting.due_ms is not None
-        assert sighting.due_ms >= before + 400
+        snapshot = await self.snapshot(store, first.key)
+        assert snapshot.due_ms is not None
+        assert snapshot.due_ms >= before + 400
         assert await store.count(QUEUE) == Counts(scheduled=1)
         await self.pass_time(0.41)
         worker = self.worker(store)
@@ -61,9 +61,9 @@ class DebouncingConformance(Ground):
         )
         await store.append(QUEUE, [first])
         assert await store.append(QUEUE, [second]) == {0: first.key}
-        (sighting,) = await store.look(QUEUE, [first.key], bodies=True)
-        assert sighting is not None
-        assert decode_constraints(sighting.constraints) == other
+        (snapshot,) = await store.get(QUEUE, [first.key], bodies=True)
+        assert snapshot is not None
+        assert decode_constraints(snapshot.constraints) == other
         await self.pass_time(0.06)
         worker = self.worker(store)
         await worker.promote(QUEUE)

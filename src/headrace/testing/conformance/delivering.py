@@ -46,9 +46,9 @@ class DeliveringConformance(Ground):
     async def test_a_running_job_tells_its_worker(self, store: Store) -> None:
         (key,) = await self.send(store)
         await self.take(self.worker(store, "the-worker"))
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert (sighting.state, sighting.worker) == (State.RUNNING, "the-worker")
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.worker) == (State.RUNNING, "the-worker")
         assert await store.count(QUEUE) == Counts(running=1)
 
     async def test_a_waiting_fetch_wakes_for_a_new_job(self, store: Store) -> None:
@@ -103,9 +103,9 @@ class DeliveringConformance(Ground):
         (key,) = await self.send(store)
 
         async def elsewhere() -> bool:
-            (sighting,) = await store.look(QUEUE, [key])
+            (snapshot,) = await store.get(QUEUE, [key])
             await store.close()
-            return sighting is not None
+            return snapshot is not None
 
         assert await asyncio.to_thread(asyncio.run, elsewhere())
         assert await store.count(QUEUE) == Counts(waiting=1)

@@ -25,7 +25,7 @@ class FailingFlowsConformance(FlowGround):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
         assert await self.states(store, [job.key for job in jobs]) == [State.DEAD] * 4
-        last = await self.sight(store, jobs[-1].key)
+        last = await self.snapshot(store, jobs[-1].key)
         assert last.reason == "parent_failed"
         verdict = decode_verdict(last.verdict)
         assert (verdict.state, verdict.reason) == (State.DEAD, "parent_failed")
@@ -51,7 +51,7 @@ class FailingFlowsConformance(FlowGround):
         worker = self.worker(store)
         first, second = await self.take(worker, 2)
         await self.end(store, worker, [second], outcome)
-        assert (await self.sight(store, child.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, child.key)).state is State.BLOCKED
         await self.settle(worker, [first], kept(b"\x07"))
         (delivery,) = await self.take(worker)
         assert (delivery.key, inputs_of(delivery)) == (child.key, [None, 7])
@@ -65,7 +65,7 @@ class FailingFlowsConformance(FlowGround):
         outcomes: list[Outcome] = [kept(), CANCELLED, DEAD]
         for delivery, outcome in zip(taken, outcomes, strict=True):
             await self.end(store, worker, [delivery], outcome)
-        assert (await self.sight(store, child.key)).state is State.CANCELLED
+        assert (await self.snapshot(store, child.key)).state is State.CANCELLED
         await self.nothing_left(worker)
 
     async def test_what_fails_with_its_parent_gives_back_its_name(self, store: Store) -> None:
@@ -101,7 +101,7 @@ class FailingFlowsConformance(FlowGround):
         await store.cancel(QUEUE, [second.key])
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), kept())
-        assert (await self.sight(store, second.key)).state is State.CANCELLED
+        assert (await self.snapshot(store, second.key)).state is State.CANCELLED
         await self.nothing_left(worker)
 
     async def test_a_replayed_parent_frees_nobody_twice(self, store: Store) -> None:
@@ -111,5 +111,5 @@ class FailingFlowsConformance(FlowGround):
         await self.settle(worker, await self.take(worker), DEAD)
         await store.replay(QUEUE, [first.key])
         await self.settle(worker, await self.take(worker), kept())
-        assert (await self.sight(store, second.key)).state is State.DEAD
+        assert (await self.snapshot(store, second.key)).state is State.DEAD
         await self.nothing_left(worker)

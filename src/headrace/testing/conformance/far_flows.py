@@ -39,8 +39,8 @@ class FarFlowsConformance(Ground):
         worker = self.worker(store, queues=[QUEUE, FAR])
         await self.settle(worker, await self.take(worker), DEAD)
         await self.upkeep(store, worker, [QUEUE, FAR])
-        assert (await self.sight(store, middle.key, FAR)).reason == "parent_failed"
-        assert (await self.sight(store, last.key)).reason == "parent_failed"
+        assert (await self.snapshot(store, middle.key, FAR)).reason == "parent_failed"
+        assert (await self.snapshot(store, last.key)).reason == "parent_failed"
 
     async def test_a_far_job_may_run_anyway(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])

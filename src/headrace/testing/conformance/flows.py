@@ -50,7 +50,7 @@ class FlowsConformance(FlowGround):
     async def test_a_job_waits_until_the_one_before_it_is_done(self, store: Store) -> None:
         first, second = jobs = chain(2)
         await self.send_flow(store, jobs)
-        waiting = await self.sight(store, second.key)
+        waiting = await self.snapshot(store, second.key)
         assert (waiting.state, waiting.reason) == (State.BLOCKED, "flow")
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=1)
         worker = self.worker(store)
@@ -68,7 +68,7 @@ class FlowsConformance(FlowGround):
         worker = self.worker(store)
         taken = await self.take(worker, 3)
         for number, delivery in reversed(list(enumerate(taken))):
-            assert (await self.sight(store, child.key)).state is State.BLOCKED
+            assert (await self.snapshot(store, child.key)).state is State.BLOCKED
             await self.settle(worker, [delivery], kept(bytes([number])))
         (delivery,) = await self.take(worker)
         assert inputs_of(delivery) == [0, 1, 2]
@@ -87,7 +87,7 @@ class FlowsConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), Done(done_verdict(b"\x08"), 0))
-        assert await store.look(QUEUE, [first.key]) == [None]
+        assert await store.get(QUEUE, [first.key]) == [None]
         assert inputs_of((await self.take(worker))[0]) == [8]
 
     async def test_a_verdict_may_have_all_its_fields(self, store: Store) -> None:
@@ -133,7 +133,7 @@ class FlowsConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), outcome)
-        assert (await self.sight(store, second.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, second.key)).state is State.BLOCKED
 
     async def test_a_flow_goes_on_after_a_crash(self, store: Store) -> None:
         _, second = jobs = chain(2)
@@ -142,7 +142,7 @@ class FlowsConformance(FlowGround):
         lost = await self.take(dying)
         again = await self.reclaim(other, 1)
         assert await self.settle(dying, lost, kept(b"\x01")) == lost
-        assert (await self.sight(store, second.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, second.key)).state is State.BLOCKED
         await self.settle(other, again, kept(b"\x02"))
         assert inputs_of((await self.take(other))[0]) == [2]
 
@@ -154,10 +154,10 @@ class FlowsConformance(FlowGround):
         worker = self.worker(store)
         before = await store.time_ms()
         await self.settle(worker, await self.take(worker), DONE)
-        sighting = await self.sight(store, child.key)
-        assert sighting.state is State.SCHEDULED
-        assert sighting.due_ms is not None
-        assert sighting.due_ms >= before + 200
+        snapshot = await self.snapshot(store, child.key)
+        assert snapshot.state is State.SCHEDULED
+        assert snapshot.due_ms is not None
+        assert snapshot.due_ms >= before + 200
         await self.pass_time(0.21)
         await worker.promote(QUEUE)
         assert keys_of(await self.take(worker)) == [child.key]
@@ -170,7 +170,7 @@ class FlowsConformance(FlowGround):
         inside, first = await self.take(worker, 2)
         assert keys_of([inside, first]) == [other.key, parent.key]
         await self.settle(worker, [first], kept(b"\x07"))
-        assert (await self.sight(store, child.key)).reason == "lane"
+        assert (await self.snapshot(store, child.key)).reason == "lane"
         await self.settle(worker, [inside], DONE)
         (delivery,) = await self.take(worker)
         assert (delivery.key, inputs_of(delivery)) == (child.key, [7])

@@ -68,7 +68,7 @@ class FollowingConformance(Ground):
         arrival = Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))
         await store.arrive(QUEUE, [arrival, arrival])
         await store.arrive(QUEUE, [arrival])
-        assert (await self.sight(store, child.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, child.key)).state is State.BLOCKED
         await store.arrive(QUEUE, [Arrival(child.key, second.key, Ending(State.DONE, b"\x02"))])
         worker = self.worker(store)
         taken = await self.take(worker)
@@ -76,7 +76,7 @@ class FollowingConformance(Ground):
         await store.arrive(QUEUE, [arrival])
         await self.settle(worker, taken, DONE)
         await store.arrive(QUEUE, [arrival])
-        assert await store.look(QUEUE, [child.key]) == [None]
+        assert await store.get(QUEUE, [child.key]) == [None]
         await self.nothing_left(worker)
 
     async def test_it_can_be_asked_who_was_told_of_what(self, store: Store) -> None:
@@ -107,7 +107,7 @@ class FollowingConformance(Ground):
         again = linked(parent, child)
         assert await store.append(QUEUE, [again], repeat=True) == {0: parent.key}
         if outcome is DEAD:
-            assert (await self.sight(store, child.key)).reason == "parent_failed"
+            assert (await self.snapshot(store, child.key)).reason == "parent_failed"
         else:
             assert inputs_of((await self.take(worker))[0]) == [7]
 

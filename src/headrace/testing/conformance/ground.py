@@ -22,7 +22,7 @@ from headrace.core.job import (
     encode_past,
 )
 from headrace.core.outcome import DONE, Cancelled, Done, Held, Outcome
-from headrace.store.contract import Consumer, Settlement, Sighting, Store, reclaim_every
+from headrace.store.contract import Consumer, Settlement, JobSnapshot, Store, reclaim_every
 
 QUEUE = "conformance"
 LEASE = 0.6
@@ -153,16 +153,16 @@ class Ground:
         await worker.posted(queue, letters)
         return len(letters)
 
-    async def sight(self, store: Store, key: JobKey, queue: str = QUEUE) -> Sighting:
+    async def snapshot(self, store: Store, key: JobKey, queue: str = QUEUE) -> JobSnapshot:
         """What is known of a job that is known."""
-        (sighting,) = await store.look(queue, [key])
-        assert sighting is not None
-        return sighting
+        (snapshot,) = await store.get(queue, [key])
+        assert snapshot is not None
+        return snapshot
 
     async def states(
         self, store: Store, keys: Sequence[JobKey], queue: str = QUEUE
     ) -> list[State | None]:
-        return [found.state if found else None for found in await store.look(queue, keys)]
+        return [found.state if found else None for found in await store.get(queue, keys)]
 
     @asynccontextmanager
     async def heeded(self, worker: Consumer, queue: str = QUEUE) -> AsyncIterator[None]:

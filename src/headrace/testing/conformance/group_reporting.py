@@ -29,14 +29,14 @@ class GroupReportingConformance(TopicGround):
         taken, others = await self.take(member), await self.take(other)
         await store.report(BILLING, [Report(sent, b"\x91\x01", ("one",))])
         await store.report(BILLING, [Report(sent, HALF, ("two", "three"))])
-        assert (await self.sight(store, sent, BILLING)).progress == HALF
+        assert (await self.snapshot(store, sent, BILLING)).progress == HALF
         assert await store.log(BILLING, sent) == LogPage(["one", "two", "three"], 3)
-        assert (await self.sight(store, sent, AUDIT)).progress == b""
+        assert (await self.snapshot(store, sent, AUDIT)).progress == b""
         assert await store.log(AUDIT, sent) == LogPage([], 0)
         await self.settle(other, others, DONE)
-        assert (await self.sight(store, sent, BILLING)).progress == HALF
+        assert (await self.snapshot(store, sent, BILLING)).progress == HALF
         await self.settle(member, taken, DONE)
-        assert await store.look(BILLING, [sent]) == [None]
+        assert await store.get(BILLING, [sent]) == [None]
         assert (await store.log(BILLING, sent)).lines == ["one", "two", "three"]
 
     @of_each_kind
@@ -51,7 +51,7 @@ class GroupReportingConformance(TopicGround):
         await self.settle(member, taken, DONE)
         await store.rewind(BILLING, START)
         taken = await self.take(member)
-        assert (await self.sight(store, sent, BILLING)).progress == b""
+        assert (await self.snapshot(store, sent, BILLING)).progress == b""
         await self.settle(member, taken, DONE)
 
     @of_each_kind
@@ -99,6 +99,6 @@ class GroupReportingConformance(TopicGround):
         await self.settle(member, await self.take(member), DONE)
         await store.report(BILLING, [Report(sent, HALF, ("late",))])
         await store.mark(BILLING, sent, "charge", b"\x01")
-        assert await store.look(BILLING, [sent]) == [None]
+        assert await store.get(BILLING, [sent]) == [None]
         assert await store.marks(BILLING, sent) == {}
         assert await store.log(BILLING, sent) == LogPage([], 0)

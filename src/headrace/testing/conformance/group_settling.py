@@ -32,10 +32,10 @@ class GroupSettlingConformance(TopicGround):
         taken = await self.take(member)
         before = await store.time_ms()
         await self.settle(member, taken, Again(400, PAST))
-        sighting = await self.sight(store, sent, BILLING)
-        assert sighting.state is State.SCHEDULED
-        assert sighting.due_ms is not None
-        assert sighting.due_ms >= before + 400
+        snapshot = await self.snapshot(store, sent, BILLING)
+        assert snapshot.state is State.SCHEDULED
+        assert snapshot.due_ms is not None
+        assert snapshot.due_ms >= before + 400
         assert (await member.promote(BILLING)).moved == 0
         await self.nothing_left(member)
         assert await self.handle_all(store, other, queue=AUDIT) == [sent]
@@ -174,8 +174,8 @@ class GroupSettlingConformance(TopicGround):
         member = self.member(store)
         await self.settle(member, await self.take(member), AGAIN)
         assert await store.cancel(BILLING, [sent]) == [State.CANCELLED]
-        sighting = await self.sight(store, sent, BILLING)
-        assert decode_verdict(sighting.verdict).state is State.CANCELLED
+        snapshot = await self.snapshot(store, sent, BILLING)
+        assert decode_verdict(snapshot.verdict).state is State.CANCELLED
         assert await store.count(BILLING) == Counts()
         other = self.member(store, AUDIT)
         assert await self.handle_all(store, other, queue=AUDIT) == [sent]

@@ -241,8 +241,8 @@ class GroupsConformance(TopicGround):
             assert (await store.browse(queue, State.WAITING)).keys == [sent]
         member = self.member(store, name="the-worker")
         taken = await self.take(member)
-        sighting = await self.sight(store, sent, BILLING)
-        assert (sighting.state, sighting.worker) == (State.RUNNING, "the-worker")
+        snapshot = await self.snapshot(store, sent, BILLING)
+        assert (snapshot.state, snapshot.worker) == (State.RUNNING, "the-worker")
         assert (await store.browse(BILLING, State.RUNNING)).keys == [sent]
         await self.settle(member, taken, DONE)
         assert await self.states(store, [sent], BILLING) == [None]

@@ -50,9 +50,9 @@ class KeyFailuresConformance(TopicGround):
         assert key.waiting == 2
         assert before <= key.since_ms <= await store.time_ms()
         assert await store.count(BILLING) == Counts(blocked=2, dead=1)
-        (sighting, _) = await store.look(BILLING, keys([events[1], events[3]]))
-        assert sighting is not None
-        assert sighting.state is State.BLOCKED
+        (snapshot, _) = await store.get(BILLING, keys([events[1], events[3]]))
+        assert snapshot is not None
+        assert snapshot.state is State.BLOCKED
 
     async def test_later_events_of_a_stopped_key_wait_too(self, store: Store) -> None:
         await self.join(store, group=BLOCK)

@@ -32,8 +32,8 @@ class LanesConformance(Ground):
         first, second = in_lane(2)
         await store.append(QUEUE, [first])
         await store.append(QUEUE, [second])
-        assert (await self.sight(store, first.key)).state is State.WAITING
-        behind = await self.sight(store, second.key)
+        assert (await self.snapshot(store, first.key)).state is State.WAITING
+        behind = await self.snapshot(store, second.key)
         assert (behind.state, behind.reason) == (State.BLOCKED, "lane")
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=1)
 
@@ -109,7 +109,7 @@ class LanesConformance(Ground):
         worker = self.worker(store)
         taken = await self.take(worker, 2)
         assert keys_of(taken) == keys([sent[0], sent[2]])
-        assert (await self.sight(store, sent[3].key)).reason == "lane"
+        assert (await self.snapshot(store, sent[3].key)).reason == "lane"
         await self.settle(worker, taken, DONE)
         assert keys_of(await self.take(worker, 2)) == keys(sent[3:])
 
@@ -128,7 +128,7 @@ class LanesConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), Again(delay_ms, PAST))
         await worker.promote(QUEUE)
-        assert (await self.sight(store, second.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, second.key)).state is State.BLOCKED
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
         taken = await self.take(worker)
@@ -147,7 +147,7 @@ class LanesConformance(Ground):
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
         # It comes to the end of the line.
-        back = await self.sight(store, first.key)
+        back = await self.snapshot(store, first.key)
         assert (back.state, back.reason) == (State.BLOCKED, "lane")
 
     async def test_a_released_job_stays_in_its_lane(self, store: Store) -> None:
@@ -199,7 +199,7 @@ class LanesConformance(Ground):
         assert keys_of(taken) == [now.key]
         await self.pass_time(0.11)
         await worker.promote(QUEUE)
-        assert (await self.sight(store, later.key)).reason == "lane"
+        assert (await self.snapshot(store, later.key)).reason == "lane"
         await self.settle(worker, taken, DONE)
         assert keys_of(await self.take(worker)) == [later.key]
 
@@ -210,7 +210,7 @@ class LanesConformance(Ground):
         await self.settle(worker, await self.take(worker), DEAD)
         await store.append(QUEUE, [second])
         assert await store.replay(QUEUE, [first.key]) == [True]
-        assert (await self.sight(store, first.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, first.key)).state is State.BLOCKED
         assert await self.run_all(store, worker) == [second.key, first.key]
 
     async def test_many_lanes_keep_their_order(self, store: Store) -> None:

@@ -27,7 +27,7 @@ class LimitsConformance(Ground):
     async def test_jobs_over_a_limit_wait_at_it(self, store: Store) -> None:
         *_, third = sent = limited(3)
         await store.append(QUEUE, sent)
-        waiting = await self.sight(store, third.key)
+        waiting = await self.snapshot(store, third.key)
         assert (waiting.state, waiting.reason) == (State.BLOCKED, "calls")
         assert await store.count(QUEUE) == Counts(waiting=2, blocked=1)
 
@@ -120,7 +120,7 @@ class LimitsConformance(Ground):
         await self.settle(worker, [two], DONE)
         await self.pass_time(0.04)
         await worker.promote(QUEUE)
-        again = await self.sight(store, first.key)
+        again = await self.snapshot(store, first.key)
         assert (again.state, again.reason) == (State.BLOCKED, "calls")
         await self.pass_time(0.3)
         await worker.promote(QUEUE)
@@ -136,7 +136,7 @@ class LimitsConformance(Ground):
         (again,) = await self.reclaim(other, 1)
         assert await other.begin(QUEUE, [again]) == {again: "slow"}
         assert await self.settle(other, [again], Held("slow", PAST)) == []
-        held = await self.sight(store, first.key)
+        held = await self.snapshot(store, first.key)
         assert (held.state, held.reason) == (State.BLOCKED, "slow")
         assert await store.count(QUEUE) == Counts(blocked=2)
         assert second.key == sent[1].key
@@ -204,14 +204,14 @@ class LimitsConformance(Ground):
         both = limited(2, wide, narrow)
         others = limited(3, wide)
         await store.append(QUEUE, [*both, *others])
-        assert (await self.sight(store, both[1].key)).reason == "narrow"
+        assert (await self.snapshot(store, both[1].key)).reason == "narrow"
         # What waits at one limit has not used the other.
         states = await self.states(store, [item.key for item in others])
         assert states == [State.WAITING, State.WAITING, State.BLOCKED]
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
         await worker.promote(QUEUE)
-        assert (await self.sight(store, both[1].key)).state in (State.WAITING, State.BLOCKED)
+        assert (await self.snapshot(store, both[1].key)).state in (State.WAITING, State.BLOCKED)
         assert len(await self.take(worker, 3)) == 3
         await self.nothing_left(worker)
 
@@ -219,7 +219,7 @@ class LimitsConformance(Ground):
         await store.append(QUEUE, limited(3, lane="one"))
         other = limited(1)[0]
         await store.append(QUEUE, [other])
-        assert (await self.sight(store, other.key)).state is State.WAITING
+        assert (await self.snapshot(store, other.key)).state is State.WAITING
 
     async def test_a_job_at_its_limit_keeps_its_lane(self, store: Store) -> None:
         slow = Limit("brief", 1, 200)

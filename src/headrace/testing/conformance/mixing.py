@@ -12,7 +12,7 @@ from headrace.core.constraints import Constraints, Limit, decode_constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
-from headrace.store.contract import Consumer, Sighting, Store, reclaim_every
+from headrace.store.contract import Consumer, JobSnapshot, Store, reclaim_every
 from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, kept, known, parcel
 from headrace.testing.conformance.leaving import BRIEF, QUEUES, LeavingConformance
 from headrace.testing.conformance.settling import DEAD
@@ -169,13 +169,13 @@ class Mix:
     async def all_ended(self) -> bool:
         return not await self.left()
 
-    async def left(self) -> list[tuple[JobKey, Sighting]]:
-        found: list[tuple[JobKey, Sighting]] = []
+    async def left(self) -> list[tuple[JobKey, JobSnapshot]]:
+        found: list[tuple[JobKey, JobSnapshot]] = []
         for queue in QUEUES:
             keys = [key for where, key in self.sent if where == queue]
-            for key, sight in zip(keys, await self.store.look(queue, keys), strict=True):
-                if sight is not None and not sight.state.final:
-                    found.append((key, sight))
+            for key, snapshot in zip(keys, await self.store.get(queue, keys), strict=True):
+                if snapshot is not None and not snapshot.state.final:
+                    found.append((key, snapshot))
         return found
 
 

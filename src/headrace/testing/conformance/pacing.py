@@ -42,7 +42,7 @@ class PacingConformance(Ground):
         assert await worker.begin(QUEUE, again) == {}
         # And its second start is a step of the pace for others too.
         await store.append(QUEUE, [second])
-        assert (await self.sight(store, second.key)).reason == "paced"
+        assert (await self.snapshot(store, second.key)).reason == "paced"
 
     @pytest.mark.parametrize("how", ["ended", "cancelled", "held"])
     async def test_who_does_not_begin_takes_no_step_of_the_pace(
@@ -50,7 +50,7 @@ class PacingConformance(Ground):
     ) -> None:
         first, second = sent = limited(2, PACED)
         await store.append(QUEUE, sent)
-        assert (await self.sight(store, second.key)).reason == "paced"
+        assert (await self.snapshot(store, second.key)).reason == "paced"
         worker = self.worker(store)
         if how == "cancelled":
             await store.cancel(QUEUE, [first.key])

@@ -112,8 +112,8 @@ class PausingConformance(Ground):
         worker = self.worker(store)
         for delivery in await self.take(worker, 3):
             assert await self.settle(worker, [delivery], HELD) == []
-        sighting = await self.sight(store, sent[0])
-        assert (sighting.state, sighting.reason) == (State.BLOCKED, GATE)
+        snapshot = await self.snapshot(store, sent[0])
+        assert (snapshot.state, snapshot.reason) == (State.BLOCKED, GATE)
         assert await store.count(QUEUE) == Counts(blocked=3)
         promotion = await worker.promote(QUEUE)
         assert (promotion.moved, promotion.next_in) == (0, None)
@@ -182,13 +182,13 @@ class PausingConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), HELD)
         await worker.promote(QUEUE)
-        assert (await self.sight(store, second.key)).reason == "lane"
+        assert (await self.snapshot(store, second.key)).reason == "lane"
         taken = await self.take(worker)
         assert keys_of(taken) == [other.key]
         assert await worker.begin(QUEUE, taken) == {}
         await store.resume(QUEUE, "task")
         await worker.promote(QUEUE)
-        assert (await self.sight(store, first.key)).reason == "slow"
+        assert (await self.snapshot(store, first.key)).reason == "slow"
 
     async def test_a_held_job_can_be_cancelled(self, store: Store) -> None:
         first, second = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]

@@ -56,12 +56,12 @@ class PrioritiesConformance(Ground):
     async def test_a_job_with_a_priority_is_waiting_and_then_running(self, store: Store) -> None:
         high = parcel(constraints=HIGH)
         await store.append(QUEUE, [high])
-        assert (await self.sight(store, high.key)).state is State.WAITING
+        assert (await self.snapshot(store, high.key)).state is State.WAITING
         assert await store.count(QUEUE) == Counts(waiting=1)
         worker = self.worker(store, "someone")
         taken = await self.take(worker)
-        sighting = await self.sight(store, high.key)
-        assert (sighting.state, sighting.worker) == (State.RUNNING, "someone")
+        snapshot = await self.snapshot(store, high.key)
+        assert (snapshot.state, snapshot.worker) == (State.RUNNING, "someone")
         assert await store.count(QUEUE) == Counts(running=1)
         assert await worker.renew(taken) == []
         assert await self.settle(worker, taken, DONE) == []

@@ -24,13 +24,13 @@ class ReportingConformance(Ground):
         (key,) = await self.send(store)
         worker = self.worker(store)
         taken = await self.take(worker)
-        assert (await self.sight(store, key)).progress == b""
+        assert (await self.snapshot(store, key)).progress == b""
         for progress in (b"\x91\x01", HALF):
             await store.report(QUEUE, [Report(key, progress)])
-            assert (await self.sight(store, key)).progress == progress
+            assert (await self.snapshot(store, key)).progress == progress
         await store.report(QUEUE, [Report(key, lines=("only a line",))])
         await self.settle(worker, taken, Again(60_000, PAST))
-        assert (await self.sight(store, key)).progress == HALF
+        assert (await self.snapshot(store, key)).progress == HALF
 
     @pytest.mark.parametrize(
         "constraints", [Constraints(), Constraints(priority=3)], ids=["plain", "constrained"]
@@ -46,14 +46,14 @@ class ReportingConformance(Ground):
         await store.report(QUEUE, [Report(item.key, HALF)])
         await self.end(store, worker, taken, outcome)
         for _ in range(2):
-            (sighting,) = await store.look(QUEUE, [item.key])
-            assert sighting is None or sighting.progress == b""
+            (snapshot,) = await store.get(QUEUE, [item.key])
+            assert snapshot is None or snapshot.progress == b""
             # A report that comes too late changes nothing.
             await store.report(QUEUE, [Report(item.key, HALF)])
 
     async def test_unknown_jobs_report_nothing(self, store: Store) -> None:
         await store.report(QUEUE, [Report(b"=nobody", HALF, ("hello",))])
-        assert await store.look(QUEUE, [b"=nobody"]) == [None]
+        assert await store.get(QUEUE, [b"=nobody"]) == [None]
         assert await store.log(QUEUE, b"=nobody") == LogPage([], 0)
 
     async def test_reporting_nothing_is_allowed(self, store: Store) -> None:

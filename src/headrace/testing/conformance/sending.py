@@ -12,9 +12,9 @@ from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, pa
 class SendingConformance(Ground):
     async def test_a_job_that_was_sent_is_waiting(self, store: Store) -> None:
         (key,) = await self.send(store)
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert sighting.state is State.WAITING
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert snapshot.state is State.WAITING
         assert await store.count(QUEUE) == Counts(waiting=1)
 
     async def test_sending_nothing_is_allowed(self, store: Store) -> None:

@@ -32,31 +32,31 @@ class SettlingConformance(Ground):
         (key,) = await self.send(store)
         worker = self.worker(store)
         assert await self.settle(worker, await self.take(worker), DONE) == []
-        assert await store.look(QUEUE, [key]) == [None]
+        assert await store.get(QUEUE, [key]) == [None]
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_result_is_kept_for_its_time(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), kept(b"\x07", seconds=0.5))
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert sighting.state is State.DONE
-        assert decode_verdict(sighting.verdict).value == b"\x07"
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert snapshot.state is State.DONE
+        assert decode_verdict(snapshot.verdict).value == b"\x07"
         await self.pass_time(0.6)
-        assert await store.look(QUEUE, [key]) == [None]
+        assert await store.get(QUEUE, [key]) == [None]
 
     async def test_again_schedules_the_job_with_its_past(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         before = await store.time_ms()
         await self.settle(worker, await self.take(worker), AGAIN)
-        (sighting,) = await store.look(QUEUE, [key], bodies=True)
-        assert sighting is not None
-        assert sighting.state is State.SCHEDULED
-        assert sighting.due_ms is not None
-        assert sighting.due_ms >= before + AGAIN.delay_ms
-        assert sighting.past == PAST
+        (snapshot,) = await store.get(QUEUE, [key], bodies=True)
+        assert snapshot is not None
+        assert snapshot.state is State.SCHEDULED
+        assert snapshot.due_ms is not None
+        assert snapshot.due_ms >= before + AGAIN.delay_ms
+        assert snapshot.past == PAST
         assert await store.count(QUEUE) == Counts(scheduled=1)
 
     async def test_again_at_once_is_a_new_delivery(self, store: Store) -> None:
@@ -71,13 +71,13 @@ class SettlingConformance(Ground):
         worker = self.worker(store)
         (delivery,) = await self.take(worker)
         await self.settle(worker, [delivery], DEAD)
-        (sighting,) = await store.look(QUEUE, [key], bodies=True)
-        assert sighting is not None
-        assert (sighting.state, sighting.reason) == (State.DEAD, "rejected")
-        assert (sighting.envelope, sighting.past) == (delivery.envelope, PAST)
+        (snapshot,) = await store.get(QUEUE, [key], bodies=True)
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.reason) == (State.DEAD, "rejected")
+        assert (snapshot.envelope, snapshot.past) == (delivery.envelope, PAST)
         (dead,) = (await store.dead(QUEUE)).jobs
         assert (dead.key, dead.reason, dead.envelope) == (key, "rejected", delivery.envelope)
-        assert (sighting.died_ms, sighting.due_ms) == (dead.died_ms, None)
+        assert (snapshot.died_ms, snapshot.due_ms) == (dead.died_ms, None)
         assert await store.count(QUEUE) == Counts(dead=1)
 
     async def test_a_released_job_is_taken_over_at_once_and_nothing_is_counted(
@@ -86,9 +86,9 @@ class SettlingConformance(Ground):
         (key,) = await self.send(store)
         first, second = self.worker(store), self.worker(store)
         await self.settle(first, await self.take(first), RELEASED)
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert sighting.state is State.WAITING
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert snapshot.state is State.WAITING
         taken = await second.reclaim(QUEUE, 10, last_chance=False)
         taken = taken or await second.fetch(10, 0)
         assert [delivery.count for delivery in taken] == [1]
@@ -98,10 +98,10 @@ class SettlingConformance(Ground):
         worker, other = self.worker(store), self.worker(store)
         await self.settle(worker, await self.take(worker), RELEASED)
         taken = await other.reclaim(QUEUE, 1, last_chance=False) or await other.fetch(1, 0)
-        (sighting,) = await store.look(QUEUE, [first])
+        (snapshot,) = await store.get(QUEUE, [first])
         assert len(taken) == 1
-        assert sighting is not None
-        assert sighting.state is State.RUNNING
+        assert snapshot is not None
+        assert snapshot.state is State.RUNNING
 
     @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda o: type(o).__name__)
     async def test_settling_twice_is_settling_once(self, store: Store, outcome: Outcome) -> None:
@@ -109,10 +109,10 @@ class SettlingConformance(Ground):
         worker = self.worker(store)
         taken = await self.take(worker)
         await self.settle(worker, taken, outcome)
-        after = await store.count(QUEUE), await store.look(QUEUE, [key])
+        after = await store.count(QUEUE), await store.get(QUEUE, [key])
         repeated = [Settlement(taken[0], outcome)]
         assert await worker.settle(QUEUE, repeated, repeat=True) == taken
-        assert (await store.count(QUEUE), await store.look(QUEUE, [key])) == after
+        assert (await store.count(QUEUE), await store.get(QUEUE, [key])) == after
 
     @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda o: type(o).__name__)
     async def test_settle_after_reclaim_is_stale(self, store: Store, outcome: Outcome) -> None:
@@ -121,13 +121,13 @@ class SettlingConformance(Ground):
         taken = await self.take(late)
         again = await self.reclaim(second, 1)
         assert await self.settle(late, taken, outcome) == taken
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert (sighting.state, sighting.worker) == (State.RUNNING, "second")
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert (snapshot.state, snapshot.worker) == (State.RUNNING, "second")
         assert await self.settle(second, again, kept(b"\x02")) == []
-        (sighting,) = await store.look(QUEUE, [key])
-        assert sighting is not None
-        assert decode_verdict(sighting.verdict).value == b"\x02"
+        (snapshot,) = await store.get(QUEUE, [key])
+        assert snapshot is not None
+        assert decode_verdict(snapshot.verdict).value == b"\x02"
 
     async def test_a_worker_that_lost_its_job_to_itself_settles_it_once(self, store: Store) -> None:
         await self.send(store)
@@ -152,7 +152,7 @@ class SettlingConformance(Ground):
         assert await worker.recover(held) == []
         batch = [Settlement(lost[0], kept(b"\x01")), Settlement(held[0], kept(b"\x02"))]
         assert await worker.settle(QUEUE, batch if lost_first else batch[::-1]) == lost
-        assert decode_verdict((await self.sight(store, key)).verdict).value == b"\x02"
+        assert decode_verdict((await self.snapshot(store, key)).verdict).value == b"\x02"
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_batch_is_settled_but_for_what_was_lost(self, store: Store) -> None:
@@ -162,8 +162,8 @@ class SettlingConformance(Ground):
         await self.reclaim(second, 2)
         mine = await self.take(late, 2)
         assert await self.settle(late, [*lost, *mine], kept()) == lost
-        sightings = await store.look(QUEUE, keys_of(mine))
-        assert [sighting and sighting.state for sighting in sightings] == [State.DONE] * 2
+        snapshots = await store.get(QUEUE, keys_of(mine))
+        assert [snapshot and snapshot.state for snapshot in snapshots] == [State.DONE] * 2
 
     async def test_all_kinds_of_outcome_in_one_batch(self, store: Store) -> None:
         await self.send(store, 6)

@@ -38,10 +38,10 @@ class StoppingConformance(Ground):
         async with self.heeded(worker):
             assert await store.cancel(QUEUE, [key]) == [State.RUNNING]
         assert (await store.control(QUEUE)).cancelling == (key,)
-        assert (await self.sight(store, key)).state is State.RUNNING
+        assert (await self.snapshot(store, key)).state is State.RUNNING
         assert await self.settle(worker, taken, CANCELLED) == []
         assert (await store.control(QUEUE)).cancelling == ()
-        assert (await self.sight(store, key)).state is State.CANCELLED
+        assert (await self.snapshot(store, key)).state is State.CANCELLED
         assert await store.count(QUEUE) == Counts()
 
     @pytest.mark.parametrize("outcome", [kept(), DEAD, DONE], ids=["kept", "dead", "done"])

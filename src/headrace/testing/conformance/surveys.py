@@ -159,10 +159,10 @@ class SurveysConformance(TopicGround):
 
 class LocatingConformance(TopicGround):
     async def located(self, store: Store, job: bytes) -> list[str]:
-        """As `locate` says, and as `look` does in each queue."""
+        """As `locate` says, and as `get` does in each queue."""
         asked = [OTHER, QUEUE, BILLING, AUDIT, "never"]
         found = await store.locate(asked, job)
-        seen = [each for each in asked if await store.look(each, [job]) != [None]]
+        seen = [each for each in asked if await store.get(each, [job]) != [None]]
         assert found == seen
         return found
 

@@ -28,7 +28,7 @@ class UniqueConformance(Ground):
         first, second = twins()
         assert await store.append(QUEUE, [first]) == {}
         assert await store.append(QUEUE, [parcel(), second]) == {1: first.key}
-        assert await store.look(QUEUE, [second.key]) == [None]
+        assert await store.get(QUEUE, [second.key]) == [None]
         assert await store.count(QUEUE) == Counts(waiting=2)
 
     async def test_two_of_a_name_in_one_batch_are_one(self, store: Store) -> None:

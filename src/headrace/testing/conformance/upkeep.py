@@ -43,7 +43,7 @@ class UpkeepConformance(Ground):
             assert await holder.renew(held) == []
             assert await self.look_regularly(other, LEASE / 4) == []
         assert await self.settle(holder, held, DONE) == []
-        assert await store.look(QUEUE, [key]) == [None]
+        assert await store.get(QUEUE, [key]) == [None]
 
     async def test_the_lease_of_the_holder_decides(self, store: Store) -> None:
         await self.send(store)

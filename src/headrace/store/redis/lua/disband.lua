@@ -19,7 +19,7 @@ end
 redis.call('UNLINK', key.ready, key.jobs,
   key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
   key.outbox, key.cancelling, key.paused, key.progress, key.marks, key.ticks, key.events, key.facts,
-  key.epoch, key.look, key.promoter, key.courier, key.stopped, key.levels
+  key.epoch, key.reclaims, key.promoter, key.courier, key.stopped, key.levels
 )
 -- Workers that still run must not make it anew.
 redis.call('SET', key.disbanded, '1', 'EX', ARGV[3])

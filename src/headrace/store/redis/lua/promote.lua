@@ -97,7 +97,7 @@ local function open(name)
 end
 
 -- When gates may open was reckoned by the clock as it was: if it was set back, look at all of them.
-local seen = tonumber(redis.call('HGET', key.look, 'clock') or 0)
+local seen = tonumber(redis.call('HGET', key.reclaims, 'clock') or 0)
 if now() < seen then
   for _, name in ipairs(redis.call('ZRANGE', key.gates, 0, -1)) do
     redis.call('ZADD', key.gates, string.format('%d', now()), name)
@@ -118,7 +118,7 @@ if not first then
 end
 redis.call('SET', key.promoter, ARGV[3], 'PX', ARGV[5])
 if redis.call('EXISTS', key.gates) == 1 then
-  redis.call('HSET', key.look, 'clock', string.format('%d', now()))
-  redis.call('EXPIRE', key.look, 86400)
+  redis.call('HSET', key.reclaims, 'clock', string.format('%d', now()))
+  redis.call('EXPIRE', key.reclaims, 86400)
 end
 return applied({moved, math.max(first - now(), 0)})

@@ -136,7 +136,7 @@ end
 
 -- Look through all streams, from where the last call left off.
 local function look(in_use)
-  local level_at, from, name = string.match(redis.call('HGET', key.look, 'next') or '', '^(%S+) (%S+) (.*)$')
+  local level_at, from, name = string.match(redis.call('HGET', key.reclaims, 'next') or '', '^(%S+) (%S+) (.*)$')
   local reached = false
   for _, level in ipairs(in_use) do
     reached = reached or not level_at or level == level_at
@@ -144,12 +144,12 @@ local function look(in_use)
       local at = level == level_at
       local rest = search(level, stream_of(level), at and from or '-', at and name or '')
       if rest then
-        redis.call('HSET', key.look, 'next', level .. ' ' .. rest)
+        redis.call('HSET', key.reclaims, 'next', level .. ' ' .. rest)
         return true
       end
     end
   end
-  redis.call('HDEL', key.look, 'next')
+  redis.call('HDEL', key.reclaims, 'next')
   return false
 end
 
@@ -169,7 +169,7 @@ for _, level in ipairs(in_use) do
   take_back(level, stream_of(level))
 end
 
-local state = redis.call('HMGET', key.look, 'at', 'hold')
+local state = redis.call('HMGET', key.reclaims, 'at', 'hold')
 local last, hold = tonumber(state[1]), tonumber(state[2]) or 0
 if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
   -- Nobody looked for a while, or time went backwards: the server or the fleet slept, so every
@@ -183,8 +183,8 @@ if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
   end
   -- What was left behind is for the next to look, at once.
   local looked = left_behind and now() - interval or now()
-  redis.call('HSET', key.look, 'at', string.format('%d', looked), 'hold', string.format('%d', hold))
-  redis.call('EXPIRE', key.look, 86400)
+  redis.call('HSET', key.reclaims, 'at', string.format('%d', looked), 'hold', string.format('%d', hold))
+  redis.call('EXPIRE', key.reclaims, 86400)
 end
 
 if foreign then

@@ -27,7 +27,7 @@ end
 -- What else there is of it goes by its name, and is found by the caller.
 redis.call('UNLINK', key.jobs, key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
   key.outbox, key.cancelling, key.paused, key.progress, key.marks, key.ticks, key.events, key.facts,
-  key.epoch, key.look, key.promoter, key.courier, key.levels
+  key.epoch, key.reclaims, key.promoter, key.courier, key.levels
 )
 redis.call('PUBLISH', key.control_channel, '')
 return applied(0)

@@ -12,21 +12,21 @@ local function in_stream(stream, id)
   return entry and entry[2] or {}
 end
 
-local function with_bodies(sight, past, envelope, constraints)
+local function with_bodies(snapshot, past, envelope, constraints)
   if bodies then
-    sight[6], sight[7], sight[9] = envelope, past, constraints
+    snapshot[6], snapshot[7], snapshot[9] = envelope, past, constraints
   end
-  return sight
+  return snapshot
 end
 
 local function parked(job_key, state, due, reason)
-  local sight = {state, due, '', 0, reason, '', '', '', '', ''}
+  local snapshot = {state, due, '', 0, reason, '', '', '', '', ''}
   local body = bodies and redis.call('HGET', key.parked, job_key)
   if body then
     local job = unparked(job_key, body)
-    return with_bodies(sight, job.past, job.envelope, job.constraints)
+    return with_bodies(snapshot, job.past, job.envelope, job.constraints)
   end
-  return sight
+  return snapshot
 end
 
 local function dead(id)
@@ -35,8 +35,8 @@ local function dead(id)
   end
   local fields = in_stream(key.dead, id)
   local died = string.match(id, '^%d+') or '0'
-  local sight = {'dead', died, '', 0, field(fields, 'r'), '', '', '', '', ''}
-  return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
+  local snapshot = {'dead', died, '', 0, field(fields, 'r'), '', '', '', '', ''}
+  return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 
 local function in_line(stream, id)
@@ -45,15 +45,15 @@ local function in_line(stream, id)
     -- Someone deleted the stream: the index remembers a job that is gone.
     return {unpack(GONE)}
   end
-  local sight = {'waiting', '0', '', 0, '', '', '', '', '', ''}
+  local snapshot = {'waiting', '0', '', 0, '', '', '', '', '', ''}
   local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
   if not pending.err and pending[1] then
-    sight[4] = pending[1][4]
+    snapshot[4] = pending[1][4]
     if pending[1][2] ~= returned then
-      sight[1], sight[3] = 'running', pending[1][2]
+      snapshot[1], snapshot[3] = 'running', pending[1][2]
     end
   end
-  return with_bodies(sight, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
+  return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 
 local function ready(place)
@@ -76,7 +76,7 @@ local function in_log(event)
   return (pending or precedes_id(info.last, id)) and in_line(key.log, id) or {unpack(GONE)}
 end
 
-local function sight_of(job_key, place)
+local function snapshot_of(job_key, place)
   local first = string.sub(place, 1, 1)
   if first == 's' or first == 'S' then
     return parked(job_key, 'scheduled', redis.call('ZSCORE', key.scheduled, job_key) or '0', '')
@@ -92,7 +92,7 @@ local function sight_of(job_key, place)
   return ready(place)
 end
 
-local sights = {}
+local snapshots = {}
 each_queue(ARGV[1], function(its_group)
   group = its_group
   local told = redis.call('EXISTS', key.progress) == 1
@@ -100,16 +100,16 @@ each_queue(ARGV[1], function(its_group)
     local job_key = ARGV[i]
     local place = redis.call('HGET', key.jobs, job_key)
     local stray = not place and string.match(job_key, '^=dead%-(%d+%-%d+)$')
-    local sight
+    local snapshot
     if stray and redis.call('XRANGE', key.dead, stray, stray)[1] then
       -- An entry that the index does not know goes by its own id (see forms.py).
-      sight = dead(stray)
+      snapshot = dead(stray)
     else
-      sight = place and sight_of(job_key, place) or in_log(job_key)
+      snapshot = place and snapshot_of(job_key, place) or in_log(job_key)
     end
-    sight[8] = redis.call('GET', key.result .. job_key) or ''
-    sight[10] = told and redis.call('HGET', key.progress, job_key) or ''
-    sights[#sights + 1] = sight
+    snapshot[8] = redis.call('GET', key.result .. job_key) or ''
+    snapshot[10] = told and redis.call('HGET', key.progress, job_key) or ''
+    snapshots[#snapshots + 1] = snapshot
   end
 end)
-return sights
+return snapshots
