@@ -169,7 +169,7 @@ async def test_one_job_is_told_whole(app: Headrace) -> None:
     assert info.expires
     assert info.sent
     assert info.expires - info.sent <= timedelta(seconds=65)
-    assert (info.attempts, info.log, info.marks, info.result) == ((), (), (), None)
+    assert (info.attempts, info.log, info.once, info.result) == ((), (), (), None)
 
 
 async def test_of_a_job_that_ended_its_result_log_and_marks_are_told(app: Headrace) -> None:
@@ -194,9 +194,9 @@ async def test_what_a_job_did_once_is_told(app: Headrace) -> None:
 
     job = await charge.enqueue()
     store = (await app.session()).store
-    await store.mark("default", job.key, "charge", b"\xc0")
-    await store.mark("default", job.key, "bill", b"\xc0")
-    assert (await app.admin.job(job.id)).marks == ("bill", "charge")
+    await store.once_set("default", job.key, "charge", b"\xc0")
+    await store.once_set("default", job.key, "bill", b"\xc0")
+    assert (await app.admin.job(job.id)).once == ("bill", "charge")
 
 
 async def test_the_log_of_a_silent_job_is_empty(app: Headrace) -> None:

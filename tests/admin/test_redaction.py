@@ -80,7 +80,7 @@ async def test_the_rest_of_what_is_said_is_left(filled: tuple[Admin, dict[str, s
     assert job.arguments == {"payment": {"card": "***", "note": "***", "amount": 1}}
     assert job.error is not None
     assert "2 validation errors for Payment" in job.error
-    assert job.marks == ("charge***",)
+    assert job.once == ("charge***",)
     assert job.log == ("charging ***",)
     assert job.headers == {"x-card": "***"}
 

@@ -66,7 +66,7 @@ async def test_ticks_of_a_declared_schedule_are_told_before_any_worker_saw_it(
 
 async def test_what_cannot_be_read_has_no_ticks(app: Headrace) -> None:
     await app.admin.queues()
-    await app.store.note("schedules", "broken", b"\x00")
+    await app.store.kv_set("schedules", "broken", b"\x00")
     assert await app.admin.schedule_ticks("broken") == []
 
 

@@ -97,7 +97,7 @@ async def test_what_blocks_the_loop_of_a_worker_is_seen_to_run(tmp_path: Path) -
 
 
 async def test_what_cannot_be_read_is_no_worker(app: Headrace) -> None:
-    await (await app.session()).store.note(WORKERS, "odd", b"\xc1", ttl=60)
+    await (await app.session()).store.kv_set(WORKERS, "odd", b"\xc1", ttl=60)
     assert await app.admin.workers() == []
 
 
@@ -105,8 +105,8 @@ async def test_supervisors_say_how_many_processes_they_have_and_why(app: Headrac
     store = (await app.session()).store
     processes = Scaled(3, 1, 8, 300, ups={"backlog": 2}, last="1 -> 3 (backlog: …)")
     record = SupervisorRecord("host", 7, processes)
-    await store.note(SUPERVISORS, "host-7", encode_record(record), ttl=60)
-    await store.note(SUPERVISORS, "odd", b"\xc1", ttl=60)
+    await store.kv_set(SUPERVISORS, "host-7", encode_record(record), ttl=60)
+    await store.kv_set(SUPERVISORS, "odd", b"\xc1", ttl=60)
     assert await app.admin.supervisors() == [record]
 
 

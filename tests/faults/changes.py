@@ -324,16 +324,16 @@ class Note(Change):
         await self._note(b"before")
 
     async def _note(self, value: bytes) -> None:
-        await self.plain.note("space", "name", value)
+        await self.plain.kv_set("space", "name", value)
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        await self.store.note("space", "name", b"after", expected=b"before")
+        await self.store.kv_set("space", "name", b"after", expected=b"before")
 
     async def meanwhile(self) -> None:
         await self._note(b"before")
 
     async def check(self) -> None:
-        assert await self.plain.notes("space") == {"name": b"before"}
+        assert await self.plain.kv_all("space") == {"name": b"before"}
 
 
 class Rewind(Publish):

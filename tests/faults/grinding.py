@@ -23,7 +23,7 @@ from tests.faults.crew import LONG, Crew, eventually
 # What an empty store has too, or what expires by itself.
 KEPT_KEYS = ("ready", "levels", "epoch", "reclaims", "events", "facts", "ticks", "queues", "values")
 KEPT_TABLES = {
-    "queues", "looks", "numbers", "results", "facts", "counters", "notes", "ticks", "starts",
+    "queues", "reclaims", "numbers", "results", "facts", "counters", "kv", "ticks", "starts",
     "accounts", "topics", "sqlite_sequence", "sqlite_stat1",
 }  # fmt: skip
 QUEUES = ("default", "left", "right", "clock")

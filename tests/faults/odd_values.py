@@ -15,7 +15,7 @@ import redis
 
 from headrace.core import ids
 from headrace.core.job import encode_envelope
-from headrace.store.redis.keys import NoteKeys, QueueKeys, queues_key
+from headrace.store.redis.keys import KvKeys, QueueKeys, queues_key
 
 pack = msgspec.msgpack.encode
 QUEUE, TOPIC, GROUP = "mail", "orders", "billing"
@@ -74,8 +74,8 @@ class OddRedis:
     def constrain(self, constraints: bytes) -> None:
         self.run("XADD", self.keys.ready, "*", "j", envelope(), "t", constraints)
 
-    def notes(self, space: str) -> str:
-        return NoteKeys(self.namespace, space).values
+    def kv(self, space: str) -> str:
+        return KvKeys(self.namespace, space).values
 
     def schedule(self, body: bytes, due_ms: float | None = None) -> None:
         """A job that is due, whose body is this."""
@@ -165,7 +165,7 @@ ON_REDIS: dict[str, Plant] = {
     "lanes": lambda o: o.run("HSET", o.keys.lanes, "key:a", "odd"),
     "result": lambda o: o.run("SET", o.keys.result + "odd", b"\xc1"),
     "progress": lambda o: o.run("HSET", o.keys.progress, b"=x", b"\xc1"),
-    "marks": lambda o: o.run("HSET", o.keys.marks, b"=x", b"\xc1"),
+    "once": lambda o: o.run("HSET", o.keys.once, b"=x", b"\xc1"),
     "children": lambda o: o.run("HSET", o.keys.children, b"=x", b"odd"),
     "outbox": lambda o: o.run("XADD", o.keys.outbox, "*", BAD_TEXT, BAD_TEXT),
     "outbox: no state": lambda o: o.run(
@@ -217,8 +217,8 @@ class OddSqlite:
     def constrain(self, constraints: bytes) -> None:
         self.job("waiting", constraints=constraints, flags=_LADEN | _CONSTRAINED, lane="a")
 
-    def note(self, space: str, name: Any, value: Any) -> Any:
-        return self.run("INSERT INTO notes VALUES (?, ?, CAST(? AS TEXT), ?, NULL)",
+    def put(self, space: str, name: Any, value: Any) -> Any:
+        return self.run("INSERT INTO kv VALUES (?, ?, CAST(? AS TEXT), ?, NULL)",
                  self.namespace, space, name, value)  # fmt: skip
 
 
@@ -273,11 +273,11 @@ IN_SQLITE: dict[str, PlantRow] = {
         "INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (?, 900, 1, 'odd', x'c1')",
         o.queue,
     ),
-    "notes: schedules": lambda o: (
-        o.note("schedules", BAD_TEXT, b"x"), o.note("schedules", "s", "odd")
+    "kv: schedules": lambda o: (
+        o.put("schedules", BAD_TEXT, b"x"), o.put("schedules", "s", "odd")
     ),
-    "notes: workers": lambda o: (
-        o.note("workers", BAD_TEXT, b"x"), o.note("workers", "w", b"\xc1")
+    "kv: workers": lambda o: (
+        o.put("workers", BAD_TEXT, b"x"), o.put("workers", "w", b"\xc1")
     ),
     "notes: actions": lambda o: (o.note("actions", BAD_TEXT, b"x"), o.note("actions", "w", 3)),
     "queues: not UTF-8": lambda o: o.run(

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import pytest
 
 from headrace.store.redis import scripts
-from headrace.store.redis.keys import NoteKeys, QueueKeys
+from headrace.store.redis.keys import KvKeys, QueueKeys
 from tests.house.lua import FOLDER, LUA, MOVING, PRELUDE, code
 
 
 def suffixes() -> set[str]:
     """What the keys and channels of a queue, and of a space of notes, end in."""
-    queue, space = QueueKeys("n", "q"), NoteKeys("n", "s")
+    queue, space = QueueKeys("n", "q"), KvKeys("n", "s")
     spelled = [getattr(queue, name) for name in QueueKeys.ALL]
-    noted = [getattr(space, name) for name in NoteKeys.__slots__]
+    noted = [getattr(space, name) for name in KvKeys.__slots__]
     return (
         {text.rsplit("}", 1)[1].strip(":") for text in spelled}
         | {text.strip(":").rsplit(":", 1)[1] for text in noted}
@@ -193,5 +193,5 @@ def test_two_queues_never_share_a_key() -> None:
 
 def test_notes_share_no_key_with_a_queue() -> None:
     """Whatever the queue and the space are called."""
-    noted = NoteKeys("shop", "seen")
+    noted = KvKeys("shop", "seen")
     assert all(getattr(noted, name).startswith("{shop}:notes:seen:") for name in noted.__slots__)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headrace.store.redis import keys, scripts, topic_scripts
-from headrace.store.redis.keys import NoteKeys, QueueKeys
+from headrace.store.redis.keys import KvKeys, QueueKeys
 from headrace.store.redis.scripts import Script
 from tests.house.lua import (
     ALL,
@@ -45,12 +45,12 @@ def key_names(name: str) -> list[str]:
     return list(QueueKeys.ALL) if named == [ALL] else named
 
 
-def keys_for(name: str) -> list[QueueKeys] | list[NoteKeys]:
+def keys_for(name: str) -> list[QueueKeys] | list[KvKeys]:
     """Examples of what the script is called with: one, or two if it takes many queues."""
     annotation = inspect.signature(stub(name)).parameters["keys"].annotation
     assert (annotation == "Sequence[QueueKeys]") is header(name)[1].endswith(OF_EACH)
-    if annotation == "NoteKeys":
-        return [NoteKeys("shop", "seen")]
+    if annotation == "KvKeys":
+        return [KvKeys("shop", "seen")]
     queues = [QueueKeys("shop", "mail"), QueueKeys("shop", "billing@orders")]
     return queues[:1] if annotation == "QueueKeys" else queues
 
@@ -135,7 +135,7 @@ def test_a_script_uses_every_key_that_it_names_and_no_other(name: str) -> None:
 def test_every_key_is_used_by_some_script() -> None:
     files = [code(path.stem) for path in LUA]
     used = {key for text in files for key in re.findall(r"\bkey\.(\w+)", text)}
-    assert used == {*QueueKeys.ALL, *NoteKeys.__slots__}
+    assert used == {*QueueKeys.ALL, *KvKeys.__slots__}
 
 
 @pytest.mark.parametrize("path", LUA, ids=lambda path: path.name)

@@ -141,12 +141,12 @@ async def test_the_end_of_a_job_is_told_to_a_queue_on_another_node(store: RedisS
 
 async def test_notes_and_signals_are_one_for_all_nodes(store: RedisStore) -> None:
     changed = asyncio.Event()
-    heard = await store.on_notes("schedules", lambda keys: changed.set())
+    heard = await store.on_kv("schedules", lambda keys: changed.set())
     async with asyncio.timeout(30):
         while not changed.is_set():
-            assert await store.note("schedules", "nightly", b"1")
+            assert await store.kv_set("schedules", "nightly", b"1")
             await asyncio.sleep(0.02)
-    assert await store.notes("schedules") == {"nightly": b"1"}
+    assert await store.kv_all("schedules") == {"nightly": b"1"}
     await heard.close()
 
 

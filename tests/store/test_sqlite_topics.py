@@ -324,11 +324,11 @@ class TestTaking:
         [first, _] = await published(store, events(2, "a"))
         worker = member(store)
         [held] = await worker.fetch(9, 0)
-        await store.mark(BILLING, first, "charge", b"1")
+        await store.once_set(BILLING, first, "charge", b"1")
         await store.report(BILLING, [Report(first, b"1")])
         await settle(worker, [held], RELEASED)
         await store.rewind(BILLING, NEW)
-        assert await store.marks(BILLING, first) == {}
+        assert await store.once_all(BILLING, first) == {}
         assert await store.count(BILLING) == Counts()
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT count(*) FROM progress").fetchone() == (0,)

@@ -40,7 +40,7 @@ LEASE = 30.0
 QUEUES = ("q", "far")
 TASKS = ("one", "two")
 # What is there of a queue that was used, whatever its jobs were.
-OF_EVERY_QUEUE = {"queues", "looks", "numbers", "facts", "counters"}
+OF_EVERY_QUEUE = {"queues", "reclaims", "numbers", "facts", "counters"}
 WIDTHS = {"narrow": 1, "wide": 3}
 LIMITS = {"slow": Limit("slow", 2, 1_000), "even": Limit("even", 20, 1_000, 3)}
 
@@ -64,7 +64,7 @@ def plain(name: str) -> Parcel:
 async def test_plain_jobs_are_rows_and_nothing_else(store: SqliteStore) -> None:
     worker = store.consumer("w", ["q"], LEASE)
     await store.append("q", [plain(name) for name in "abcd"])
-    assert await tables_in_use(store) == OF_EVERY_QUEUE - {"looks"} | {"jobs"}
+    assert await tables_in_use(store) == OF_EVERY_QUEUE - {"reclaims"} | {"jobs"}
     done, dead, again, released = await worker.fetch(4, 0)
     await worker.settle(
         "q",
@@ -75,7 +75,7 @@ async def test_plain_jobs_are_rows_and_nothing_else(store: SqliteStore) -> None:
             Settlement(released, RELEASED),
         ],
     )
-    assert await tables_in_use(store) == OF_EVERY_QUEUE - {"looks"} | {"jobs"}
+    assert await tables_in_use(store) == OF_EVERY_QUEUE - {"reclaims"} | {"jobs"}
 
 
 async def test_without_events_nothing_is_recorded(clock: ManualClock) -> None:
@@ -279,7 +279,7 @@ class Mix:
     async def _tell(self) -> None:
         for delivery in self._held[0]:
             await self._store.report(delivery.queue, [Report(delivery.key, b"\x91\x00", ("line",))])
-            await self._store.mark(delivery.queue, delivery.key, "paid", b"\xc3")
+            await self._store.once_set(delivery.queue, delivery.key, "paid", b"\xc3")
 
 
 async def test_a_dead_jobs_marks_are_forgotten_with_it(
@@ -288,14 +288,14 @@ async def test_a_dead_jobs_marks_are_forgotten_with_it(
     worker = store.consumer("w", ["q"], LEASE)
     await store.append("q", [plain("a")])
     [delivery] = await worker.fetch(1, 0)
-    await store.mark("q", to_key("a"), "paid", b"\xc3")
+    await store.once_set("q", to_key("a"), "paid", b"\xc3")
     await worker.settle("q", [Settlement(delivery, Dead("x", b""))])
-    assert await store.marks("q", to_key("a")) == {"paid": b"\xc3"}
+    assert await store.once_all("q", to_key("a")) == {"paid": b"\xc3"}
     await worker.reclaim("q", 1, last_chance=True)
     clock.advance(31 * 24 * 60 * 60)
     await worker.reclaim("q", 1, last_chance=True)
     assert (await store.count("q")).dead == 0
-    assert await store.marks("q", to_key("a")) == {}
+    assert await store.once_all("q", to_key("a")) == {}
 
 
 async def test_an_expired_cancelled_job_ends_with_its_lease(

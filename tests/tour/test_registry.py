@@ -9,7 +9,7 @@ from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 
 
 async def records(app: Headrace) -> dict[str, WorkerRecord]:
-    found = {n: decode_record(data) for n, data in (await app.store.notes(WORKERS)).items()}
+    found = {n: decode_record(data) for n, data in (await app.store.kv_all(WORKERS)).items()}
     return {name: record for name, record in found.items() if record is not None}
 
 

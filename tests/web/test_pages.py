@@ -115,7 +115,7 @@ async def test_workers_tell_what_they_run(app: Headrace, person: Person) -> None
 
     store = (await app.session()).store
     scaled = Scaled(3, 1, 8, 48, ups={"backlog": 2}, last="3 processes: 400 jobs wait")
-    await store.note(SUPERVISORS, "h-1", encode_record(SupervisorRecord("web-1", 7, scaled)))
+    await store.kv_set(SUPERVISORS, "h-1", encode_record(SupervisorRecord("web-1", 7, scaled)))
     async with app.worker(queues={"mail": 3, "default": 1}, concurrency=4):
         job = await send.enqueue()
         text = await told_of(person, job.id)

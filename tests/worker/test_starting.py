@@ -67,7 +67,7 @@ async def test_a_worker_that_fails_to_start_leaves_nothing_behind(
     threads = set(threading.enumerate())
     # The last of what is registered, so that all the others are there already.
     with monkeypatch.context() as broken:
-        broken.setattr(app.store, "on_notes", away)
+        broken.setattr(app.store, "on_kv", away)
         with pytest.raises(StoreUnavailable):
             await app.worker(wait_for_store=0).run()
     assert ears.opened == 3

@@ -84,9 +84,9 @@ class JobAdmin(AdminContext):
         name, key, seen = next((each for each in found if not each[2].state.final), found[0])
         store = await self._store()
         log = await store.log(name, key)
-        marks = await store.marks(name, key)
+        once = await store.once_all(name, key)
         summary = JobSummary.of(name, key, seen, self._redaction)
-        return JobDetail.whole(summary, seen, log.lines, marks, self._redaction)
+        return JobDetail.whole(summary, seen, log.lines, once, self._redaction)
 
     async def watch(self, id: str) -> AsyncGenerator[JobUpdate, None]:
         """What `app.job(id).watch()` gives."""

@@ -127,7 +127,7 @@ class JobDetail(JobSummary):
     expires: datetime | None
     log: tuple[str, ...]
     """What it wrote with `ctx.log`, as far as it is kept."""
-    marks: tuple[str, ...]
+    once: tuple[str, ...]
     """What it has done with `ctx.once`, by name."""
     event: EventInfo | None
     """What its envelope says, if it is an event in a group."""
@@ -138,7 +138,7 @@ class JobDetail(JobSummary):
         summary: JobSummary,
         snapshot: JobSnapshot,
         log: Sequence[str],
-        marks: Iterable[str],
+        once: Iterable[str],
         redaction: Redaction = CLEAR,
     ) -> JobDetail:
         """A summary with all the rest."""
@@ -162,7 +162,7 @@ class JobDetail(JobSummary):
                 to_datetime(overrides.expires_ms) if overrides and overrides.expires_ms else None
             ),
             log=tuple(map(masks.text, log)),
-            marks=tuple(map(masks.text, sorted(marks))),
+            once=tuple(map(masks.text, sorted(once))),
             event=event_in(ids.to_key(summary.id), envelope, redaction),
         )
 

@@ -101,11 +101,11 @@ class QueueAdmin(AdminContext):
     async def _listed(self) -> list[str]:
         """The names of those that `queues` lists."""
         store, names = await self._store(), await self._queue_names()
-        noted = sorted((await store.notes(_PAUSED)).keys() - set(names))
-        states = await store.survey(noted) if noted else []
+        kept = sorted((await store.kv_all(_PAUSED)).keys() - set(names))
+        states = await store.survey(kept) if kept else []
         paused = [
             name
-            for name, state in zip(noted, states, strict=True)
+            for name, state in zip(kept, states, strict=True)
             if state.paused or state.paused_tasks
         ]
         return sorted([*names, *paused])
@@ -132,7 +132,7 @@ class QueueAdmin(AdminContext):
         if not group_source(queue) and queue not in await store.queues():
             # For the list alone: a full store pauses all the same.
             with suppress(StoreFull):
-                await store.note(_PAUSED, queue, b"1")
+                await store.kv_set(_PAUSED, queue, b"1")
 
     @recorded
     async def resume(self, queue: str, task: str | None = None) -> None:

@@ -71,13 +71,13 @@ class WorkerInfo:
 
 async def read_workers(store: Store) -> list[WorkerInfo]:
     """All workers that have told of themselves within a lease, by name."""
-    records = map(decode_record, (await store.notes(WORKERS)).values())
+    records = map(decode_record, (await store.kv_all(WORKERS)).values())
     found = [WorkerInfo.of(record) for record in records if record is not None]
     return sorted(found, key=lambda info: info.name)
 
 
 async def read_supervisors(store: Store) -> list[SupervisorRecord]:
     """All parents that scale worker processes, by host and process."""
-    records = map(decode_supervisor, (await store.notes(SUPERVISORS)).values())
+    records = map(decode_supervisor, (await store.kv_all(SUPERVISORS)).values())
     found = [record for record in records if record is not None]
     return sorted(found, key=lambda record: (record.host, record.pid))

@@ -84,7 +84,7 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ),
         ("result", None if job.result is None else shortened(repr(job.result))),
         ("headers", repr(job.headers) if job.headers else None),
-        ("done once", ", ".join(job.marks)),
+        ("done once", ", ".join(job.once)),
     ]
 
 

@@ -55,10 +55,10 @@ class Schedules:
         """All schedules by name, also those that this app declares and no worker has seen yet."""
         store = await self._store()
         now_ms = await store.time_ms()
-        notes = await store.notes(SPACE)
+        records = await store.kv_all(SPACE)
         fresh = {name: arm(given, now_ms) for name, given in self.declared.items()}
         found = {name: Schedule.of(name, record, now_ms) for name, record in fresh.items()}
-        for name, data in notes.items():
+        for name, data in records.items():
             found[name] = Schedule.read(name, data, now_ms)
         return [found[name] for name in sorted(found)]
 
@@ -77,7 +77,7 @@ class Schedules:
         limits.check_count("count", count)
         store = await self._store()
         now_ms = await store.time_ms()
-        data = (await store.notes(SPACE)).get(name)
+        data = (await store.kv_all(SPACE)).get(name)
         armed = self._declared(name, now_ms) if data is None else None
         try:
             record = armed or decode_record(data or b"")
@@ -92,9 +92,9 @@ class Schedules:
         by the next worker that starts with that code."""
         check_schedule_name(name)
         store = await self._store()
-        if name not in await store.notes(SPACE):
+        if name not in await store.kv_all(SPACE):
             raise ScheduleNotFound(name)
-        await store.note(SPACE, name, None)
+        await store.kv_set(SPACE, name, None)
 
     async def pause(self, name: str) -> Schedule:
         """Have a schedule fire no more until `resume`, whatever is deployed meanwhile."""
@@ -128,7 +128,7 @@ class Schedules:
         return Schedule.of(name, await rewrite(store, name, changed), now_ms)
 
     async def _record(self, store: Store, name: str) -> Record:
-        data = (await store.notes(SPACE)).get(name)
+        data = (await store.kv_all(SPACE)).get(name)
         return self._declared(name, 0) if data is None else decode_record(data)
 
     def _declared(self, name: str, now_ms: int) -> Record:
@@ -156,10 +156,10 @@ async def rewrite(
     """Change a record from whatever it is at that moment; what cannot be read counts as nothing
     if it may be overwritten."""
     while True:
-        data = (await store.notes(SPACE)).get(name)
+        data = (await store.kv_all(SPACE)).get(name)
         new = change(None if data is None else _decoded(name, data, over_broken))
         encoded = encode_record(new)
-        if encoded == data or await store.note(SPACE, name, encoded, expected=data):
+        if encoded == data or await store.kv_set(SPACE, name, encoded, expected=data):
             return new
 
 

@@ -12,11 +12,11 @@ from headrace.core.ids import JobKey
 from headrace.core.scaling import Scaler
 
 WORKERS = "workers"
-"""The space of notes in which each running worker has one, under its name."""
+"""The key-value space in which each running worker has a record, under its name."""
 
 
 SUPERVISORS = "supervisors"
-"""The space of notes in which each parent that scales worker processes has one."""
+"""The key-value space of the parents that scale worker processes."""
 
 
 class Scaled(msgspec.Struct, frozen=True):

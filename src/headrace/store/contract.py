@@ -204,12 +204,13 @@ class Store(Topics, Protocol):
         """The log of a job from line number `start` on, as far as it is kept."""
         ...
 
-    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
-        """Note with a live job that `name` was done; kept through retries, death and replay."""
+    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        """Mark with a live job that `name` was done, with its value; kept through retries, death
+        and replay."""
         ...
 
-    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
-        """What was noted with a job."""
+    async def once_all(self, queue: str, key: JobKey) -> dict[str, bytes]:
+        """What a job has done once: values by name."""
         ...
 
     async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
@@ -231,7 +232,7 @@ class Store(Topics, Protocol):
         round trips as can be."""
         ...
 
-    async def note(
+    async def kv_set(
         self,
         space: str,
         name: str,
@@ -241,10 +242,11 @@ class Store(Topics, Protocol):
         expected: bytes | Literal["anything"] | None = "anything",
     ) -> bool:
         """Keep a small value under a name, for `ttl` seconds if given; None removes it. With
-        `expected` only if that is what is there now (None: nothing). Whether it was done."""
+        `expected`, only if that is the present value (None: there is none). Returns whether it was
+        done."""
         ...
 
-    async def notes(self, space: str) -> dict[str, bytes]:
+    async def kv_all(self, space: str) -> dict[str, bytes]:
         """All values of a space that have not expired."""
         ...
 
@@ -261,7 +263,7 @@ class Store(Topics, Protocol):
         those before a name, or the last if that is empty."""
         ...
 
-    async def on_notes(self, space: str, listener: Listener) -> ListenerHandle:
+    async def on_kv(self, space: str, listener: Listener) -> ListenerHandle:
         """Call `listener` when a value of the space was written without a `ttl`. Best effort."""
         ...
 

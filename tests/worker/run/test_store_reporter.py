@@ -30,13 +30,13 @@ class Hesitant(SqliteStore):
     asked: asyncio.Event
     answering: asyncio.Event
 
-    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
         self.asked.set()
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("the store is away")
         await self.answering.wait()
-        await super().mark(queue, key, name, value)
+        await super().once_set(queue, key, name, value)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def test_a_run_that_is_cancelled_while_it_notes_ends_after_it_has(
     store.answering.set()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert "charge" in await store.marks(QUEUE, key)
+    assert "charge" in await store.once_all(QUEUE, key)
 
 
 async def test_a_thread_that_outlives_its_worker_is_told(store: Hesitant, key: JobKey) -> None:

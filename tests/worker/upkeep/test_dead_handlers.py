@@ -121,7 +121,7 @@ async def test_many_that_died_at_once_are_not_kept_count_of_one_by_one(
     await mourner_of(app, "two").look("billing@orders")
     await mourner_of(app, "three").look("billing@orders")
     assert sorted(seen) == sorted(names)
-    (book,) = (await app.store.notes("on_dead")).values()
+    (book,) = (await app.store.kv_all("on_dead")).values()
     assert len(book) < 7 * 20 + 60
 
 

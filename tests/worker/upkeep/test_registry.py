@@ -42,7 +42,7 @@ def registry(
 
 
 async def records(store: SqliteStore) -> list[WorkerRecord]:
-    found = map(decode_record, (await store.notes(WORKERS)).values())
+    found = map(decode_record, (await store.kv_all(WORKERS)).values())
     return [record for record in found if record is not None]
 
 

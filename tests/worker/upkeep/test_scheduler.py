@@ -82,12 +82,12 @@ def report(app: Headrace) -> Any:
 
 async def broken(app: Headrace, name: str, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the definition of a schedule behind its back."""
-    data = (await app.store.notes(SPACE))[name]
+    data = (await app.store.kv_all(SPACE))[name]
     record = decode_record(data)
     body = msgspec.msgpack.decode(record.body)
     change(body)
     other = msgspec.structs.replace(record, body=msgspec.msgpack.encode(body))
-    await app.store.note(SPACE, name, encode_record(other))
+    await app.store.kv_set(SPACE, name, encode_record(other))
 
 
 async def test_each_tick_is_one_job_however_many_workers_fire(
@@ -105,7 +105,7 @@ async def test_each_tick_is_one_job_however_many_workers_fire(
     assert schedule.next_tick == datetime(2026, 6, 1, 12, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("verb", ["note", "append"])
+@pytest.mark.parametrize("verb", ["kv_set", "append"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 async def test_a_worker_killed_while_it_fires_makes_no_second_job_and_loses_none(
     app: Headrace, moment: Moment, monkeypatch: pytest.MonkeyPatch, verb: str, before: bool
@@ -285,7 +285,7 @@ async def test_broken_schedules_are_reported_once_and_do_not_stop_the_others(
     call = report(app).call()
     for name in ("a-zone", "b-body", "c-cron", "d-queue", "good"):
         await app.schedules.upsert(name, call, cron="* * * * *", timezone="Europe/Berlin")
-    await app.store.note(SPACE, "e-bytes", b"\xc1 is nothing")
+    await app.store.kv_set(SPACE, "e-bytes", b"\xc1 is nothing")
     await broken(app, "a-zone", lambda body: body["cadence"].update(z="Mars/Olympus"))
     await broken(app, "b-body", dict.clear)
     await broken(app, "c-cron", lambda body: body["cadence"].update(c="61 * * * *"))
@@ -384,13 +384,13 @@ async def test_what_is_declared_is_written_only_if_it_differs(
     await steps(worker(app))
     await app.schedules.pause("beat")
     written: list[str] = []
-    right = app.store.note
+    right = app.store.kv_set
 
     async def note(space: str, name: str, *args: Any, **options: Any) -> bool:
         written.append(space)
         return await right(space, name, *args, **options)
 
-    monkeypatch.setattr(app.store, "note", note)
+    monkeypatch.setattr(app.store, "kv_set", note)
     await steps(worker(app, "restarted"))
     schedule = await app.schedules.get("beat")
     assert SPACE not in written
@@ -440,7 +440,7 @@ async def test_without_schedules_a_step_is_one_read_and_a_long_rest(app: Headrac
     store = Counting(app.store)
     scheduler = Scheduler(store, {}, "worker")
     assert await scheduler.step() >= 5
-    assert store.asked == ["notes"]
+    assert store.asked == ["kv_all"]
 
 
 async def test_a_new_schedule_wakes_a_scheduler_that_rests(
@@ -494,7 +494,7 @@ async def test_a_store_that_is_away_is_waited_for(
         raise StoreUnavailable("it is down")
 
     with monkeypatch.context() as patched:
-        patched.setattr(app.store, "notes", away)
+        patched.setattr(app.store, "kv_all", away)
         with pytest.raises(StoreUnavailable):
             await scheduler.step()
     await steps(scheduler)
@@ -511,10 +511,10 @@ async def test_schedules_in_code_come_back_when_the_store_was_emptied(
     scheduler = worker(app)
     await steps(scheduler)
     for space in (SPACE, "scheduler"):
-        for name in await app.store.notes(space):
-            await app.store.note(space, name, None)
+        for name in await app.store.kv_all(space):
+            await app.store.kv_set(space, name, None)
     await steps(scheduler)
-    assert "tick" in await app.store.notes(SPACE)
+    assert "tick" in await app.store.kv_all(SPACE)
 
 
 async def test_a_schedule_in_code_that_someone_removed_stays_away(
@@ -527,4 +527,4 @@ async def test_a_schedule_in_code_that_someone_removed_stays_away(
     await steps(scheduler)
     await app.schedules.remove("tick")
     await steps(scheduler)
-    assert await app.store.notes(SPACE) == {}
+    assert await app.store.kv_all(SPACE) == {}

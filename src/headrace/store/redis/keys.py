@@ -70,7 +70,7 @@ class QueueKeys:
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
     | progress        | hash   | job key → how far it is                                          |
     | journal + k     | list   | log lines of job k, the number of the first before them; expires |
-    | marks           | hash   | job key → what was done once, by name                            |
+    | once            | hash   | job key → what was done once, by name                            |
     | ticks           | zset   | schedules by the last time for which they sent a job             |
     | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not these) |
     | facts           | string | how many facts `events` holds                                    |
@@ -124,7 +124,7 @@ class QueueKeys:
         "log",
         "log_jobs",
         "reclaims",
-        "marks",
+        "once",
         "minute",
         "reports_channel",
         "outbox",
@@ -183,7 +183,7 @@ class QueueKeys:
         self.paused = f"{base}:paused"
         self.progress = f"{base}:progress"
         self.journal = f"{base}:log:"
-        self.marks = f"{base}:marks"
+        self.once = f"{base}:once"
         self.ticks = f"{base}:ticks"
         self.events = f"{base}:events"
         self.facts = f"{base}:facts"
@@ -203,8 +203,8 @@ class QueueKeys:
         """What SCAN finds all keys of the queue by, and of a log those of its groups."""
 
 
-class NoteKeys:
-    """The keys of one space of notes.
+class KvKeys:
+    """The keys of one space of key-value pairs.
 
     | key     | type | holds                                                      |
     |---------|------|------------------------------------------------------------|
@@ -215,15 +215,15 @@ class NoteKeys:
     and `sessions`, as a queue has.
     """
 
-    __slots__ = ("expiry", "noted_channel", "order", "sessions", "values")
+    __slots__ = ("changed_channel", "expiry", "order", "sessions", "values")
 
     def __init__(self, namespace: str, space: str) -> None:
-        base = f"{{{escaped(namespace)}}}:notes:{space}"
+        base = f"{{{escaped(namespace)}}}:kv:{space}"
         self.values = f"{base}:values"
         self.expiry = f"{base}:expiry"
         self.order = f"{base}:order"
         self.sessions = f"{base}:session:"
-        self.noted_channel = f"{base}:noted"
+        self.changed_channel = f"{base}:changed"
 
 
 def escaped(namespace: str) -> str:

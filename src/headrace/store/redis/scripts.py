@@ -177,11 +177,11 @@ _arrive = Script("arrive")
 _outbox = Script("outbox")
 _posted = Script("posted")
 _report = Script("report")
-_mark = Script("mark")
-_marks = Script("marks")
+_once_set = Script("once_set")
+_once_all = Script("once_all")
 _told = Script("told")
-_note = Script("note")
-_notes = Script("notes")
+_kv_set = Script("kv_set")
+_kv_all = Script("kv_all")
 _record = Script("record")
 _records = Script("records")
 _stats = Script("stats")
@@ -400,13 +400,13 @@ async def report(
     return kept
 
 
-async def mark(link: Link, keys: QueueKeys, *, job: JobKey, name: str, value: bytes) -> int:
-    there: int = await _mark(link, keys, [keys.group, job, name, value])
+async def once_set(link: Link, keys: QueueKeys, *, job: JobKey, name: str, value: bytes) -> int:
+    there: int = await _once_set(link, keys, [keys.group, job, name, value])
     return there
 
 
-async def marks(link: Link, keys: QueueKeys, *, job: JobKey) -> list[bytes]:
-    pairs: list[bytes] = await _marks(link, keys, [job])
+async def once_all(link: Link, keys: QueueKeys, *, job: JobKey) -> list[bytes]:
+    pairs: list[bytes] = await _once_all(link, keys, [job])
     return pairs
 
 
@@ -415,7 +415,7 @@ async def told(link: Link, keys: QueueKeys, *, pairs: Sequence[JobKey]) -> list[
     return answers
 
 
-async def note(
+async def kv_set(
     link: Link,
     keys: KvKeys,
     *,
@@ -426,12 +426,12 @@ async def note(
     value: bytes,
     ttl: str,
 ) -> int:
-    done: int = await _note(link, keys, [name, compare, expected, int(remove), value, ttl])
+    done: int = await _kv_set(link, keys, [name, compare, expected, int(remove), value, ttl])
     return done
 
 
-async def notes(link: Link, keys: KvKeys) -> list[bytes]:
-    pairs: list[bytes] = await _notes(link, keys, [])
+async def kv_all(link: Link, keys: KvKeys) -> list[bytes]:
+    pairs: list[bytes] = await _kv_all(link, keys, [])
     return pairs
 
 

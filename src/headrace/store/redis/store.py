@@ -18,7 +18,7 @@ from headrace.store.oddities import readable
 from headrace.store.redis import facts, forms, scripts
 from headrace.store.redis.consumer import RedisConsumer
 from headrace.store.redis.history import read_events
-from headrace.store.redis.keys import NoteKeys, QueueKeys
+from headrace.store.redis.keys import KvKeys, QueueKeys
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.pubsub import encode_keys
 from headrace.store.redis.topics import RedisTopics
@@ -170,8 +170,8 @@ class RedisStore(RedisTopics):
         texts = [line.decode("utf-8", "replace") for line in lines[1:]]
         return LogPage(texts[max(0, start - dropped) :], dropped + len(texts))
 
-    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
-        pairs = await scripts.marks(self.links().ask, self.keys(queue), job=key)
+    async def once_all(self, queue: str, key: JobKey) -> dict[str, bytes]:
+        pairs = await scripts.once_all(self.links().ask, self.keys(queue), job=key)
         return {readable(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
     async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
@@ -252,10 +252,10 @@ class RedisStore(RedisTopics):
             jobs=jobs,
         )
 
-    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
-        await scripts.mark(self.links().ask, self.keys(queue), job=key, name=name, value=value)
+    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        await scripts.once_set(self.links().ask, self.keys(queue), job=key, name=name, value=value)
 
-    async def note(
+    async def kv_set(
         self,
         space: str,
         name: str,
@@ -265,9 +265,9 @@ class RedisStore(RedisTopics):
         expected: bytes | Literal["anything"] | None = "anything",
     ) -> bool:
         compare = "absent" if expected is None else "equal"
-        done = await scripts.note(
+        done = await scripts.kv_set(
             self.links().send,
-            NoteKeys(self.namespace, space),
+            KvKeys(self.namespace, space),
             name=name,
             compare="" if expected == "anything" else compare,
             expected=expected if isinstance(expected, bytes) else b"",
@@ -277,16 +277,16 @@ class RedisStore(RedisTopics):
         )
         return bool(done)
 
-    async def notes(self, space: str) -> dict[str, bytes]:
-        keys = NoteKeys(self.namespace, space)
-        pairs = await scripts.notes(self.links().ask, keys)
+    async def kv_all(self, space: str) -> dict[str, bytes]:
+        keys = KvKeys(self.namespace, space)
+        pairs = await scripts.kv_all(self.links().ask, keys)
         values = dict(zip(pairs[::2], pairs[1::2], strict=True))
         return {name: values[name.encode()] for name in self.oddities.texts(keys.values, values)}
 
     async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
         await scripts.record(
             self.links().send,
-            NoteKeys(self.namespace, space),
+            KvKeys(self.namespace, space),
             name=name,
             value=value,
             keep_ms=int(keep * 1000),
@@ -298,13 +298,13 @@ class RedisStore(RedisTopics):
     ) -> list[tuple[str, bytes]]:
         pairs = await scripts.records(
             self.links().ask,
-            NoteKeys(self.namespace, space),
+            KvKeys(self.namespace, space),
             before=before,
             limit=limit,
             keep_ms=int(keep * 1000),
         )
         found = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        where = NoteKeys(self.namespace, space).order
+        where = KvKeys(self.namespace, space).order
         return [(name, found[name.encode()]) for name in self.oddities.texts(where, found)]
 
     # Listening
@@ -315,8 +315,8 @@ class RedisStore(RedisTopics):
     async def on_reports(self, queue: str, listener: Listener) -> ListenerHandle:
         return await self.links().pubsub.add(self.keys(queue).reports_channel, listener)
 
-    async def on_notes(self, space: str, listener: Listener) -> ListenerHandle:
-        channel = NoteKeys(self.namespace, space).noted_channel
+    async def on_kv(self, space: str, listener: Listener) -> ListenerHandle:
+        channel = KvKeys(self.namespace, space).changed_channel
         return await self.links().pubsub.add(channel, listener)
 
     def consumer(

@@ -56,8 +56,8 @@ _OWNED = f"""
 _PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
 _LEFT_BEHIND = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'running' AND time_ms <= ?"
 _EXTEND = "UPDATE jobs SET time_ms = ? WHERE id IN (SELECT value FROM json_each(?))"
-_LAST_LOOK = "SELECT looked_ms, hold_until_ms FROM looks WHERE namespace = ? AND queue = ?"
-_LOOKED = "INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?)"
+_LAST_LOOK = "SELECT looked_ms, hold_until_ms FROM reclaims WHERE namespace = ? AND queue = ?"
+_LOOKED = "INSERT OR REPLACE INTO reclaims VALUES (?, ?, ?, ?)"
 
 _POSITION = itemgetter(3)
 

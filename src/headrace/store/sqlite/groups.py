@@ -64,10 +64,10 @@ _DROP = [
     f"DELETE FROM {table} WHERE queue = ?"
     for table in (
         "jobs", "results", "uniques", "ticks", "children", "joins", "parents", "limits", "starts",
-        "progress", "logs", "marks", "facts", "counters", "stopped_keys", "topic_groups",
+        "progress", "logs", "once", "facts", "counters", "stopped_keys", "topic_groups",
     )
 ]  # fmt: skip
-_DROP_NAMED = [f"DELETE FROM {t} WHERE namespace = ? AND queue = ?" for t in ("pauses", "looks")]
+_DROP_NAMED = [f"DELETE FROM {t} WHERE namespace = ? AND queue = ?" for t in ("pauses", "reclaims")]
 
 
 def unchanged(

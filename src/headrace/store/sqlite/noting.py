@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 Expected = bytes | Literal["anything"] | None
 
 _FIND = """
-    SELECT value FROM notes
+    SELECT value FROM kv
     WHERE namespace = ? AND space = ? AND name = ? AND (expires_ms IS NULL OR expires_ms > ?)"""
 _ALL = """
-    SELECT CAST(name AS BLOB), CAST(value AS BLOB) FROM notes
+    SELECT CAST(name AS BLOB), CAST(value AS BLOB) FROM kv
     WHERE namespace = ? AND space = ? AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY name"""
 _WRITE = """
-    INSERT OR REPLACE INTO notes (namespace, space, name, value, expires_ms)
+    INSERT OR REPLACE INTO kv (namespace, space, name, value, expires_ms)
     VALUES (?, ?, ?, ?, ?)"""
-_REMOVE = "DELETE FROM notes WHERE namespace = ? AND space = ? AND name = ?"
+_REMOVE = "DELETE FROM kv WHERE namespace = ? AND space = ? AND name = ?"
 _PAGE = """
-    SELECT name, CAST(value AS BLOB) FROM notes
+    SELECT name, CAST(value AS BLOB) FROM kv
     WHERE namespace = ? AND space = ? AND name >= ? AND name < ? ORDER BY name DESC LIMIT ?"""
-_TRIM = "DELETE FROM notes WHERE namespace = ? AND space = ? AND name < ?"
+_TRIM = "DELETE FROM kv WHERE namespace = ? AND space = ? AND name < ?"
 _BOUND = """
-    SELECT name FROM notes
+    SELECT name FROM kv
     WHERE namespace = ? AND space = ? ORDER BY name DESC LIMIT 1 OFFSET ?"""
 # Behind all names, which begin with a digit.
 _END = "~"
 
 
-class Note(msgspec.Struct, frozen=True):
+class KvWrite(msgspec.Struct, frozen=True):
     """A value to keep, or None to remove it, if what is there is what is expected."""
 
     namespace: str
@@ -62,15 +62,15 @@ class Note(msgspec.Struct, frozen=True):
             expires = None if self.ttl is None else bounded_ms(now_ms + round(self.ttl * 1000))
             connection.execute(_WRITE, (*place, self.value, expires))
         if self.ttl is None:
-            notifications.append(Notification("notes", self.space))
+            notifications.append(Notification("kv", self.space))
         return True
 
 
-def notes(
+def kv_all(
     connection: sqlite3.Connection, *, namespace: str, space: str, now_ms: int, oddities: Oddities
 ) -> dict[str, bytes]:
     found = dict(connection.execute(_ALL, (namespace, space, now_ms)).fetchall())
-    where = f"table notes, space {space!r}"
+    where = f"table kv, space {space!r}"
     return {name: found[name.encode()] for name in oddities.texts(where, found)}
 
 

@@ -16,7 +16,9 @@ _HELD = """
         + (SELECT count(*) FROM topic_events WHERE log = :number)"""
 _OF_LOG = [f"DELETE FROM {table} WHERE log = ?" for table in ("topic_events", "topics")]
 _GROUPS = "SELECT queue FROM topic_groups WHERE log = ?"
-_NAMED = [f"DELETE FROM {table} WHERE namespace = ? AND queue = ?" for table in ("pauses", "looks")]
+_NAMED = [
+    f"DELETE FROM {table} WHERE namespace = ? AND queue = ?" for table in ("pauses", "reclaims")
+]
 _FORGET = "DELETE FROM queues WHERE id = ?"
 
 

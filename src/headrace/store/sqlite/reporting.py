@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TELL = "INSERT OR REPLACE INTO progress (queue, key, value) VALUES {rows}"
 _FORGET = "DELETE FROM {table} WHERE key IN (VALUES {{rows}}) AND queue = ?"
 _FORGET_PROGRESS = _FORGET.format(table="progress")
-_FORGET_MARKS = _FORGET.format(table="marks")
+_FORGET_ONCE = _FORGET.format(table="once")
 _OPEN_LOG = """
     INSERT INTO logs (queue, key, following, expires_ms) VALUES (?, ?, ?, ?)
     ON CONFLICT (queue, key) DO UPDATE
@@ -34,9 +34,9 @@ _LOG = """
 _LINES = (
     "SELECT number, CAST(line AS TEXT) FROM lines WHERE log = ? AND number >= ? ORDER BY number"
 )
-_MARK = "INSERT OR REPLACE INTO marks (queue, key, name, value) VALUES (?, ?, ?, ?)"
+_MARK_ONCE = "INSERT OR REPLACE INTO once (queue, key, name, value) VALUES (?, ?, ?, ?)"
 _MARKS = """
-    SELECT CAST(name AS TEXT), CAST(value AS BLOB) FROM marks WHERE queue = ? AND key = ?"""
+    SELECT CAST(name AS TEXT), CAST(value AS BLOB) FROM once WHERE queue = ? AND key = ?"""
 
 
 def report(step: Step, reports: Sequence[Report]) -> None:
@@ -84,14 +84,14 @@ def log(
     return LogPage(lines, max(start, following))
 
 
-def mark(step: Step, key: JobKey, name: str, value: bytes) -> None:
+def once_set(step: Step, key: JobKey, name: str, value: bytes) -> None:
     entry = entries.by_keys(step.connection, step.number, [key]).get(key)
     if entry is not None and entry.state != "dead":
-        step.connection.execute(_MARK, (step.number, key, name, value))
+        step.connection.execute(_MARK_ONCE, (step.number, key, name, value))
         entries.flag(step.connection, step.number, [key], MARKED)
 
 
-def marks(
+def once_all(
     connection: sqlite3.Connection, *, namespace: str, queue: str, key: JobKey
 ) -> dict[str, bytes]:
     number = queue_id(connection, namespace, queue)
@@ -103,4 +103,4 @@ def forget_progress(step: Step, keys: Sequence[JobKey]) -> None:
 
 
 def forget_marks(step: Step, keys: Sequence[JobKey]) -> None:
-    run_rows(step.connection, _FORGET_MARKS, [(key,) for key in keys], step.number)
+    run_rows(step.connection, _FORGET_ONCE, [(key,) for key in keys], step.number)

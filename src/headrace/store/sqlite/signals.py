@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from headrace.core.ids import JobKey
     from headrace.store.contract import Listener
 
-Kind = Literal["ready", "due", "finished", "control", "reports", "notes", "facts"]
+Kind = Literal["ready", "due", "finished", "control", "reports", "kv", "facts"]
 
 
 class Notification(NamedTuple):
     """What a write made known: jobs to fetch, something to promote earlier, jobs that ended, what
-    people want, what jobs tell of themselves, notes (with their space as the queue), facts."""
+    people want, what jobs tell of themselves, key-value pairs (with their space as the queue),
+    facts."""
 
     kind: Kind
     queue: str

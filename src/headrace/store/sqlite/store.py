@@ -117,15 +117,17 @@ class SqliteStore(SqliteViews, SqliteTopics):
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         await self._writer.change(queue, partial(reporting.report, reports=reports))
 
-    async def mark(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
-        await self._writer.change(queue, partial(reporting.mark, key=key, name=name, value=value))
+    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+        await self._writer.change(
+            queue, partial(reporting.once_set, key=key, name=name, value=value)
+        )
 
     async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
         return await self._database.read(
             partial(flows.told, namespace=self._namespace, queue=queue, pairs=pairs)
         )
 
-    async def note(
+    async def kv_set(
         self,
         space: str,
         name: str,
@@ -134,7 +136,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         ttl: float | None = None,
         expected: noting.Expected = "anything",
     ) -> bool:
-        note = noting.Note(self._namespace, space, name, value, ttl, expected)
+        note = noting.KvWrite(self._namespace, space, name, value, ttl, expected)
         return await self._database.write(
             lambda connection, notifications: note.write(
                 connection, notifications, self._clock.now_ms()
@@ -149,8 +151,8 @@ class SqliteStore(SqliteViews, SqliteTopics):
             )
         )
 
-    async def on_notes(self, space: str, listener: Listener) -> ListenerHandle:
-        return await self._database.listen([("notes", space)], listener)
+    async def on_kv(self, space: str, listener: Listener) -> ListenerHandle:
+        return await self._database.listen([("kv", space)], listener)
 
     async def on_reports(self, queue: str, listener: Listener) -> ListenerHandle:
         return await self._database.listen([("reports", queue)], listener)

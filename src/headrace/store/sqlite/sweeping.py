@@ -39,7 +39,7 @@ _DROP_TICKS = "DELETE FROM ticks WHERE queue = ? AND last_ms < ?"
 _DROP_COUNTERS = "DELETE FROM counters WHERE queue = ? AND minute < ?"
 _DROP_EXPIRED = (
     "DELETE FROM uniques WHERE until_ms <= ?",
-    "DELETE FROM notes WHERE expires_ms <= ?",
+    "DELETE FROM kv WHERE expires_ms <= ?",
     "DELETE FROM starts WHERE expires_ms <= ?",
     "DELETE FROM limits WHERE passed = 0 AND opens_ms IS NULL AND spent_until_ms <= ?",
 )

@@ -9,8 +9,9 @@ _FIRST = (
     "CREATE TABLE queues (id INTEGER PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,"
     " UNIQUE (namespace, name))",
     # When abandoned jobs were last looked for; also in queues that nothing was sent to yet.
-    "CREATE TABLE looks (namespace TEXT NOT NULL, queue TEXT NOT NULL, looked_ms INTEGER NOT NULL,"
-    " hold_until_ms INTEGER NOT NULL, PRIMARY KEY (namespace, queue)) WITHOUT ROWID",
+    "CREATE TABLE reclaims (namespace TEXT NOT NULL, queue TEXT NOT NULL,"
+    " looked_ms INTEGER NOT NULL, hold_until_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (namespace, queue)) WITHOUT ROWID",
     "CREATE TABLE numbers (last INTEGER NOT NULL)",
     "INSERT INTO numbers VALUES (0)",
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
@@ -90,9 +91,9 @@ _SECOND = (
     "CREATE INDEX logs_by_expiry ON logs (expires_ms)",
     "CREATE TABLE lines (log INTEGER NOT NULL, number INTEGER NOT NULL, line TEXT NOT NULL,"
     " PRIMARY KEY (log, number)) WITHOUT ROWID",
-    "CREATE TABLE marks (queue INTEGER NOT NULL, key BLOB NOT NULL, name TEXT NOT NULL,"
+    "CREATE TABLE once (queue INTEGER NOT NULL, key BLOB NOT NULL, name TEXT NOT NULL,"
     " value BLOB NOT NULL, PRIMARY KEY (queue, key, name)) WITHOUT ROWID",
-    "CREATE TABLE notes (namespace TEXT NOT NULL, space TEXT NOT NULL, name TEXT NOT NULL,"
+    "CREATE TABLE kv (namespace TEXT NOT NULL, space TEXT NOT NULL, name TEXT NOT NULL,"
     " value BLOB NOT NULL, expires_ms INTEGER, PRIMARY KEY (namespace, space, name))"
     " WITHOUT ROWID",
     # `first` numbers the facts of a queue through all its rows, from 1.

@@ -52,9 +52,9 @@ class SqliteViews:
             )
         )
 
-    async def marks(self, queue: str, key: JobKey) -> dict[str, bytes]:
+    async def once_all(self, queue: str, key: JobKey) -> dict[str, bytes]:
         return await self._database.read(
-            partial(reporting.marks, namespace=self._namespace, queue=queue, key=key)
+            partial(reporting.once_all, namespace=self._namespace, queue=queue, key=key)
         )
 
     async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
@@ -94,9 +94,9 @@ class SqliteViews:
             )
         )
 
-    async def notes(self, space: str) -> dict[str, bytes]:
+    async def kv_all(self, space: str) -> dict[str, bytes]:
         return await self._database.read(
-            lambda connection: noting.notes(
+            lambda connection: noting.kv_all(
                 connection,
                 namespace=self._namespace,
                 space=space,

@@ -32,12 +32,12 @@ from headrace.testing.conformance.groups import GroupsConformance
 from headrace.testing.conformance.history import HistoryConformance
 from headrace.testing.conformance.joining import JoiningConformance
 from headrace.testing.conformance.key_failures import KeyFailuresConformance
+from headrace.testing.conformance.kv import KvConformance
 from headrace.testing.conformance.lanes import LanesConformance
 from headrace.testing.conformance.limits import LimitsConformance
 from headrace.testing.conformance.logs import LogsConformance
 from headrace.testing.conformance.mixed_widths import MixedWidthsConformance
 from headrace.testing.conformance.mixing import MixingConformance
-from headrace.testing.conformance.notes import NotesConformance
 from headrace.testing.conformance.ordered import OrderedConformance
 from headrace.testing.conformance.pacing import PacingConformance
 from headrace.testing.conformance.pausing import PausingConformance
@@ -83,7 +83,7 @@ class StoreConformance(
     RemovingConformance,
     ReportingConformance,
     MarksConformance,
-    NotesConformance,
+    KvConformance,
     HistoryConformance,
     StatsConformance,
     AskingConformance,

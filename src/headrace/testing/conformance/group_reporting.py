@@ -62,22 +62,22 @@ class GroupReportingConformance(TopicGround):
         (sent,) = await self.publish(store, key="a")
         member = self.member(store)
         taken = await self.take(member)
-        assert await store.marks(BILLING, sent) == {}
-        await store.mark(BILLING, sent, "charge", b"\x01")
-        await store.mark(BILLING, sent, "mail", b"")
+        assert await store.once_all(BILLING, sent) == {}
+        await store.once_set(BILLING, sent, "charge", b"\x01")
+        await store.once_set(BILLING, sent, "mail", b"")
         for outcome in (RELEASED, Again(0, PAST), Again(50, PAST), DEAD):
             await self.settle(member, taken, outcome)
-            assert await store.marks(BILLING, sent) == {"charge": b"\x01", "mail": b""}
+            assert await store.once_all(BILLING, sent) == {"charge": b"\x01", "mail": b""}
             await self.pass_time(0.06)
             await member.promote(BILLING)
             if outcome is DEAD:
                 await store.replay(BILLING, [sent])
             taken = known(await member.reclaim(BILLING, 9, last_chance=True))
             taken = taken or await self.take(member)
-        assert await store.marks(BILLING, sent) == {"charge": b"\x01", "mail": b""}
-        assert await store.marks(AUDIT, sent) == {}
+        assert await store.once_all(BILLING, sent) == {"charge": b"\x01", "mail": b""}
+        assert await store.once_all(AUDIT, sent) == {}
         await self.settle(member, taken, DONE)
-        assert await store.marks(BILLING, sent) == {}
+        assert await store.once_all(BILLING, sent) == {}
 
     @of_each_kind
     async def test_an_event_that_comes_again_has_no_marks(self, store: Store, group: Group) -> None:
@@ -85,11 +85,11 @@ class GroupReportingConformance(TopicGround):
         (sent,) = await self.publish(store)
         member = self.member(store)
         taken = await self.take(member)
-        await store.mark(BILLING, sent, "charge", b"\x01")
+        await store.once_set(BILLING, sent, "charge", b"\x01")
         await self.settle(member, taken, DONE)
         await store.rewind(BILLING, START)
         await self.take(member)
-        assert await store.marks(BILLING, sent) == {}
+        assert await store.once_all(BILLING, sent) == {}
 
     @of_each_kind
     async def test_what_is_told_too_late_is_forgotten(self, store: Store, group: Group) -> None:
@@ -98,7 +98,7 @@ class GroupReportingConformance(TopicGround):
         member = self.member(store)
         await self.settle(member, await self.take(member), DONE)
         await store.report(BILLING, [Report(sent, HALF, ("late",))])
-        await store.mark(BILLING, sent, "charge", b"\x01")
+        await store.once_set(BILLING, sent, "charge", b"\x01")
         assert await store.get(BILLING, [sent]) == [None]
-        assert await store.marks(BILLING, sent) == {}
+        assert await store.once_all(BILLING, sent) == {}
         assert await store.log(BILLING, sent) == LogPage([], 0)

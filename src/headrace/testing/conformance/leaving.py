@@ -131,7 +131,7 @@ class LeavingConformance(Ground):
         await self.nothing_remains(store, worker)
 
     async def test_nothing_is_left_of_what_jobs_went_through(self, store: Store) -> None:
-        """Retries, releases, crashes, pauses, reports, marks, ticks and notes."""
+        """Retries, releases, crashes, pauses, reports, once markers, ticks and key-value pairs."""
         sent = [
             parcel(constraints=Constraints(lane="a", limits=LIMITS, priority=1, ttl_ms=BRIEF)),
             parcel(),
@@ -157,14 +157,14 @@ class LeavingConformance(Ground):
             await self.settle(worker, rest, DONE)
         ran += await self.run_all(store, worker, DONE)
         assert sorted(ran) == sorted(keys_of(again))
-        await store.note("space", "name", None)
+        await store.kv_set("space", "name", None)
         assert await self.look_regularly(worker, LEASE) == []
         await self.nothing_remains(store, worker, dying)
 
     async def tell(self, store: Store, key: JobKey) -> None:
         await store.report(QUEUE, [Report(key, b"\x91\x01")])
-        await store.mark(QUEUE, key, "charge", b"\x01")
-        await store.note("space", "name", key)
+        await store.once_set(QUEUE, key, "charge", b"\x01")
+        await store.kv_set("space", "name", key)
 
 
 def brief(item: Parcel) -> Constraints:

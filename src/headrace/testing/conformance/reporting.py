@@ -114,57 +114,57 @@ class ReportingConformance(Ground):
 class MarksConformance(Ground):
     async def test_marks_are_kept_by_name(self, store: Store) -> None:
         first, second = await self.send(store, 2)
-        assert await store.marks(QUEUE, first) == {}
-        await store.mark(QUEUE, first, "charge", b"\x01")
-        await store.mark(QUEUE, first, "mail ü", b"")
-        await store.mark(QUEUE, first, "1", bytes(range(256)) * 300)
-        await store.mark(QUEUE, first, "charge", b"\x02")
-        assert await store.marks(QUEUE, first) == {
+        assert await store.once_all(QUEUE, first) == {}
+        await store.once_set(QUEUE, first, "charge", b"\x01")
+        await store.once_set(QUEUE, first, "mail ü", b"")
+        await store.once_set(QUEUE, first, "1", bytes(range(256)) * 300)
+        await store.once_set(QUEUE, first, "charge", b"\x02")
+        assert await store.once_all(QUEUE, first) == {
             "charge": b"\x02",
             "mail ü": b"",
             "1": bytes(range(256)) * 300,
         }
-        assert await store.marks(QUEUE, second) == {}
+        assert await store.once_all(QUEUE, second) == {}
 
     async def test_marks_are_kept_until_the_job_is_done(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         taken = await self.take(worker)
-        await store.mark(QUEUE, key, "charge", b"\x01")
+        await store.once_set(QUEUE, key, "charge", b"\x01")
         for outcome in (RELEASED, Again(0, PAST), Again(50, PAST), DEAD):
             await self.settle(worker, taken, outcome)
-            assert await store.marks(QUEUE, key) == {"charge": b"\x01"}
+            assert await store.once_all(QUEUE, key) == {"charge": b"\x01"}
             await self.pass_time(0.06)
             await worker.promote(QUEUE)
             if outcome is DEAD:
                 await store.replay(QUEUE, [key])
             taken = await worker.reclaim(QUEUE, 9, last_chance=True) or await self.take(worker)
             taken[0].key = key
-        assert await store.marks(QUEUE, key) == {"charge": b"\x01"}
+        assert await store.once_all(QUEUE, key) == {"charge": b"\x01"}
         await self.settle(worker, taken, DONE)
-        assert await store.marks(QUEUE, key) == {}
+        assert await store.once_all(QUEUE, key) == {}
 
     async def test_marks_go_with_a_purged_or_cancelled_job(self, store: Store) -> None:
         dead, other = await self.send(store, 2)
         worker = self.worker(store)
         for key in (dead, other):
-            await store.mark(QUEUE, key, "charge", b"\x01")
+            await store.once_set(QUEUE, key, "charge", b"\x01")
         await self.settle(worker, await self.take(worker), DEAD)
         await store.purge(QUEUE, [dead])
         await store.cancel(QUEUE, [other])
         for key in (dead, other):
-            assert await store.marks(QUEUE, key) == {}
+            assert await store.once_all(QUEUE, key) == {}
 
     async def test_dead_jobs_cannot_be_marked(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         taken = await self.take(worker)
-        await store.mark(QUEUE, key, "charge", b"\x01")
+        await store.once_set(QUEUE, key, "charge", b"\x01")
         await self.settle(worker, taken, DEAD)
-        await store.mark(QUEUE, key, "charge", b"\x02")
-        await store.mark(QUEUE, key, "mail", b"\x03")
-        assert await store.marks(QUEUE, key) == {"charge": b"\x01"}
+        await store.once_set(QUEUE, key, "charge", b"\x02")
+        await store.once_set(QUEUE, key, "mail", b"\x03")
+        assert await store.once_all(QUEUE, key) == {"charge": b"\x01"}
 
     async def test_unknown_jobs_cannot_be_marked(self, store: Store) -> None:
-        await store.mark(QUEUE, b"=nobody", "charge", b"\x01")
-        assert await store.marks(QUEUE, b"=nobody") == {}
+        await store.once_set(QUEUE, b"=nobody", "charge", b"\x01")
+        assert await store.once_all(QUEUE, b"=nobody") == {}

@@ -90,7 +90,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
     async def test_nothing_is_left_of_what_events_went_through(
         self, store: Store, group: Group
     ) -> None:
-        """Retries, releases, crashes, pauses, reports, marks, deaths, replays and rewinding."""
+        """Retries, releases, crashes, pauses, reports, markers, deaths, replays and rewinding."""
         await self.join(store, group=group)
         await self.put(store, [event(key=key) for key in ("a", "a", "b", "c", "")])
         dying, member = self.member(store), self.member(store)
@@ -113,7 +113,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
         held, failed, released = deliveries
         for delivery in deliveries:
             await store.report(BILLING, [Report(delivery.key, b"\x91\x01")])
-            await store.mark(BILLING, delivery.key, "charge", b"\x01")
+            await store.once_set(BILLING, delivery.key, "charge", b"\x01")
         await store.pause(BILLING, TASK)
         await self.settle(member, [held], Held(task_gate(TASK), PAST))
         await store.resume(BILLING, TASK)

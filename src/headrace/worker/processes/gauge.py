@@ -99,12 +99,12 @@ class Gauge:
         store = (await self._app.session()).store
         # It is written with every survey; gone soon after the parent is.
         ttl = max(3 * self._poll, self._app.lease)
-        await store.note(SUPERVISORS, f"{host}-{pid}", record, ttl=ttl)
+        await store.kv_set(SUPERVISORS, f"{host}-{pid}", record, ttl=ttl)
 
     async def _leave(self) -> None:
         try:
             store = (await self._app.session()).store
-            await store.note(SUPERVISORS, f"{socket.gethostname()}-{os.getpid()}", None)
+            await store.kv_set(SUPERVISORS, f"{socket.gethostname()}-{os.getpid()}", None)
         except StoreError:
             pass
         await self._app.close()

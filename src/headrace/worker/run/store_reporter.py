@@ -99,19 +99,19 @@ class RunVoice:
         self._voices.reporter.log((self._queue, self._key), lines)
 
     async def recall(self, name: str) -> bytes | None:
-        return (await self._voices.ask(self._marks)).get(name)
+        return (await self._voices.ask(self._done_once)).get(name)
 
     def recall_sync(self, name: str) -> bytes | None:
-        return self._voices.ask_sync(self._marks).get(name)
+        return self._voices.ask_sync(self._done_once).get(name)
 
     async def remember(self, name: str, value: bytes) -> None:
-        await self._voices.ask(lambda: self._mark(name, value))
+        await self._voices.ask(lambda: self._mark_done(name, value))
 
     def remember_sync(self, name: str, value: bytes) -> None:
-        self._voices.ask_sync(lambda: self._mark(name, value))
+        self._voices.ask_sync(lambda: self._mark_done(name, value))
 
-    async def _marks(self) -> dict[str, bytes]:
-        return await self._voices.store.marks(self._queue, self._key)
+    async def _done_once(self) -> dict[str, bytes]:
+        return await self._voices.store.once_all(self._queue, self._key)
 
-    async def _mark(self, name: str, value: bytes) -> None:
-        await self._voices.store.mark(self._queue, self._key, name, value)
+    async def _mark_done(self, name: str, value: bytes) -> None:
+        await self._voices.store.once_set(self._queue, self._key, name, value)

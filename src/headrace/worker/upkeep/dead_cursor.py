@@ -89,7 +89,7 @@ class Books:
         return self.cached(queue).knows(job) or (await self.read(queue)).knows(job)
 
     async def read(self, queue: str) -> Book:
-        data = (await self._store.notes(_SPACE)).get(queue)
+        data = (await self._store.kv_all(_SPACE)).get(queue)
         try:
             book = _NEW if data is None else _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -105,7 +105,7 @@ class Books:
         if book == known:
             return True
         data = _encode(book)
-        if not await self._store.note(_SPACE, queue, data, ttl=_KEPT, expected=before):
+        if not await self._store.kv_set(_SPACE, queue, data, ttl=_KEPT, expected=before):
             return False
         self._known[queue] = book, data
         return True
@@ -142,6 +142,6 @@ class Ticket:
         return await self._note(queue, self._worker, self._worker)
 
     async def _note(self, queue: str, value: bytes | None, expected: bytes | None) -> bool:
-        return await self._store.note(
+        return await self._store.kv_set(
             _TICKETS, queue, value, ttl=None if value is None else self._ttl, expected=expected
         )

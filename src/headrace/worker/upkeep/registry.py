@@ -80,10 +80,10 @@ class Registry:
             runs=_told(self._runs(), now_ms),
         )
         data = encode_record(self._record)
-        await self._store.note(WORKERS, self._record.name, data, ttl=self._lease)
+        await self._store.kv_set(WORKERS, self._record.name, data, ttl=self._lease)
 
     async def leave(self) -> None:
-        await self._store.note(WORKERS, self._record.name, None)
+        await self._store.kv_set(WORKERS, self._record.name, None)
 
 
 def _told(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:

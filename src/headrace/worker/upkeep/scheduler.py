@@ -60,7 +60,7 @@ class Scheduler(Service):
         self._listening: ListenerHandle | None = None
 
     async def listen(self) -> None:
-        self._listening = await self._store.on_notes(SPACE, self._on_change)
+        self._listening = await self._store.on_kv(SPACE, self._on_change)
 
     async def close(self) -> None:
         if self._alarm is not None:
@@ -70,19 +70,19 @@ class Scheduler(Service):
 
     async def step(self) -> float:
         await self._declare()
-        notes = await self._store.notes(SPACE)
+        records = await self._store.kv_all(SPACE)
         self._read_at = self._monotonic()
-        if await self._was_emptied(notes):
+        if await self._was_emptied(records):
             log.warning("the schedules are gone (FLUSHALL?); those in code are made anew")
             self._to_declare = list(self._declared)
             self._planned.clear()
             return 0.0
-        if not notes:
+        if not records:
             self._planned.clear()
             return _POLL
         now_ms = await self._store.time_ms()
         asked_at = self._monotonic()
-        await self._plan(notes)
+        await self._plan(records)
         due = [name for name, (_, tick) in self._planned.items() if _is_due(tick, now_ms)]
         if not await self._ticket.allows(due):
             return _TICKET
@@ -105,20 +105,20 @@ class Scheduler(Service):
                 self._is_new_trouble(name, str(error))
             self._to_declare.pop()
             if not self._to_declare:
-                await self._store.note(_TRACES, _DECLARED, b"1", expected=None)
+                await self._store.kv_set(_TRACES, _DECLARED, b"1", expected=None)
 
-    async def _was_emptied(self, notes: Mapping[str, bytes]) -> bool:
+    async def _was_emptied(self, records: Mapping[str, bytes]) -> bool:
         """Whether schedules of our code are missing because the store lost all it had, as opposed
         to one that someone removed: then the trace of having declared them is gone too."""
-        missing = self._planned.keys() & self._declared.keys() - notes.keys()
-        return bool(missing) and _DECLARED not in await self._store.notes(_TRACES)
+        missing = self._planned.keys() & self._declared.keys() - records.keys()
+        return bool(missing) and _DECLARED not in await self._store.kv_all(_TRACES)
 
-    async def _plan(self, notes: Mapping[str, bytes]) -> None:
+    async def _plan(self, records: Mapping[str, bytes]) -> None:
         """Find out when each schedule that has changed is to be looked at next."""
-        for name in self._planned.keys() - notes.keys():
+        for name in self._planned.keys() - records.keys():
             del self._planned[name]
             self._troubles.pop(name, None)
-        for name, data in notes.items():
+        for name, data in records.items():
             known = self._planned.get(name)
             if known is None or known[0] != data:
                 self._planned[name] = (data, await self._next_tick(name, data))
@@ -192,7 +192,7 @@ class Scheduler(Service):
     async def _write(self, name: str, old: bytes, record: Record) -> bytes | None:
         """The bytes that are in the store now, None if those there are not the old ones."""
         new = encode_record(record)
-        if new == old or await self._store.note(SPACE, name, new, expected=old):
+        if new == old or await self._store.kv_set(SPACE, name, new, expected=old):
             return new
         return None
 
@@ -236,7 +236,7 @@ class _Ticket:
             return True
         asked_at = self._monotonic()
         expected = self._worker if asked_at < self._ours_until else None
-        taken = await self._store.note(
+        taken = await self._store.kv_set(
             "tickets", "scheduler", self._worker, ttl=_TICKET, expected=expected
         )
         self._waited = not taken

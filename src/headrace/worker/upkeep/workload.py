@@ -117,7 +117,7 @@ async def take_survey(store: Store, workloads: Sequence[Workload]) -> Survey:
 
 async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
     """All workers that have told of themselves within a lease."""
-    records = map(decode_record, (await store.notes(WORKERS)).values())
+    records = map(decode_record, (await store.kv_all(WORKERS)).values())
     return tuple(record for record in records if record is not None)
 
 

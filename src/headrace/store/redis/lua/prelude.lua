@@ -81,15 +81,15 @@ local function next_epoch()
 end
 
 -- What was done once for a job, by name; what cannot be read was not done.
-local function marks_in(raw)
+local function once_in(raw)
   local fine, read = pcall(cmsgpack.unpack, raw or '')
-  local marks = {}
+  local once = {}
   for name, value in pairs(fine and type(read) == 'table' and read or {}) do
     if type(name) == 'string' and type(value) == 'string' then
-      marks[name] = value
+      once[name] = value
     end
   end
-  return marks
+  return once
 end
 
 -- Whether a place is an entry of a stream, and not anyone's bytes.

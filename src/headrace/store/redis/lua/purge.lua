@@ -27,7 +27,7 @@ for i = 3, #ARGV do
   if id then
     redis.call('XDEL', key.dead, id)
     places[job_key] = false
-    redis.call('HDEL', key.marks, job_key)
+    redis.call('HDEL', key.once, job_key)
     redis.call('DEL', key.result .. job_key)
     local job = entry and job_of(job_key, entry[2])
     if job and freed_by(job) == 'blocked' then

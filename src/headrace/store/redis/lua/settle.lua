@@ -112,7 +112,7 @@ local function all_done(ids, keys, constraints, verdicts)
   if any_special() then
     redis.call('HDEL', key.progress, unpack(keys))
     forget_wishes(keys)
-    redis.call('HDEL', key.marks, unpack(keys))
+    redis.call('HDEL', key.once, unpack(keys))
     for i, job_key in ipairs(keys) do
       tell_children(job_key, 'done', verdicts and value_of(verdicts[i]) or '')
     end
@@ -137,7 +137,7 @@ local function forget_from_log(ids)
   end
   if #events > 0 then
     redis.call('HDEL', key.progress, unpack(events))
-    redis.call('HDEL', key.marks, unpack(events))
+    redis.call('HDEL', key.once, unpack(events))
     forget_wishes(events)
   end
 end

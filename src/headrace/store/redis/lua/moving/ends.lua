@@ -68,7 +68,7 @@ local function ended(job_key, constraints, in_lane, state, value)
     redis.call('HDEL', key.progress, job_key)
     forget_wishes({job_key})
     if state ~= 'dead' then
-      redis.call('HDEL', key.marks, job_key)
+      redis.call('HDEL', key.once, job_key)
     end
     tell_children(job_key, state, value)
   end
@@ -96,7 +96,7 @@ local function forget_dead(entry)
   if stopped_by ~= job.key then
     redis.call('XDEL', key.dead, entry[1])
     places[job.key] = false
-    redis.call('HDEL', key.marks, job.key)
+    redis.call('HDEL', key.once, job.key)
   end
 end
 

@@ -24,7 +24,7 @@ local special
 -- Whether any job here has something beside its place: mostly none does, and one look is enough.
 local function any_special()
   if special == nil then
-    special = redis.call('EXISTS', key.children, key.progress, key.cancelling, key.marks) > 0
+    special = redis.call('EXISTS', key.children, key.progress, key.cancelling, key.once) > 0
   end
   return special
 end
@@ -133,7 +133,7 @@ end
 local function wrong_special()
   if any_special() then
     return wrong_type({
-      [key.children] = 'hash', [key.progress] = 'hash', [key.cancelling] = 'hash', [key.marks] = 'hash',
+      [key.children] = 'hash', [key.progress] = 'hash', [key.cancelling] = 'hash', [key.once] = 'hash',
     })
   end
 end

@@ -1,6 +1,6 @@
 #!lua
 -- Keep a small value under a name; atomic, so that it is compared and changed in one step.
--- KEYS: values expiry noted_channel sessions
+-- KEYS: values expiry changed_channel sessions
 -- ARGV: name compare expected remove value ttl
 -- Returns 1 if that was done.
 
@@ -23,7 +23,7 @@ end
 if ARGV[6] ~= '' then
   redis.call('ZADD', key.expiry, string.format('%d', now_ms() + ARGV[6]), name)
 else
-  redis.call('PUBLISH', key.noted_channel, '')
+  redis.call('PUBLISH', key.changed_channel, '')
 end
 -- Where all values expire, the keys go with the last of them.
 if redis.call('ZCARD', key.expiry) == redis.call('HLEN', key.values) then

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
 -- What was noted with a job; atomic, as one value that is read and taken apart.
--- KEYS: marks
+-- KEYS: once
 -- ARGV: job
 -- Returns names and values in turn.
 
 local found = {}
-for name, value in pairs(marks_in(redis.call('HGET', key.marks, ARGV[1]))) do
+for name, value in pairs(once_in(redis.call('HGET', key.once, ARGV[1]))) do
   found[#found + 1] = name
   found[#found + 1] = value
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Note with a job that something was done; atomic, so that two notes of one job do not overwrite each other.
--- KEYS: jobs marks log log_jobs sessions
+-- Write with a job that something was done; atomic, so that two writes of one job do not overwrite each other.
+-- KEYS: jobs once log log_jobs sessions
 -- ARGV: group job name value
 -- Returns 1 if the job is alive.
 
@@ -10,7 +10,7 @@ local alive = place and string.sub(place, 1, 1) ~= 'd'
 if not alive and not (key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job)) then
   return applied(0)
 end
-local noted = marks_in(redis.call('HGET', key.marks, job))
-noted[ARGV[3]] = ARGV[4]
-redis.call('HSET', key.marks, job, cmsgpack.pack(noted))
+local done = once_in(redis.call('HGET', key.once, job))
+done[ARGV[3]] = ARGV[4]
+redis.call('HSET', key.once, job, cmsgpack.pack(done))
 return applied(1)
