@@ -82,9 +82,9 @@ def cancelled(answer: bytes) -> State | None:
         return None
 
 
-def snapshot(snapshot: list[Any]) -> JobSnapshot | None:
-    """What `look.lua` says of a job; `Malformed` if there is but a verdict that is none."""
-    state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress = snapshot
+def snapshot(reply: list[Any]) -> JobSnapshot | None:
+    """What `get.lua` says of a job; `Malformed` if there is but a verdict that is none."""
+    state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress = reply
     if not state:
         if not verdict:
             return None

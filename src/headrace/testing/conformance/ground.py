@@ -22,7 +22,7 @@ from headrace.core.job import (
     encode_past,
 )
 from headrace.core.outcome import DONE, Cancelled, Done, Held, Outcome
-from headrace.store.contract import Consumer, Settlement, JobSnapshot, Store, reclaim_every
+from headrace.store.contract import Consumer, JobSnapshot, Settlement, Store, reclaim_every
 
 QUEUE = "conformance"
 LEASE = 0.6
