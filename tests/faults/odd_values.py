@@ -178,11 +178,11 @@ ON_REDIS: dict[str, Plant] = {
     "groups: odd names": lambda o: o.run("HSET", o.log.groups, "", "0 skip 1", "a@b", "0 skip 1"),
     "stopped": lambda o: o.run("HSET", o.group.stopped, "a", "odd", BAD_TEXT, BAD_TEXT),
     "positions": lambda o: o.run("HSET", o.log.jobs, b"=x", "od-d", b"=y", BAD_TEXT),
-    "notes: schedules": lambda o: o.run("HSET", o.notes("schedules"), BAD_TEXT, b"x", "s", b"\xc1"),
-    "notes: workers": lambda o: o.run("HSET", o.notes("workers"), BAD_TEXT, b"x", "w", b"\xc1"),
-    "notes: supervisors": lambda o: o.run("HSET", o.notes("supervisors"), "w", pack([1])),
-    "notes: actions": lambda o: o.run("HSET", o.notes("actions"), BAD_TEXT, b"x", "w", b"\xc1"),
-    "notes: paused": lambda o: o.run("HSET", o.notes("paused"), BAD_TEXT, b"1", "bad name", b"1"),
+    "kv: schedules": lambda o: o.run("HSET", o.kv("schedules"), BAD_TEXT, b"x", "s", b"\xc1"),
+    "kv: workers": lambda o: o.run("HSET", o.kv("workers"), BAD_TEXT, b"x", "w", b"\xc1"),
+    "kv: supervisors": lambda o: o.run("HSET", o.kv("supervisors"), "w", pack([1])),
+    "kv: actions": lambda o: o.run("HSET", o.kv("actions"), BAD_TEXT, b"x", "w", b"\xc1"),
+    "kv: paused": lambda o: o.run("HSET", o.kv("paused"), BAD_TEXT, b"1", "bad name", b"1"),
 }  # fmt: skip
 
 
@@ -279,7 +279,7 @@ IN_SQLITE: dict[str, PlantRow] = {
     "kv: workers": lambda o: (
         o.put("workers", BAD_TEXT, b"x"), o.put("workers", "w", b"\xc1")
     ),
-    "notes: actions": lambda o: (o.note("actions", BAD_TEXT, b"x"), o.note("actions", "w", 3)),
+    "kv: actions": lambda o: (o.put("actions", BAD_TEXT, b"x"), o.put("actions", "w", 3)),
     "queues: not UTF-8": lambda o: o.run(
         f"INSERT INTO queues (namespace, name) VALUES (?, {_TEXT})", o.namespace
     ),
