@@ -250,7 +250,10 @@ async def test_a_group_is_removed_by_force(app: Headrace) -> None:
         async with asyncio.timeout(20):
             while not (await app.store.groups(["@orders"]))["@orders"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+        with pytest.raises(ConfigError, match="billing"):
+            await app.admin.remove_group("orders", "billing")
         await app.admin.remove_group("orders", "billing", force=True)
+        assert not (await app.store.groups(["@orders"]))["@orders"]
 
 
 # Keys

@@ -108,10 +108,10 @@ def test_texts_say_which_job_and_what_to_do() -> None:
     assert "2 jobs" in str(EnqueueUnknown(["a", "b"], "reset"))
     assert str(JobFailed("j", "rejected", "ValueError", "bad", "")).endswith("ValueError: bad")
     assert str(JobFailed("j", "expired", "", "too late", "")).endswith("(expired): too late")
-    assert "j" in str(JobNotFound("j"))
-    assert "cancelled" in str(JobCancelled("j"))
-    assert "2.5 s" in str(ResultTimeout("j", 2.5))
-    assert "result_ttl" in str(ResultExpired("j"))
+    assert str(JobNotFound("job-7")).startswith("job job-7 is not in the store")
+    assert str(JobCancelled("job-7")) == "job job-7 was cancelled"
+    assert "2.5 s" in str(ResultTimeout("job-7", 2.5))
+    assert "result_ttl" in str(ResultExpired("job-7"))
 
 
 @pytest.mark.parametrize("delay", [90, 90.0, timedelta(minutes=1, seconds=30)])

@@ -26,6 +26,10 @@ from headrace.cli import main as program
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+# What prose mentions: a command of ours, a link, a path of the repository.
+COMMAND = r"`headrace ([a-z]+)"
+LINK = r"\]\(([^)\s]+)\)"
+PATH = r"`([\w./-]+/(?:[\w-]+\.(?:py|lua|md))?)`"
 LANGUAGES = {"python", "text", "bash", "ini", "yaml", "mermaid"}
 END = "-- end of block --"
 # Far beyond what anything here takes on a slow machine.
@@ -216,9 +220,16 @@ def test_commands_exist_and_take_what_is_shown(page: Path) -> None:
         command.make_context(names[-1], arguments, **program.context_settings)
 
 
+def test_the_pages_have_what_is_looked_for_in_them() -> None:
+    """So that no test below passes for having found nothing."""
+    texts = [prose(page) for page in PAGES]
+    for pattern in (COMMAND, LINK, PATH):
+        assert sum(bool(re.search(pattern, text)) for text in texts) > len(PAGES) // 4, pattern
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_commands_that_are_mentioned_exist(page: Path) -> None:
-    for name in re.findall(r"`headrace ([a-z]+)", prose(page)):
+    for name in re.findall(COMMAND, prose(page)):
         assert program.get_command(click.Context(program), name), name
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = "\n".join([*shell_lines(page), *re.findall(r"`(make [^`]+)`", prose(page))])
@@ -234,7 +245,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+    for link in re.findall(LINK, prose(page)):
         if link.startswith("https://"):
             continue
         place, _, anchor = link.partition("#")
@@ -246,6 +257,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_paths_that_are_mentioned_exist(page: Path) -> None:
-    for path in re.findall(r"`([\w./-]+/(?:[\w-]+\.(?:py|lua|md))?)`", prose(page)):
+    for path in re.findall(PATH, prose(page)):
         places = (ROOT / path, ROOT / "src" / "headrace" / path)
         assert any(place.exists() for place in places), path
