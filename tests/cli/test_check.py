@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from headrace import Headrace, JobFailed, Retry
 from headrace.admin import StoreInfo
 from headrace.cli import main
-from headrace.cli.findings import of_store
+from headrace.cli.check import of_store
 from tests.servers import RedisServer
 
 PROGRAM = """

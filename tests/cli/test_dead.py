@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from headrace import Headrace
 from headrace.admin import QueueInfo
 from headrace.cli import main
-from headrace.cli.selection import parse_since
+from headrace.cli.filters import parse_since
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.cli.programs import LONG
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.cli.dev import crew_of
-from headrace.cli.reloading import Sources
+from headrace.cli.processes.dev import Sources, dev_processes
 from tests.cli.conftest import Start
 from tests.cli.programs import Program, eventually, is_alive
 from tests.servers import free_port
@@ -144,7 +143,7 @@ def test_it_ends_although_something_that_a_job_has_started_does_not(
 @pytest.mark.parametrize("drain", [0.0, 5.0, 300.0])
 def test_a_worker_is_given_more_time_than_its_drain(drain: float) -> None:
     # Stuck, it ends by itself 15 s after it.
-    assert crew_of("mill:app", 8370, 10, drain).patience > drain + 15
+    assert dev_processes("mill:app", 8370, 10, drain).patience > drain + 15
 
 
 def test_what_cannot_work_is_refused_at_once(shop: Path, start: Start) -> None:

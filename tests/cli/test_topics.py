@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from headrace import Headrace
 from headrace.cli import main
-from headrace.cli.loading import load_app
+from headrace.cli.app_loader import load_app
 
 MARKET = """
 import os

@@ -13,7 +13,7 @@ import yaml
 
 from headrace import Headrace
 from headrace.cli import main as program
-from headrace.cli.worker import worker
+from headrace.cli.processes.worker import worker
 from headrace.core.workers import Scaled, SupervisorRecord
 from headrace.exposition import families, store_families
 from headrace.metrics.totals import Presence, Snapshot

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from headrace import Headrace
-from headrace.cli.findings import of_store
+from headrace.cli.check import of_store
 from tests.rights import CLUSTER, user_of_sentinels, user_of_servers
 from tests.servers import RedisCluster, RedisServer
 from tests.store.features import use_everything

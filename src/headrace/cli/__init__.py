@@ -8,21 +8,21 @@ from headrace.cli.program import Program
 from headrace.core.version import VERSION
 
 COMMANDS = {
-    "asyncapi": "headrace.cli.asyncapi:asyncapi",
+    "asyncapi": "headrace.cli.topics.asyncapi:asyncapi",
     "bench": "headrace.cli.bench:bench",
-    "dashboard": "headrace.cli.dashboard:dashboard",
+    "dashboard": "headrace.cli.processes.dashboard:dashboard",
     "check": "headrace.cli.check:check",
-    "dead": "headrace.cli.dead:dead",
+    "dead": "headrace.cli.dead.commands:dead",
     "actions": "headrace.cli.actions:actions",
     "demo": "headrace.cli.demo:demo",
-    "dev": "headrace.cli.dev:dev",
-    "jobs": "headrace.cli.jobs:jobs",
-    "outbox": "headrace.cli.outbox:outbox",
+    "dev": "headrace.cli.processes.dev:dev",
+    "jobs": "headrace.cli.jobs.commands:jobs",
+    "outbox": "headrace.cli.processes.outbox:outbox",
     "queues": "headrace.cli.queues:queues",
     "schedules": "headrace.cli.schedules:schedules",
     "top": "headrace.cli.top:top",
-    "topics": "headrace.cli.topics:topics",
-    "worker": "headrace.cli.worker:worker",
+    "topics": "headrace.cli.topics.commands:topics",
+    "worker": "headrace.cli.processes.worker:worker",
     "workers": "headrace.cli.workers:workers",
 }
 

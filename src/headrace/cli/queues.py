@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.admin.why import span
-from headrace.cli.asking import (
+from headrace.cli.app_command import (
     Noun,
     acted,
     asked,

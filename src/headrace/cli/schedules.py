@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import (
+from headrace.cli.app_command import (
     Noun,
     acted,
     asked,

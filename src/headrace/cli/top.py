@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import admin_of, of_app, secrets_option, whoever
+from headrace.cli.app_command import admin_of, of_app, secrets_option, whoever
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.asking import Noun, asked, json_option, of_app
+from headrace.cli.app_command import Noun, asked, json_option, of_app
 from headrace.cli.output import moment, show_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.job_views import event_facts
+from headrace.cli.jobs.views import event_facts
 from headrace.cli.output import harmless, moment, shortened, show_attempt, table
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from headrace.cli.loading import looks_like_app
+from headrace.cli.app_loader import looks_like_app
 
 
 def command(*verb: str, words: tuple[str, ...] = (), **options: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import (
+from headrace.cli.app_command import (
     admin_of,
     asked,
     json_option,
@@ -15,11 +15,11 @@ from headrace.cli.asking import (
     say_what_is_not_searched,
     secrets_option,
 )
-from headrace.cli.job_views import as_json_value, show_job, show_list
-from headrace.cli.jobs_cancel import cancel
-from headrace.cli.jobs_watch import watch
+from headrace.cli.filters import job_options, queue_option
+from headrace.cli.jobs.cancel import cancel
+from headrace.cli.jobs.views import as_json_value, show_job, show_list
+from headrace.cli.jobs.watch import watch
 from headrace.cli.output import harmless, json_document, show_first
-from headrace.cli.selection import job_options, queue_option
 
 if TYPE_CHECKING:
     from headrace import Headrace

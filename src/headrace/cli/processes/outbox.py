@@ -9,8 +9,8 @@ from typing import TypeVar
 import click
 
 from headrace import Headrace
-from headrace.cli.asking import json_option
-from headrace.cli.loading import load_app
+from headrace.cli.app_command import json_option
+from headrace.cli.app_loader import load_app
 from headrace.cli.logs import log_to_stderr
 from headrace.cli.output import json_document, moment, show_table
 from headrace.core.plural import plural

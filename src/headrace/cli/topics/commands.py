@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import (
+from headrace.cli.app_command import (
     Noun,
     acted,
     admin_of,
@@ -21,11 +21,11 @@ from headrace.cli.asking import (
     secrets_option,
     yes_option,
 )
+from headrace.cli.filters import parse_since
 from headrace.cli.output import complain, harmless, json_document, show_first, show_table
-from headrace.cli.pasting import command
 from headrace.cli.program import FAILED
-from headrace.cli.selection import parse_since
-from headrace.cli.topic_views import (
+from headrace.cli.suggestions import command
+from headrace.cli.topics.views import (
     KEY_HEADINGS,
     as_json_value,
     key_row,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.loading import app_options, chosen_app, looks_like_app, one_app
+from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
 from headrace.cli.output import harmless
 from headrace.errors import ConfigError
 

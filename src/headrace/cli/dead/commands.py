@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.asking import (
+from headrace.cli.app_command import (
     acted,
     admin_of,
     asked,
@@ -23,11 +23,11 @@ from headrace.cli.asking import (
     within,
     yes_option,
 )
-from headrace.cli.dead_views import as_json_value, show_job, show_list
-from headrace.cli.loading import app_options, chosen_app
+from headrace.cli.app_loader import app_options, chosen_app
+from headrace.cli.dead.views import as_json_value, show_job, show_list
+from headrace.cli.filters import Filter, filter_options, parse_edits, queue_option
 from headrace.cli.output import complain, json_document, show_first
 from headrace.cli.program import FAILED
-from headrace.cli.selection import Filter, filter_options, parse_edits, queue_option
 from headrace.core.plural import plural
 from headrace.errors import ConfigError, JobError, JobNotFound
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.asking import (
+from headrace.cli.app_command import (
     acted,
     confirm,
     json_option,
@@ -16,10 +16,10 @@ from headrace.cli.asking import (
     within,
     yes_option,
 )
-from headrace.cli.loading import app_options, chosen_app
+from headrace.cli.app_loader import app_options, chosen_app
+from headrace.cli.filters import described, job_options, queue_option
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
-from headrace.cli.selection import described, job_options, queue_option
 from headrace.core.plural import plural
 from headrace.errors import ConfigError
 

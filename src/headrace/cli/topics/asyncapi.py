@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.loading import load_app, one_app
+from headrace.cli.app_loader import load_app, one_app
 from headrace.cli.output import json_document
 from headrace.core.asyncapi import ChannelInfo, GroupInfo, document
 from headrace.errors import ConfigError

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.asking import of_app
+from headrace.cli.app_command import of_app
 from headrace.cli.logs import log_options, log_to_stderr
-from headrace.cli.metrics import Place, metrics_options, place_of
 from headrace.cli.output import complain
+from headrace.cli.processes.metrics_options import Place, metrics_options, place_of
 from headrace.errors import ConfigError
 from headrace.worker.processes.parent import follow_supervisor
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import ConfigError, Headrace
-from headrace.cli.loading import chosen_app, load_app
+from headrace.cli.app_loader import chosen_app, load_app
 
 
 @pytest.fixture

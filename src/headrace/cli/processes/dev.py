@@ -7,15 +7,14 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 import click
 
-from headrace.cli.crew import Crew
-from headrace.cli.loading import load_app, one_app
-from headrace.cli.reloading import Sources
+from headrace.cli.app_loader import load_app, one_app
+from headrace.cli.processes.dev_processes import DevProcesses
 from headrace.core import limits
 from headrace.core.visible import harmless
 from headrace.errors import ConfigError
@@ -26,6 +25,10 @@ _TOKEN = "HEADRACE_DASHBOARD_TOKEN"
 _LOOK_EVERY = 0.5
 # Longer than a worker that is stuck takes to end by itself after its drain.
 _BEYOND_DRAIN = 20.0
+_SOURCES = (".py",)
+_PASSED_OVER = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
+# More would take longer to look at than the pause between two looks.
+_MOST = 20_000
 
 
 @click.command()
@@ -77,27 +80,27 @@ def dev(
     folders = _checked(name, port)
     # The same at each start anew: whoever is in stays in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
-    crew = crew_of(name, port, concurrency, drain, {_TOKEN: token})
+    processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
     click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
     with Signals() as signals:
-        crew.start()
+        processes.start()
         try:
-            _look_after(crew, signals, Sources(*folders) if reload else None)
+            _look_after(processes, signals, Sources(*folders) if reload else None)
         finally:
             let_go_of_closed_terminal()
-            crew.stop()
+            processes.stop()
     click.echo("headrace dev: all stopped")
 
 
-def crew_of(
+def dev_processes(
     name: str,
     port: int,
     concurrency: int,
     drain: float,
     settings: Mapping[str, str] | None = None,
-) -> Crew:
+) -> DevProcesses:
     """A worker and a dashboard, not started yet; `settings` are variables that they get."""
-    return Crew(
+    return DevProcesses(
         {
             "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
             "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
@@ -134,17 +137,54 @@ def _checked(name: str, port: int) -> list[Path]:
     return [Path.cwd(), *([Path(file).parent] if file else [])]
 
 
-def _look_after(crew: Crew, signals: Signals, sources: Sources | None) -> None:
+def _look_after(processes: DevProcesses, signals: Signals, sources: Sources | None) -> None:
     """Until someone wants an end."""
     while True:
         if any(number != signal.SIGCHLD for number in signals.wait(_LOOK_EVERY)):
             return
-        for sentence in crew.ended():
+        for sentence in processes.ended():
             again = "; it starts again when a file changes" if sources else ""
             click.echo(f"headrace dev: {sentence}{again}")
         changed = sources.changed() if sources else []
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             click.echo(f"headrace dev: {harmless(changed[0].name)}{more} changed, starting anew")
-            crew.stop()
-            crew.start()
+            processes.stop()
+            processes.start()
+
+
+class Sources:
+    """The Python files below some folders, as of the last call. Compares name, time and size, which
+    works on any disk, without a watcher of the system."""
+
+    def __init__(self, *folders: Path) -> None:
+        self._folders = sorted({folder.resolve() for folder in folders})
+        self._known = dict(self._stamps())
+
+    def changed(self) -> list[Path]:
+        """Files that are new, gone or different since the last call, by name."""
+        now = dict(self._stamps())
+        pairs = now.items() ^ self._known.items()
+        self._known = now
+        return sorted({path for path, _ in pairs})
+
+    def _stamps(self) -> Iterator[tuple[Path, tuple[int, int]]]:
+        found = 0
+        for folder in self._folders:
+            for root, folders, files in os.walk(folder):
+                folders[:] = [name for name in folders if not _is_passed_over(name)]
+                for name in files:
+                    if not name.endswith(_SOURCES) or found >= _MOST:
+                        continue
+                    path = Path(root, name)
+                    try:
+                        stat = path.stat()
+                    except OSError:
+                        # Just being replaced: the next look finds it.
+                        continue
+                    found += 1
+                    yield path, (stat.st_mtime_ns, stat.st_size)
+
+
+def _is_passed_over(folder: str) -> bool:
+    return folder.startswith(".") or folder in _PASSED_OVER

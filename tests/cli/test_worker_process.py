@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from headrace.cli.running import Watchdog
+from headrace.cli.processes.worker_process import Watchdog
 from tests.cli.programs import LONG
 
 

@@ -21,7 +21,7 @@ from headrace.worker.processes.parent import SUPERVISOR, how_it_ended
 _LAST_WORDS = 2.0
 
 
-class Crew:
+class DevProcesses:
     """Runs each of the commands, named for people, as a process of its own, with `settings` as
     further variables. One that was told to end and has not after `patience` seconds is killed."""
 

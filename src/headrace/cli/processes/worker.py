@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from headrace.cli.loading import load_app, one_app
+from headrace.cli.app_loader import load_app, one_app
 from headrace.cli.logs import log_options, log_to_stderr
-from headrace.cli.metrics import (
+from headrace.cli.processes.metrics_options import (
     Place,
     count_for_parent,
     metrics_options,
@@ -24,7 +24,7 @@ from headrace.cli.metrics import (
     serve_worker,
     shared_totals,
 )
-from headrace.cli.running import leave, leave_quietly_if_told, work
+from headrace.cli.processes.worker_process import leave, leave_quietly_if_told, work
 from headrace.core import limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError

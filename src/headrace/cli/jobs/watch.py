@@ -6,24 +6,27 @@ import asyncio
 import json
 from contextlib import aclosing
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from headrace.cli.asking import admin_of, only, secrets_option, split
-from headrace.cli.job_watch import follow_job
-from headrace.cli.loading import app_options, chosen_app
-from headrace.cli.output import fitting, harmless, moment
-from headrace.cli.selection import queue_option
-from headrace.errors import ConfigError
+from headrace.cli.app_command import admin_of, only, secrets_option, split
+from headrace.cli.app_loader import app_options, chosen_app
+from headrace.cli.filters import queue_option
+from headrace.cli.output import fitting, harmless, moment, show_attempt
+from headrace.core.job import State
+from headrace.errors import ConfigError, JobNotFound
 
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.admin import JobEvent
+    from headrace.client.watch import JobUpdate
 
 _NOW, _OLDEST = "$", ""
 _LOOK_FOR_QUEUES = 2.0
+_BAR = 24
 
 
 @click.command()
@@ -55,7 +58,7 @@ def watch(
         raise ConfigError("an id names one job: leave --queue and --after out")
     try:
         if named:
-            followed = follow_job(chosen, only("id", named, app), as_json=as_json)
+            followed = _follow_job(chosen, only("id", named, app), as_json=as_json)
             click.get_current_context().exit(0 if asyncio.run(followed) else 1)
         watcher = _Watcher(chosen, as_json)
         asyncio.run(watcher.run(queue, _NOW if after is None else after))
@@ -113,3 +116,44 @@ def _line(event: JobEvent) -> str:
     attempt = f"attempt {event.attempt}" if event.attempt else ""
     words = (event.queue, f"{event.kind:<9}", event.id, event.task, attempt, took, event.detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))
+
+
+async def _follow_job(app: Headrace, id: str, *, as_json: bool) -> bool:
+    """Print each change of a job until it has ended, and the last error if it is dead; returns
+    whether it is done."""
+    state = State.WAITING
+    async with app, aclosing(admin_of(app).watch(id)) as updates:
+        async for update in updates:
+            state = update.state
+            for line in _json_lines(update) if as_json else _lines(update):
+                click.echo(line)
+        if state is State.DEAD and not as_json:
+            await _show_end(app, id)
+    return state is State.DONE
+
+
+async def _show_end(app: Headrace, id: str) -> None:
+    try:
+        job = await admin_of(app).job(id)
+    except JobNotFound:
+        return
+    if job.reason:
+        click.echo(f"dead: {harmless(job.reason)}")
+    if job.attempts:
+        show_attempt(job.attempts[-1])
+
+
+def _lines(update: JobUpdate) -> list[str]:
+    words = [moment(datetime.now(UTC)), f"{update.state:<9}"]
+    if update.progress is not None:
+        filled = round(max(0.0, min(update.progress.fraction, 1.0)) * _BAR)
+        words += ["█" * filled + "░" * (_BAR - filled), f"{update.progress.fraction:4.0%}"]
+        words += [update.progress.text] if update.progress.text else []
+    return [
+        fitting(harmless("  ".join(words))),
+        *(f"  | {harmless(each)}" for each in update.lines),
+    ]
+
+
+def _json_lines(update: JobUpdate) -> list[str]:
+    return [json.dumps(msgspec.to_builtins(update))]

@@ -1,0 +1,1 @@
+"""`headrace dead`: look at dead jobs, send them again, or forget them."""

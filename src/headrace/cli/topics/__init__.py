@@ -1,0 +1,1 @@
+"""`headrace topics`: look at topics, move and remove groups."""
