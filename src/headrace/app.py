@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -35,7 +36,7 @@ from headrace.core.rate import QueueSettings
 from headrace.core.sources import check_queue
 from headrace.core.topic import TopicDeclaring
 from headrace.errors import ConfigError
-from headrace.middleware import wrapping
+from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware
 from headrace.outgoing import Outgoing
 from headrace.store.contract import Store
@@ -116,14 +117,14 @@ class Headrace:
         self.topics: dict[str, Topic[Any]] = {}
         self.queue_settings: dict[str, QueueSettings] = {}
         self._queues: set[str] = set()
-        self.schedules = Schedules(self)
+        self.schedules: Schedules = Schedules(self)
         """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
         self.middlewares: list[Middleware] = []
         """Outermost first; see `middleware`."""
         self.error_hooks: list[ErrorHook] = []
         self.audits: list[Audit] = []
-        self._outgoing = Outgoing(self)
+        self._outgoing: Outgoing = Outgoing(self)
         self._store: Store | None = None
         self._sessions: LoopLocal[Session] = LoopLocal()
         self.portal = Portal(self.close)
@@ -257,7 +258,7 @@ class Headrace:
     def middleware(self, *middleware: Middleware) -> None:
         """Wrap what is sent and what is run; the first one outermost, inside of earlier ones."""
         self.middlewares += [wrapping.check(one) for one in middleware]
-        self._outgoing.wrap()
+        self._outgoing.wrap(self.middlewares)
 
     def on_error(self, hook: _HookT) -> _HookT:
         """Have workers call `hook(scope, error, details)` for each error of a handler ("handler",
@@ -297,6 +298,10 @@ class Headrace:
     def publishing(self) -> Callable[[Publish], Publish] | None:
         """What puts a publish inside of the app's middleware, if any has a say in it."""
         return self._outgoing.publishing
+
+    def enter_middleware(self, context: Context) -> ExitStack:
+        """Enter `Middleware.within` of all, around a function in a process of its own."""
+        return nesting.entered(self.middlewares, context)
 
     @overload
     async def enqueue(self, step: Call[R]) -> Job[R]: ...

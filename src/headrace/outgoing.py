@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from headrace.client.app import ClientApp
 from headrace.client.dispatch import Office, send_flow
 from headrace.client.flow import FlowJob
 from headrace.client.gathering import BATCH
@@ -19,10 +20,7 @@ from headrace.core.ids import JobKey
 from headrace.core.links import Step
 from headrace.errors import ConfigError
 from headrace.middleware import nesting
-from headrace.middleware.wrapping import Send, SendMany
-
-if TYPE_CHECKING:
-    from headrace.app import Headrace
+from headrace.middleware.wrapping import Middleware, Send, SendMany
 
 R = TypeVar("R")
 
@@ -30,17 +28,19 @@ R = TypeVar("R")
 class Outgoing:
     """What one app sends."""
 
-    def __init__(self, app: Headrace) -> None:
+    def __init__(self, app: ClientApp) -> None:
         self._app = app
+        self._middleware: Sequence[Middleware] = ()
         self._through: Send | None = None
         self._many_through: SendMany | None = None
         self.publishing: Callable[[Publish], Publish] | None = None
         """What puts a publish inside of the app's middleware, if any has a say in it."""
 
-    def wrap(self) -> None:
-        """Send through the app's middleware, as it is now."""
-        self.publishing = nesting.publishing(self._app.middlewares)
-        if senders := nesting.that_send(self._app.middlewares):
+    def wrap(self, middleware: Sequence[Middleware]) -> None:
+        """Send and publish through these from now on."""
+        self._middleware = middleware
+        self.publishing = nesting.publishing(middleware)
+        if senders := nesting.that_send(middleware):
             together, alone = nesting.split(senders)
             self._through = nesting.sending_through(senders, self._send_one)
             each = partial(_all_sent, nesting.sending_through(alone, self._send_one))
@@ -104,7 +104,7 @@ class Outgoing:
             return Job(self._app, key, call.queue, call.returns)
 
         session = await self._app.session()
-        together, alone = nesting.split(nesting.that_send(self._app.middlewares))
+        together, alone = nesting.split(nesting.that_send(self._middleware))
         office = Office(
             session,
             make,

@@ -202,6 +202,7 @@ async def test_what_belongs_to_another_topic_is_refused() -> None:
     recorder = Recorder([REFUSED] * 6)
     topic = topic_on(recorder)
     outcome = await topic.publish_many(["x"])
+    assert isinstance(topic.app, Headrace)
     other = topic.app.topic("letters", str)
     refused = await other.publish_many(outcome.to_republish)
     assert isinstance(refused[0].error, SendError)

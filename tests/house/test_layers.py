@@ -34,12 +34,12 @@ ROOMS: dict[str, set[str]] = {
     "middleware": BASE | {"audit", "client"},
     "metrics": BASE,
     "outgoing": CONTRACT | {"client", "middleware"},
-    "app": CONTRACT | {"audit", "client", "middleware", "outgoing", "store.url"},
     "worker": CONTRACT | {"audit", "client", "middleware", "metrics"},
     "admin": CONTRACT | {"client"},
-    "exposition": BASE | {"admin", "metrics"},
+    "app": CONTRACT | {"admin", "audit", "client", "middleware", "outgoing", "store.url", "worker"},
+    "exposition": BASE | {"admin", "app", "metrics"},
     "exposition.tracing": BASE | {"audit", "client", "middleware"},
-    "web": BASE | {"client", "admin", "exposition"},
+    "web": BASE | {"app", "client", "admin", "exposition"},
     "top": BASE | {"admin"},
     "integrations": BASE | {"app", "client", "admin"},
     "": CONTRACT
@@ -55,46 +55,18 @@ ROOMS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-# Names that only the type checker follows: the worker and the admin are handed an app.
-TYPING: dict[str, set[str]] = {
-    "worker": {"app"},
-    "admin": {"app"},
-    "exposition": {"app"},
-    "web": {"app"},
-}
 
-# Imports that point up, each with the reason why it has to.
-EXCEPTIONS = {
-    ("client.job", "app"): "typing only: a job asks the store through the app that sent it",
-    ("client.schedules", "app"): "typing only: schedules are kept in the store of their app",
-    ("client.task", "app"): "typing only: a task sends through the app that declares it",
-    (
-        "client.topic",
-        "app",
-    ): "typing only: a topic is published to through the app that declares it",
-    ("outgoing", "app"): "typing only: it sends what one app is given",
-    ("app", "worker"): "inside app.worker(), so that a program that only sends loads no worker",
-    ("app", "admin"): "inside app.admin, for the same reason",
-}
-
-Import = tuple[str, bool]
-
-
-def imports(node: ast.AST, typing: bool = False) -> Iterator[Import]:
-    """What a module imports of headrace, anywhere in it, and whether only for the type checker."""
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-        yield from ((name, typing) for name in names if name.split(".")[0] == "headrace")
-    elif isinstance(node, ast.ImportFrom):
-        assert not node.level, "imports are absolute"
-        if (node.module or "").split(".")[0] == "headrace":
-            yield from ((f"{node.module}.{alias.name}", typing) for alias in node.names)
-    elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        for statement in node.body:
-            yield from imports(statement, typing=True)
-    else:
-        for child in ast.iter_child_nodes(node):
-            yield from imports(child, typing)
+def imports(tree: ast.AST) -> Iterator[str]:
+    """What a module imports of headrace, anywhere in it, at run time or for the type checker."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (
+                alias.name for alias in node.names if alias.name.split(".")[0] == "headrace"
+            )
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            if (node.module or "").split(".")[0] == "headrace":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def room_of(module: str) -> str:
@@ -103,26 +75,15 @@ def room_of(module: str) -> str:
     return next((name for name in names if name in ROOMS), "")
 
 
-def upward() -> dict[tuple[str, str], str]:
-    """(module, room) of each import that the rooms do not allow."""
-    found = {}
+def test_imports_point_down() -> None:
+    upward = {}
     for module in modules():
         room = room_of(module.name)
-        allowed = ROOMS[room] | {room}
-        for target, typing in imports(module.tree):
+        for target in imports(module.tree):
             there = room_of(target.removeprefix("headrace").removeprefix("."))
-            if there not in allowed | (TYPING.get(room, set()) if typing else set()):
-                found[module.name, there] = target
-    return found
-
-
-def test_imports_point_down() -> None:
-    broken = {place: target for place, target in upward().items() if place not in EXCEPTIONS}
-    assert not broken
-
-
-def test_every_exception_is_still_needed() -> None:
-    assert EXCEPTIONS.keys() <= upward().keys()
+            if there not in ROOMS[room] | {room}:
+                upward[module.name, there] = target
+    assert not upward
 
 
 def test_every_module_is_in_a_room() -> None:

@@ -14,7 +14,7 @@ from headrace.core.sources import group_queue, group_source, is_log, log_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.admin.app import AdminApp
     from headrace.core.ids import JobKey
     from headrace.store.contract import Store
 
@@ -23,7 +23,7 @@ class AdminContext:
     """What the parts of the admin share. Holds nothing: each call asks the store."""
 
     def __init__(
-        self, app: Headrace, recorder: ActionRecorder | None = None, redaction: Redaction = CLEAR
+        self, app: AdminApp, recorder: ActionRecorder | None = None, redaction: Redaction = CLEAR
     ) -> None:
         self._app = app
         self._recorder = recorder

@@ -18,7 +18,7 @@ from headrace.core.sources import is_log
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.admin.app import AdminApp
     from headrace.client.task import Task
     from headrace.store.contract import Store
 
@@ -38,7 +38,7 @@ class EditedReplay:
 
     def __init__(
         self,
-        app: Headrace,
+        app: AdminApp,
         store: Store,
         edit: Edit,
         redaction: Redaction = CLEAR,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.admin.app import AdminApp
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def parameters_of(app: Headrace, task: str | None) -> dict[str, inspect.Parameter] | None:
+def parameters_of(app: AdminApp, task: str | None) -> dict[str, inspect.Parameter] | None:
     """What a task's function takes of its callers, by name; None if the app has no such task."""
     found = app.tasks.get(task or "")
     if found is None:
@@ -22,7 +22,7 @@ def parameters_of(app: Headrace, task: str | None) -> dict[str, inspect.Paramete
     return {name: each for name, each in parameters.items() if name != injected}
 
 
-def named(app: Headrace, task: str | None, arguments: Any, *, fed: bool = False) -> Any:
+def named(app: AdminApp, task: str | None, arguments: Any, *, fed: bool = False) -> Any:
     """Plain arguments by name; as they are, if the app has no such task or they do not fit it.
     `fed` ones lack the first, which comes from other jobs."""
     parameters = parameters_of(app, task)

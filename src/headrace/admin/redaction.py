@@ -27,7 +27,7 @@ from headrace.core.sources import is_log
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.admin.app import AdminApp
     from headrace.client.job import AttemptInfo
 
 log = logging.getLogger("headrace.admin")
@@ -84,7 +84,7 @@ class Hooked(Redaction):
 
     active = True
 
-    def __init__(self, app: Headrace, hooks: Sequence[Redact]) -> None:
+    def __init__(self, app: AdminApp, hooks: Sequence[Redact]) -> None:
         self._app = app
         self._hooks = hooks
         # So that names which stand for others cannot be guessed by trying.
@@ -153,13 +153,13 @@ class Hooked(Redaction):
 _FAILURE = object()
 
 
-def redaction_of(app: Headrace, more: Redact | None = None) -> Redaction:
+def redaction_of(app: AdminApp, more: Redact | None = None) -> Redaction:
     """What the app's hook hides, and this one; all is seen if there is neither."""
     hooks = [each for each in (_hook_of(app), more) if each is not None]
     return Hooked(app, hooks) if hooks else CLEAR
 
 
-def _hook_of(app: Headrace) -> Redact | None:
+def _hook_of(app: AdminApp) -> Redact | None:
     """Looked up only here: the module that it is in may be the one that makes the app."""
     if not isinstance(app.redact, str):
         return app.redact

@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from headrace.client.portal import Portal
+from headrace.client.session import Session
 from headrace.client.watch import JobUpdate, Watch
 from headrace.core import codec, ids
 from headrace.core.clock import to_datetime
@@ -25,9 +27,6 @@ from headrace.errors import (
     ResultUnreadable,
 )
 from headrace.store.contract import JobSnapshot
-
-if TYPE_CHECKING:
-    from headrace.app import Headrace
 
 R = TypeVar("R")
 
@@ -83,12 +82,29 @@ class JobInfo:
     or the name of a rate limit."""
 
 
+class JobApp(Protocol):
+    """What the handle of a job needs of the app that sent it. `Headrace` is one."""
+
+    @property
+    def portal(self) -> Portal: ...
+
+    @property
+    def max_payload(self) -> int: ...
+
+    async def session(self) -> Session:
+        """What this event loop holds of the store; opened when first asked for."""
+        ...
+
+    async def find_queue(self, key: JobKey) -> str | None:
+        """The queue that knows this job."""
+
+
 class Job(Generic[R]):
     """A job on its way. The handle holds no state of the job: each question goes to the store."""
 
     __slots__ = ("_app", "_queue", "_returns", "key")
 
-    def __init__(self, app: Headrace, key: JobKey, queue: str | None, returns: Any = Any) -> None:
+    def __init__(self, app: JobApp, key: JobKey, queue: str | None, returns: Any = Any) -> None:
         self._app = app
         self._queue = queue
         self._returns = returns

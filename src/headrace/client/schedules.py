@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Protocol, Unpack
 
+from headrace.client.app import ClientApp
 from headrace.client.job import Job
 from headrace.client.schedule import Schedule
+from headrace.client.task import Task
 from headrace.core import ids, limits
 from headrace.core.cadence import to_zone
 from headrace.core.call import Call
@@ -18,16 +20,20 @@ from headrace.core.schedule import Record, arm, decode_record, encode_record
 from headrace.errors import ConfigError, HeadraceError, ScheduleNotFound
 from headrace.store.contract import Store
 
-if TYPE_CHECKING:
-    from headrace.app import Headrace
-
 SPACE = "schedules"
+
+
+class SchedulesApp(ClientApp, Protocol):
+    """What schedules need of the app that keeps them."""
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]: ...
 
 
 class Schedules:
     """What `app.schedules` does. Changes reach all workers at once."""
 
-    def __init__(self, app: Headrace) -> None:
+    def __init__(self, app: SchedulesApp) -> None:
         self._app = app
         self.declared: dict[str, Definition] = {}
         """Those of `@app.cron` and `@app.every`, by name."""

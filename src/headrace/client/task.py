@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.client.app import ClientApp
 from headrace.client.context import Context, current
 from headrace.client.job import Job
 from headrace.core.call import Call
@@ -21,8 +22,6 @@ from headrace.errors import ConfigError, PayloadTooLarge
 if TYPE_CHECKING:
     from typing import Self
 
-    from headrace.app import Headrace
-
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -35,7 +34,7 @@ class Task(Generic[P, R_co]):
     """What `@app.task` makes of a function. `R_co` is what calling the function gives: a coroutine
     if it is async; a job's result is what that gives in the end."""
 
-    def __init__(self, app: Headrace, function: Callable[..., Any], declared: TaskOptions) -> None:
+    def __init__(self, app: ClientApp, function: Callable[..., Any], declared: TaskOptions) -> None:
         self.app = app
         self.function = function
         self.declared = declared

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, Unpack, get_origin, overload
+from typing import Any, Generic, TypeVar, Union, Unpack, get_origin, overload
 
+from headrace.client.app import ClientApp
 from headrace.client.context import Context
 from headrace.client.dead import DeadHandler
 from headrace.client.delivery import Delivery
@@ -39,9 +40,6 @@ from headrace.core.topic import (
 from headrace.errors import ConfigError
 from headrace.store.topics import Bound, LoggedEvent
 
-if TYPE_CHECKING:
-    from headrace.app import Headrace
-
 E = TypeVar("E")
 R = TypeVar("R")
 _OF_THE_SCHEMA = ("codec", "version", "upcast")
@@ -53,7 +51,7 @@ class Topic(Generic[E]):
 
     def __init__(
         self,
-        app: Headrace,
+        app: ClientApp,
         name: str,
         event_type: Any,
         make_key: Callable[[E], str | None] | None,

@@ -12,7 +12,7 @@ from headrace.core.sources import group_source, is_log
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.worker.app import WorkerApp
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Selection:
 
 
 def choose(
-    app: Headrace, queues: Sequence[str] | Mapping[str, int] | None, strict: bool
+    app: WorkerApp, queues: Sequence[str] | Mapping[str, int] | None, strict: bool
 ) -> Selection:
     """Ordinary queues by their names, groups of topics by those of their queues, such as
     `billing@orders`; all that the app declares if none are given."""
@@ -55,12 +55,12 @@ def choose(
     return Selection(weights, [known[name] for name in groups])
 
 
-def _subscriptions(app: Headrace) -> dict[str, Subscription[..., Any]]:
+def _subscriptions(app: WorkerApp) -> dict[str, Subscription[..., Any]]:
     found = [one for topic in app.topics.values() for one in topic.subscriptions.values()]
     return {one.declared.queue: one for one in found}
 
 
-def _broadcasts(app: Headrace) -> bool:
+def _broadcasts(app: WorkerApp) -> bool:
     return any(topic.broadcasts for topic in app.topics.values())
 
 

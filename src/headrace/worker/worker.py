@@ -23,7 +23,7 @@ from headrace.worker.store_wait import StoppedWaiting, StoreWait
 from headrace.worker.worker_outcome import WorkerOutcome
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.worker.app import WorkerApp
 
 log = logging.getLogger("headrace.worker")
 
@@ -34,7 +34,7 @@ class Worker:
 
     def __init__(
         self,
-        app: Headrace,
+        app: WorkerApp,
         *,
         queues: Sequence[str] | Mapping[str, int] | None,
         strict: bool = False,
@@ -188,7 +188,7 @@ class Worker:
             yield state
 
 
-def _check_process_tasks(app: Headrace) -> None:
+def _check_process_tasks(app: WorkerApp) -> None:
     """Another process finds a task by the name of its function: see that it would."""
     for task in app.tasks.values():
         if task.declared.run_in != "process":

@@ -93,12 +93,12 @@ def count_for_parent(worker: Worker) -> None:
     atexit.register(writer.close)
 
 
-def serve_worker(worker: Worker, place: Place) -> None:
+def serve_worker(app: Headrace, worker: Worker, place: Place) -> None:
     """Serve what a worker of this process counts, until the process ends."""
     from headrace.exposition.endpoints import pages_of_worker
 
     worker.totals = Totals()
-    pages = pages_of_worker(worker.app, worker.totals)
+    pages = pages_of_worker(app, worker.totals)
     _start(Exposition(place.host, place.port, pages.answers, place.allowed))
 
 

@@ -198,12 +198,13 @@ def worker(
 
 
 def _work(settings: Settings, metrics: Place | None) -> NoReturn:
-    worker = settings.worker(load_app(settings.app))
+    app = load_app(settings.app)
+    worker = settings.worker(app)
     log_to_stderr(settings.log_level, settings.log_format, worker=worker.name)
     if metrics is None:
         count_for_parent(worker)
     else:
-        serve_worker(worker, metrics)
+        serve_worker(app, worker, metrics)
     work(worker)
 
 

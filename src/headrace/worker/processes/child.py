@@ -26,7 +26,6 @@ from headrace.core.judgement import Unfit, describe
 from headrace.core.retry import names_of
 from headrace.core.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
-from headrace.middleware.nesting import entered
 from headrace.worker.processes.parent import die_with
 from headrace.worker.processes.process_pool import Begun, Reply, Request
 from headrace.worker.processes.process_reporter import HEADER, ProcessVoice, framed
@@ -156,7 +155,7 @@ def _value(request: Request, voice: Voice, begin: Callable[[], object]) -> Reply
     args, kwargs = task.with_context(context, args, kwargs)
     if request.timeout:
         begin()
-    with entered(task.app.middlewares, context):
+    with task.app.enter_middleware(context):
         value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
     return Reply(encoded_result(task, value) if request.keep_result else b"")
 

@@ -17,7 +17,7 @@ from headrace.errors import StoreError
 from headrace.worker.upkeep.workload import Survey, Workload, take_survey
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.worker.app import WorkerApp
 
 log = logging.getLogger("headrace.supervisor")
 
@@ -28,7 +28,7 @@ class Gauge:
     """Takes a survey every `poll` seconds. While the store is away there is none, which is said
     once; it is never taken for an empty backlog."""
 
-    def __init__(self, app: Headrace, workloads: Sequence[Workload], poll: float) -> None:
+    def __init__(self, app: WorkerApp, workloads: Sequence[Workload], poll: float) -> None:
         self._app = app
         self._workloads = workloads
         self.places_each = sum(workload.each for workload in workloads)

@@ -1,0 +1,44 @@
+"""`DeclaredApp`: an app with all that is declared on it, as workers and the admin are handed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from headrace.client.app import ClientApp
+from headrace.client.schedules import Schedules
+from headrace.client.task import Task
+from headrace.client.topic import Topic
+from headrace.store.contract import Store
+
+
+class DeclaredApp(ClientApp, Protocol):
+    """What `worker/app.py` and `admin/app.py` have in common. `Headrace` is one."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def lease(self) -> float: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]: ...
+
+    @property
+    def topics(self) -> Mapping[str, Topic[Any]]: ...
+
+    @property
+    def schedules(self) -> Schedules: ...
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that the declared tasks use, and those that are declared themselves."""
+
+    async def close(self) -> None:
+        """Close what this event loop holds; the app may be used again."""

@@ -1,0 +1,42 @@
+"""`WorkerApp`: what a worker needs of its app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from headrace.audit.audit import Audit
+from headrace.client.declarations import DeclaredApp
+from headrace.middleware.wrapping import Middleware
+
+
+class WorkerApp(DeclaredApp, Protocol):
+    """An app as a worker sees it. `Headrace` is one."""
+
+    @property
+    def crash_limit(self) -> int: ...
+
+    @property
+    def events(self) -> bool: ...
+
+    @property
+    def middlewares(self) -> Sequence[Middleware]: ...
+
+    @property
+    def audits(self) -> Sequence[Audit]: ...
+
+    @property
+    def error_hooks(self) -> Sequence[Callable[[str, BaseException, dict[str, Any]], object]]: ...
+
+    @property
+    def lifespan_function(self) -> Callable[..., AsyncIterator[Any]] | None: ...
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
