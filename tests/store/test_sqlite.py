@@ -308,8 +308,15 @@ class TestSharing:
         await store.append("q", parcels("a"))
         statements: list[str] = []
         await store._database.read(lambda c: c.set_trace_callback(statements.append))
-        gate = threading.Event()
-        blocked = asyncio.ensure_future(store._database.read(lambda _: gate.wait(10)))
+        begun, gate = threading.Event(), threading.Event()
+
+        def hold(_: object) -> None:
+            begun.set()
+            gate.wait(60)
+
+        blocked = asyncio.ensure_future(store._database.read(hold))
+        # Else its thread might begin with this read and some of the appends.
+        await asyncio.to_thread(begun.wait)
         together = asyncio.gather(*(store.append("q", [parcel(f"{i}")]) for i in range(100)))
         await asyncio.sleep(0)
         gate.set()

@@ -54,9 +54,10 @@ class Ground:
         queues: Mapping[str, int] | Sequence[str] = (QUEUE,),
         *,
         strict: bool = False,
+        lease: float = LEASE,
     ) -> Consumer:
         name = name or f"worker-{ids.new_key().hex()}"
-        worker = store.consumer(name, queues, LEASE, strict=strict)
+        worker = store.consumer(name, queues, lease, strict=strict)
         self._workers.append(worker)
         return worker
 

@@ -82,7 +82,8 @@ class MixedWidthsConformance(Ground):
     async def test_a_lane_never_holds_more_than_the_narrowest_in_it_allows(
         self, store: Store, seed: int
     ) -> None:
-        mixture = _Mixture(self, store, self.worker(store), seed)
+        # None of its own jobs is taken for abandoned, however slow the machine is.
+        mixture = _Mixture(self, store, self.worker(store, lease=600), seed)
         for _ in range(_STEPS):
             await mixture.step()
         await mixture.end()
