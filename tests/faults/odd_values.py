@@ -167,9 +167,10 @@ ON_REDIS: dict[str, Plant] = {
     "progress": lambda o: o.run("HSET", o.keys.progress, b"=x", b"\xc1"),
     "once": lambda o: o.run("HSET", o.keys.once, b"=x", b"\xc1"),
     "children": lambda o: o.run("HSET", o.keys.children, b"=x", b"odd"),
-    "outbox": lambda o: o.run("XADD", o.keys.outbox, "*", BAD_TEXT, BAD_TEXT),
-    "outbox: no state": lambda o: o.run(
-        "XADD", o.keys.outbox, "*", "q", "x", "k", "a", "p", "b", "s", "odd", "v", "", "a", "1"
+    "flow_messages": lambda o: o.run("XADD", o.keys.flow_messages, "*", BAD_TEXT, BAD_TEXT),
+    "flow_messages: no state": lambda o: o.run(
+        *("XADD", o.keys.flow_messages, "*", "q", "x", "k", "a", "p", "b"),
+        *("s", "odd", "v", "", "a", "1"),
     ),
     "queues: not UTF-8": lambda o: o.run("SADD", o.names, BAD_TEXT),
     "queues: refused": lambda o: o.run("SADD", o.names, "bad name", "", "a{b}", "x" * 300, "@"),

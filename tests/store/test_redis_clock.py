@@ -76,7 +76,7 @@ async def start_all(worker: Consumer) -> int:
 async def test_a_ticket_that_outlasts_its_time_holds_nobody_up(store: RedisStore) -> None:
     """As one does that was given out before the clock was set back, to a worker that has died."""
     keys, log = store.keys(QUEUE), store.keys("@orders")
-    for ticket in (keys.promoter, keys.courier, log.trimmer):
+    for ticket in (keys.promoter, keys.flow_relay, log.trimmer):
         await store.links().send.call("SET", ticket, "gone", "PX", HOUR * 1000, key=ticket)
     first, second = parcel(delay_ms=1), parcel()
     await store.append(QUEUE, [first])
@@ -86,9 +86,9 @@ async def test_a_ticket_that_outlasts_its_time_holds_nobody_up(store: RedisStore
         return (await worker.promote(QUEUE)).moved == 1
 
     await eventually("the job is let go", promoted)
-    letter = ("q", QUEUE, "k", first.key, "p", second.key, "s", "done", "v", b"", "a", "0")
-    await store.links().send.call("XADD", keys.outbox, "*", *letter, key=keys.outbox)
-    assert len(await worker.outbox(QUEUE)) == 1
+    message = ("q", QUEUE, "k", first.key, "p", second.key, "s", "done", "v", b"", "a", "0")
+    await store.links().send.call("XADD", keys.flow_messages, "*", *message, key=keys.flow_messages)
+    assert len(await worker.flow_messages(QUEUE)) == 1
     await store.publish("@orders", [event(), event()])
 
     async def trimmed() -> bool:

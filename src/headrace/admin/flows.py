@@ -123,7 +123,7 @@ class _Survey:
                 for at in spot.parents
                 if self._seen[parents[at].key] is None
             ]
-            told = await self._store.told(queue, pairs) if pairs else []
+            told = await self._store.arrived(queue, pairs) if pairs else []
             self._told.update(pair for pair, was in zip(pairs, told, strict=True) if was)
 
     def _by_queue(self, spots: tuple[Spot, ...] | list[Spot]) -> dict[str, list[Spot]]:

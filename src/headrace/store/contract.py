@@ -26,9 +26,9 @@ from headrace.store.values import (
     Description,
     Ending,
     Event,
+    FlowMessage,
     IdempotencyKey,
     KeyPage,
-    Letter,
     LogPage,
     MinuteCount,
     QueueState,
@@ -185,14 +185,15 @@ class Store(Topics, Protocol):
         ...
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
-        """Tell blocked jobs of the queue that jobs they waited for have ended; telling twice is
-        telling once. The last one sets a job free; a bad ending ends it too unless it
-        `runs_anyway`: dead as `parent_failed` after a dead one, cancelled after a cancelled one."""
+        """Record with blocked jobs of the queue that jobs they wait for have ended; an arrival
+        that comes twice counts once. The last one sets a job free. A bad ending ends the job too,
+        unless it `runs_anyway`: dead as `parent_failed` after a dead one, cancelled after a
+        cancelled one."""
         ...
 
-    async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
-        """Of each pair of a blocked job and one that it waits for, whether it was told that this
-        one has ended."""
+    async def arrived(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+        """For each pair of a blocked job and one that it waits for, whether the end of the latter
+        has arrived."""
         ...
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
@@ -397,12 +398,12 @@ class Consumer(Protocol):
         that wait at a gate which is open again."""
         ...
 
-    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
-        """The oldest letters to other queues; one worker at a time is given any."""
+    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
+        """The oldest messages to other queues; one worker at a time is given any."""
         ...
 
-    async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
-        """Forget letters that have been delivered."""
+    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
+        """Forget messages that have been delivered."""
         ...
 
     async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:

@@ -83,8 +83,8 @@ class Arrival(msgspec.Struct, frozen=True):
     runs_anyway: bool = False
 
 
-class Letter(msgspec.Struct, frozen=True):
-    """An arrival in another queue, on its way there: kept in the outbox until it is delivered."""
+class FlowMessage(msgspec.Struct, frozen=True):
+    """An arrival in another queue, on its way there: kept until it is delivered."""
 
     id: str
     queue: str

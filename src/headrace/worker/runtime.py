@@ -22,7 +22,7 @@ from headrace.worker.services import Workshop
 from headrace.worker.together import all_of, in_time
 from headrace.worker.upkeep.autoscaler import autoscaler_of
 from headrace.worker.upkeep.dead_handlers import Mourner
-from headrace.worker.upkeep.flow_relay import Courier
+from headrace.worker.upkeep.flow_relay import FlowRelay
 from headrace.worker.upkeep.leftovers import report_leftovers
 from headrace.worker.upkeep.presence import presence_of, registry_of
 from headrace.worker.upkeep.promoter import Promoter
@@ -53,10 +53,10 @@ class Parts:
         self._registry = registry_of(worker, self._shop, self.lines)
         self._heartbeat = self._made_heartbeat()
         store, queues = worker.app.store, worker.queues
-        self._courier = Courier(store, self.upkeep, queues)
+        self._flow_relay = FlowRelay(store, self.upkeep, queues)
         self._rounds: tuple[Rounds, ...] = (
             Promoter(self.upkeep, [*queues, *worker.group_queues, *worker.logs]),
-            self._courier,
+            self._flow_relay,
             *([Trimmer(store, worker.app.topics.values())] if worker.app.topics else []),
             *self._mourners.values(),
         )
@@ -231,7 +231,7 @@ class Parts:
         await self._shop.runners.close()
         await self._heartbeat.stop()
         # What the last outcomes set free elsewhere: nobody else may work on these queues.
-        await in_time(self._shop.reporter.flush(), self._courier.last_round())
+        await in_time(self._shop.reporter.flush(), self._flow_relay.last_round())
         # No trace is left, as far as the store can be told; else the lease will tell the others.
         await in_time(
             *(rounds.close() for rounds in self._rounds),

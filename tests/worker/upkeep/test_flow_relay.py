@@ -1,6 +1,6 @@
 """News of ended jobs reaches those that wait for them in other queues.
 
-On Redis: there an outbox is needed, because one step does not change two queues.
+On Redis: there messages are needed, because one step does not change two queues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement, Store
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival
-from headrace.worker.upkeep.flow_relay import Courier
+from headrace.worker.upkeep.flow_relay import FlowRelay
 
 HERE = "here"
 
@@ -80,9 +80,9 @@ async def test_a_job_in_another_queue_hears_that_what_it_waits_for_has_ended(
     assert await state(store, "there", child) is State.BLOCKED
     await run_all(store)
     consumer = store.consumer("worker", {HERE: 1}, 30.0)
-    await Courier(store, consumer, [HERE]).step()
+    await FlowRelay(store, consumer, [HERE]).step()
     assert await state(store, "there", child) is State.WAITING
-    assert await consumer.outbox(HERE) == []
+    assert await consumer.flow_messages(HERE) == []
     await consumer.close()
 
 
@@ -94,13 +94,13 @@ async def test_a_queue_that_cannot_be_reached_holds_back_only_its_own_letters(
     store.away = frozenset({"x"})
     await run_all(store)
     consumer = store.consumer("worker", {HERE: 1}, 30.0)
-    courier = Courier(store, consumer, [HERE], monotonic=lambda: time.now)
-    rest = await courier.step()
+    flow_relay = FlowRelay(store, consumer, [HERE], monotonic=lambda: time.now)
+    rest = await flow_relay.step()
     assert await state(store, "y", children["y"]) is State.WAITING
     assert await state(store, "x", children["x"]) is State.BLOCKED
     store.away = frozenset()
     time.now += rest
-    await courier.step()
+    await flow_relay.step()
     assert await state(store, "x", children["x"]) is State.WAITING
     await consumer.close()
 
@@ -109,10 +109,10 @@ async def test_a_letter_that_is_delivered_twice_changes_nothing(store: Fragile) 
     child = await family(store, "there")
     await run_all(store)
     consumer = store.consumer("worker", {HERE: 1}, 30.0)
-    letters = await consumer.outbox(HERE)
-    assert [letter.queue for letter in letters] == ["there"]
-    await store.arrive("there", [letter.arrival for letter in letters])
-    await Courier(store, consumer, [HERE]).step()
+    messages = await consumer.flow_messages(HERE)
+    assert [message.queue for message in messages] == ["there"]
+    await store.arrive("there", [message.arrival for message in messages])
+    await FlowRelay(store, consumer, [HERE]).step()
     assert await state(store, "there", child) is State.WAITING
     assert (await store.count("there")).waiting == 1
     await consumer.close()
@@ -135,8 +135,8 @@ async def test_more_letters_than_one_look_takes_follow_without_a_rest(store: Fra
     while (await store.count(HERE)).waiting:
         await run_all(store)
     consumer = store.consumer("worker", {HERE: 1}, 30.0)
-    courier = Courier(store, consumer, [HERE], monotonic=lambda: 100.0)
-    while not await courier.step():
+    flow_relay = FlowRelay(store, consumer, [HERE], monotonic=lambda: 100.0)
+    while not await flow_relay.step():
         pass
     assert (await store.count("there")).waiting == 1_200
     await consumer.close()

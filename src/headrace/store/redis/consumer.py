@@ -22,7 +22,7 @@ from headrace.store.redis.link import Argument
 from headrace.store.redis.reading import Reading
 from headrace.store.redis.settling import Batch, parts
 from headrace.store.redis.source import Source, delivery_of, ready_ms
-from headrace.store.values import Arrival, Ending, IdempotencyKey, Letter
+from headrace.store.values import Arrival, Ending, FlowMessage, IdempotencyKey
 
 if TYPE_CHECKING:
     from headrace.core.ids import JobKey
@@ -217,31 +217,31 @@ class RedisConsumer:
         next_in = None if wait < 0 else wait / 1000
         return Promotion(moved, next_in, more=moved >= _PROMOTE_MOST)
 
-    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
-        entries = await scripts.outbox(
+    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
+        entries = await scripts.flow_messages(
             self._upkeep,
             self._store.keys(queue),
             consumer=self._signed,
             limit=limit,
             ticket=_TICKET_MS,
         )
-        letters: list[Letter] = []
+        messages: list[FlowMessage] = []
         odd: list[str] = []
         for id, fields in entries:
             try:
-                letters.append(_letter(id, fields))
+                messages.append(_message(id, fields))
             except (KeyError, ValueError):
                 # To whom it was, nobody can tell: it must not stand before the others for ever.
-                log.error("a letter of queue %r cannot be read, and is dropped: %r", queue, fields)
+                log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
                 odd.append(id.decode())
         if odd:
-            await scripts.posted(self._upkeep, self._store.keys(queue), entries=odd)
-        return letters
+            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=odd)
+        return messages
 
-    async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
-        if letters:
-            ids = [letter.id for letter in letters]
-            await scripts.posted(self._upkeep, self._store.keys(queue), entries=ids)
+    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
+        if messages:
+            ids = [message.id for message in messages]
+            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=ids)
 
     async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
         return await self._store.links().pubsub.add(self._store.keys(queue).due_channel, listener)
@@ -365,8 +365,8 @@ def _named(pairs: Sequence[bytes], deliveries: Sequence[Delivery]) -> list[Deliv
     return [each for each in deliveries if (each.receipt, each.count) in named]
 
 
-def _letter(id: bytes, fields: list[bytes]) -> Letter:
+def _message(id: bytes, fields: list[bytes]) -> FlowMessage:
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     ending = Ending(State(named[b"s"].decode()), named[b"v"])
     arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1")
-    return Letter(id.decode(), named[b"q"].decode(), arrival)
+    return FlowMessage(id.decode(), named[b"q"].decode(), arrival)

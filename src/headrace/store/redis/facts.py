@@ -50,7 +50,7 @@ class Facts:
 NONE = Facts(0, b"", {})
 
 
-def of_parcels(parcels: Sequence[Parcel], *, told: bool) -> Facts:
+def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> Facts:
     """That jobs were sent; only counted if the script has to tell, because it decides what became
     of them."""
     rows: list[bytes] = []
@@ -58,11 +58,11 @@ def of_parcels(parcels: Sequence[Parcel], *, told: bool) -> Facts:
     for parcel in parcels:
         named, task = _named(parcel)
         tasks[task] = tasks.get(task, 0) + 1
-        if told:
+        if listed:
             later = parcel.delay_ms or parcel.at_ms is not None
             rows += (_ROW, _SCHEDULED if later else _SENT, named, _NO_RUN)
     counts = {f"sent {task.decode('utf-8', 'replace')}": n for task, n in tasks.items()}
-    return Facts(len(parcels) if told else 0, b"".join(rows), counts)
+    return Facts(len(parcels) if listed else 0, b"".join(rows), counts)
 
 
 def _named(parcel: Parcel) -> tuple[bytes, bytes]:

@@ -65,7 +65,7 @@ class QueueKeys:
     | unique + u      | string | the job that has the unique name u; expires if kept after its end |
     | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
     | children        | hash   | job key → those that wait for it                                 |
-    | outbox          | stream | endings to be told to jobs of other queues                       |
+    | flow_messages   | stream | endings to be told to jobs of other queues                       |
     | cancelling      | hash   | running jobs that are to end                                     |
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
     | progress        | hash   | job key → how far it is                                          |
@@ -79,7 +79,7 @@ class QueueKeys:
     | reclaims        | hash   | when abandoned jobs were last looked for, and where to go on;    |
     |                 |        | what the clock showed when gates were last looked at             |
     | promoter        | string | the consumer that promotes for now; expires by itself            |
-    | courier         | string | the consumer that empties the outbox for now; expires by itself  |
+    | flow_relay      | string | the consumer that relays messages for now; expires by itself     |
     | sessions + s    | string | the last request of session s that was applied, and its answer;  |
     |                 |        | expires by itself                                                |
 
@@ -103,7 +103,7 @@ class QueueKeys:
         "children",
         "control_channel",
         "counted",
-        "courier",
+        "flow_relay",
         "dead",
         "disbanded",
         "due_channel",
@@ -127,7 +127,7 @@ class QueueKeys:
         "once",
         "minute",
         "reports_channel",
-        "outbox",
+        "flow_messages",
         "pace",
         "parked",
         "passed",
@@ -178,7 +178,7 @@ class QueueKeys:
         self.unique = f"{base}:unique:"
         self.flow = f"{base}:flow:"
         self.children = f"{base}:children"
-        self.outbox = f"{base}:outbox"
+        self.flow_messages = f"{base}:flow_messages"
         self.cancelling = f"{base}:cancelling"
         self.paused = f"{base}:paused"
         self.progress = f"{base}:progress"
@@ -191,7 +191,7 @@ class QueueKeys:
         self.epoch = f"{base}:epoch"
         self.reclaims = f"{base}:reclaims"
         self.promoter = f"{base}:ticket:promote"
-        self.courier = f"{base}:ticket:courier"
+        self.flow_relay = f"{base}:ticket:flow_relay"
         self.sessions = f"{base}:session:"
         self.finished_channel = f"{base}:finished"
         self.due_channel = f"{base}:due"

@@ -174,12 +174,12 @@ _halt = Script("halt")
 _remove = Script("remove")
 _follow = Script("follow")
 _arrive = Script("arrive")
-_outbox = Script("outbox")
-_posted = Script("posted")
+_flow_messages = Script("flow_messages")
+_ack_flow_messages = Script("ack_flow_messages")
 _report = Script("report")
 _once_set = Script("once_set")
 _once_all = Script("once_all")
-_told = Script("told")
+_arrived = Script("arrived")
 _kv_set = Script("kv_set")
 _kv_all = Script("kv_all")
 _record = Script("record")
@@ -371,19 +371,19 @@ async def follow(link: Link, keys: QueueKeys, *, parent: JobKey, children: bytes
 
 
 async def arrive(link: Link, keys: QueueKeys, *, events: int, arrivals: Sequence[Argument]) -> int:
-    told: int = await _arrive(link, keys, [events, keys.queue, *arrivals])
-    return told
+    arrived: int = await _arrive(link, keys, [events, keys.queue, *arrivals])
+    return arrived
 
 
-async def outbox(
+async def flow_messages(
     link: Link, keys: QueueKeys, *, consumer: str, limit: int, ticket: int
 ) -> list[Any]:
-    letters: list[Any] = await _outbox(link, keys, [consumer, limit, ticket])
-    return letters
+    messages: list[Any] = await _flow_messages(link, keys, [consumer, limit, ticket])
+    return messages
 
 
-async def posted(link: Link, keys: QueueKeys, *, entries: Sequence[str]) -> int:
-    left: int = await _posted(link, keys, list(entries))
+async def ack_flow_messages(link: Link, keys: QueueKeys, *, entries: Sequence[str]) -> int:
+    left: int = await _ack_flow_messages(link, keys, list(entries))
     return left
 
 
@@ -410,8 +410,8 @@ async def once_all(link: Link, keys: QueueKeys, *, job: JobKey) -> list[bytes]:
     return pairs
 
 
-async def told(link: Link, keys: QueueKeys, *, pairs: Sequence[JobKey]) -> list[int]:
-    answers: list[int] = await _told(link, keys, [*pairs])
+async def arrived(link: Link, keys: QueueKeys, *, pairs: Sequence[JobKey]) -> list[int]:
+    answers: list[int] = await _arrived(link, keys, [*pairs])
     return answers
 
 

@@ -61,9 +61,9 @@ class RedisStore(RedisTopics):
         if not self.is_announced(queue):
             await self.announce(links.send, queue)
         plain = all(parcel.is_plain for parcel in parcels)
-        told = facts.of_parcels(parcels, told=plain) if self.events_most else facts.NONE
+        sent = facts.of_parcels(parcels, listed=plain) if self.events_most else facts.NONE
         if not plain:
-            return await self._enter(links.put, keys, parcels, repeat, told, idempotency)
+            return await self._enter(links.put, keys, parcels, repeat, sent, idempotency)
         jobs: list[Argument] = []
         for parcel in parcels:
             jobs += (parcel.key, forms.when(parcel), parcel.envelope)
@@ -72,8 +72,8 @@ class RedisStore(RedisTopics):
             keys,
             events=self.events_most,
             check=repeat,
-            facts=told.data,
-            counts=told.counts,
+            facts=sent.data,
+            counts=sent.counts,
             jobs=jobs,
             idempotency=idempotency,
         )
@@ -85,7 +85,7 @@ class RedisStore(RedisTopics):
         keys: QueueKeys,
         parcels: Sequence[Parcel],
         repeat: bool,
-        told: facts.Facts,
+        sent: facts.Facts,
         idempotency: IdempotencyKey | None,
     ) -> dict[int, JobKey]:
         known = await scripts.enter(
@@ -93,8 +93,8 @@ class RedisStore(RedisTopics):
             keys,
             events=self.events_most,
             check=repeat,
-            facts=told.data,
-            counts=told.counts,
+            facts=sent.data,
+            counts=sent.counts,
             jobs=[part for parcel in parcels for part in forms.parts_of(parcel)],
             idempotency=idempotency,
         )
@@ -120,12 +120,12 @@ class RedisStore(RedisTopics):
         return Ending(ended.state, ended.value)
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
-        told: list[Argument] = []
+        records: list[Argument] = []
         for each in arrivals:
             ending = each.ending
-            told += (each.child, each.parent, ending.state, ending.value, int(each.runs_anyway))
+            records += (each.child, each.parent, ending.state, ending.value, int(each.runs_anyway))
         await scripts.arrive(
-            self.links().send, self.keys(queue), events=self.events_most, arrivals=told
+            self.links().send, self.keys(queue), events=self.events_most, arrivals=records
         )
 
     # Asking
@@ -174,9 +174,9 @@ class RedisStore(RedisTopics):
         pairs = await scripts.once_all(self.links().ask, self.keys(queue), job=key)
         return {readable(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
-    async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+    async def arrived(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
         flat = [key for pair in pairs for key in pair]
-        answers = await scripts.told(self.links().ask, self.keys(queue), pairs=flat)
+        answers = await scripts.arrived(self.links().ask, self.keys(queue), pairs=flat)
         return [bool(answer) for answer in answers]
 
     async def events(

@@ -72,8 +72,8 @@ async def trim(
 
 
 async def logs(link: Link, keys: Sequence[QueueKeys]) -> list[list[Any]]:
-    told: list[list[Any]] = await _logs.of_each(link, keys, [])
-    return told
+    sizes: list[list[Any]] = await _logs.of_each(link, keys, [])
+    return sizes
 
 
 async def member(link: Link, keys: Sequence[QueueKeys]) -> list[list[int]]:

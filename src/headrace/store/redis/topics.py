@@ -137,14 +137,14 @@ class RedisTopics(RedisRemoving):
         return [name for name in await self.names() if is_log(name)]
 
     async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
-        told = await self.of_each(logs, topic_scripts.logs)
-        return {log: length for log, (length, _) in zip(logs, told, strict=True)}
+        found_logs = await self.of_each(logs, topic_scripts.logs)
+        return {log: length for log, (length, _) in zip(logs, found_logs, strict=True)}
 
     async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
-        told = await self.of_each(logs, topic_scripts.logs)
+        found_logs = await self.of_each(logs, topic_scripts.logs)
         members = [
             (log, name, record)
-            for log, (_, pairs) in zip(logs, told, strict=True)
+            for log, (_, pairs) in zip(logs, found_logs, strict=True)
             for name, record in sorted(self._members(log, pairs).items())
         ]
         queues = [f"{name}{log}" for log, name, _ in members]

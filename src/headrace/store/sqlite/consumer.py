@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.sharing import Share, Sharing
     from headrace.store.sqlite.signals import Kind, Notification
     from headrace.store.sqlite.writing import Writer
-    from headrace.store.values import IdempotencyKey, Letter
+    from headrace.store.values import FlowMessage, IdempotencyKey
 
 
 class SqliteConsumer:
@@ -126,11 +126,11 @@ class SqliteConsumer:
             ),
         )
 
-    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
+    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
         # All queues are in one database: jobs in other queues are told in the same transaction.
         return []
 
-    async def posted(self, queue: str, letters: Sequence[Letter]) -> None:
+    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
         pass
 
     async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:

@@ -89,7 +89,7 @@ def follow(
     return Ending(State.DONE) if kept is None else ending_of(kept[0])
 
 
-def told(
+def arrived(
     connection: sqlite3.Connection,
     *,
     namespace: str,

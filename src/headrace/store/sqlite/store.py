@@ -122,9 +122,9 @@ class SqliteStore(SqliteViews, SqliteTopics):
             queue, partial(reporting.once_set, key=key, name=name, value=value)
         )
 
-    async def told(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+    async def arrived(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
         return await self._database.read(
-            partial(flows.told, namespace=self._namespace, queue=queue, pairs=pairs)
+            partial(flows.arrived, namespace=self._namespace, queue=queue, pairs=pairs)
         )
 
     async def kv_set(

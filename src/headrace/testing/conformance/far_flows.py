@@ -27,7 +27,7 @@ class FarFlowsConformance(Ground):
         await self.upkeep(store, worker, [QUEUE, FAR])
         (delivery,) = await self.take(worker)
         assert (delivery.queue, delivery.key, inputs_of(delivery)) == (FAR, there.key, [7])
-        assert await worker.outbox(QUEUE) == []
+        assert await worker.flow_messages(QUEUE) == []
 
     async def test_a_bad_end_goes_to_and_fro(self, store: Store) -> None:
         last = parcel("3", parents=[parcel("2")])
@@ -59,15 +59,15 @@ class FarFlowsConformance(Ground):
         await store.append(QUEUE, [here])
         worker, other = self.worker(store, queues=[QUEUE, FAR]), self.worker(store)
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
-        letters = await worker.outbox(QUEUE)
-        assert await worker.outbox(QUEUE) == letters
-        # One courier at a time, unless there is nothing to carry at all.
-        assert await other.outbox(QUEUE) == []
-        await self.deliver_letters(store, worker)
+        messages = await worker.flow_messages(QUEUE)
+        assert await worker.flow_messages(QUEUE) == messages
+        # One relay at a time, unless there is nothing to carry at all.
+        assert await other.flow_messages(QUEUE) == []
+        await self.deliver_messages(store, worker)
         assert inputs_of((await self.take(worker))[0]) == [7]
 
     async def test_the_courier_is_called(self, store: Store) -> None:
-        """Where there are letters at all: a store may also deliver at once."""
+        """Where there are messages at all: a store may also deliver at once."""
         there = parcel("there", parents=[parcel("here")])
         here = parcel("here", children=[Child(FAR, there.key)])
         await store.append(FAR, [there])
@@ -79,7 +79,7 @@ class FarFlowsConformance(Ground):
         await asyncio.sleep(0.05)
         notified.clear()
         await self.settle(worker, taken, DONE)
-        if await worker.outbox(QUEUE):
+        if await worker.flow_messages(QUEUE):
             await asyncio.wait_for(notified.wait(), 10)
         await handle.close()
 

@@ -85,10 +85,10 @@ class FollowingConformance(Ground):
         await store.append(QUEUE, [child])
         await store.arrive(QUEUE, [Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))])
         pairs = [(child.key, each.key) for each in (first, second, other)]
-        assert await store.told(QUEUE, [*pairs, (other.key, first.key)]) == [
+        assert await store.arrived(QUEUE, [*pairs, (other.key, first.key)]) == [
             True, False, False, False,
         ]  # fmt: skip
-        assert await store.told("never", pairs[:1]) == [False]
+        assert await store.arrived("never", pairs[:1]) == [False]
 
     async def test_news_for_unknown_jobs_is_ignored(self, store: Store) -> None:
         (plain,) = await self.send(store)

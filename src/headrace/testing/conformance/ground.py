@@ -137,22 +137,22 @@ class Ground:
     async def upkeep(
         self, store: Store, worker: Consumer, queues: Sequence[str] = (QUEUE,)
     ) -> float | None:
-        """Promote and deliver letters until there is nothing to do: when there is again."""
+        """Promote and deliver messages until there is nothing to do: when there is again."""
         while True:
-            letters = 0
+            messages = 0
             promotions = [await worker.promote(queue) for queue in queues]
             for queue in queues:
-                letters += await self.deliver_letters(store, worker, queue)
-            if not letters and not any(promotion.moved for promotion in promotions):
+                messages += await self.deliver_messages(store, worker, queue)
+            if not messages and not any(promotion.moved for promotion in promotions):
                 times = [each.next_in for each in promotions if each.next_in is not None]
                 return min(times, default=None)
 
-    async def deliver_letters(self, store: Store, worker: Consumer, queue: str = QUEUE) -> int:
-        letters = await worker.outbox(queue)
-        for to in dict.fromkeys(letter.queue for letter in letters):
-            await store.arrive(to, [letter.arrival for letter in letters if letter.queue == to])
-        await worker.posted(queue, letters)
-        return len(letters)
+    async def deliver_messages(self, store: Store, worker: Consumer, queue: str = QUEUE) -> int:
+        messages = await worker.flow_messages(queue)
+        for to in dict.fromkeys(message.queue for message in messages):
+            await store.arrive(to, [message.arrival for message in messages if message.queue == to])
+        await worker.ack_flow_messages(queue, messages)
+        return len(messages)
 
     async def snapshot(self, store: Store, key: JobKey, queue: str = QUEUE) -> JobSnapshot:
         """What is known of a job that is known."""

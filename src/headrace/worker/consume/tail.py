@@ -9,7 +9,7 @@ from headrace.core.delivery import Delivery
 from headrace.core.tally import Tally
 from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, Store
 from headrace.store.topics import LoggedEvent, Position
-from headrace.store.values import IdempotencyKey, Letter
+from headrace.store.values import FlowMessage, IdempotencyKey
 
 _PAGE = 200
 _WAIT = 5.0
@@ -109,10 +109,10 @@ class Tail:
     async def promote(self, queue: str) -> Promotion:
         return Promotion(0, None)
 
-    async def outbox(self, queue: str, limit: int = 500) -> list[Letter]:
+    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
         return []
 
-    async def posted(self, queue: str, letters: Sequence[Letter]) -> None: ...
+    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None: ...
 
     async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
         return _Deaf()

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Listener, ListenerHandle, Store
-from headrace.store.values import Letter
+from headrace.store.values import FlowMessage
 from headrace.worker.queue_poller import POLL, Rounds
 
 _BATCH = 500
 _HOLD = 0.05
 
 
-class Courier(Rounds):
-    """Empties the outbox of each queue. A letter is forgotten after it was delivered, so one may be
-    delivered twice, which changes nothing, and none is lost."""
+class FlowRelay(Rounds):
+    """Relays the flow messages of each queue. A message is forgotten after it was delivered: one
+    may be delivered twice, which changes nothing, and none is lost."""
 
-    name = "courier"
+    name = "flow_relay"
 
     def __init__(
         self,
@@ -35,29 +35,31 @@ class Courier(Rounds):
     async def look(self, queue: str) -> float:
         # Letters that cannot be delivered stay the oldest: ask for as many beyond them.
         asked = _BATCH + self._stuck[queue]
-        letters = await self._consumer.outbox(queue, asked)
-        if not letters:
-            # Most calls are for the promoter. Where letters are, the next follow at once.
+        messages = await self._consumer.flow_messages(queue, asked)
+        if not messages:
+            # Most calls are for the promoter. Where messages are, the next follow at once.
             self.hold(queue, _HOLD)
-        delivered, trouble = await self._deliver(letters)
+        delivered, trouble = await self._deliver(messages)
         if delivered:
-            await self._consumer.posted(queue, delivered)
-        self._stuck[queue] = len(letters) - len(delivered)
+            await self._consumer.ack_flow_messages(queue, delivered)
+        self._stuck[queue] = len(messages) - len(delivered)
         if trouble is not None:
             raise trouble
-        return 0.0 if len(letters) >= asked else POLL
+        return 0.0 if len(messages) >= asked else POLL
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
         return await self._consumer.on_due(queue, listener)
 
-    async def _deliver(self, letters: Sequence[Letter]) -> tuple[list[Letter], StoreError | None]:
+    async def _deliver(
+        self, messages: Sequence[FlowMessage]
+    ) -> tuple[list[FlowMessage], StoreError | None]:
         """Those that arrived, and why others did not: a queue that cannot be reached keeps its
-        letters waiting, and only its own."""
-        delivered: list[Letter] = []
+        messages waiting, and only its own."""
+        delivered: list[FlowMessage] = []
         trouble: StoreError | None = None
-        for queue, batch in _by_queue(letters).items():
+        for queue, batch in _by_queue(messages).items():
             try:
-                await self._store.arrive(queue, [letter.arrival for letter in batch])
+                await self._store.arrive(queue, [message.arrival for message in batch])
             except StoreError as error:
                 trouble = error
             else:
@@ -65,8 +67,8 @@ class Courier(Rounds):
         return delivered, trouble
 
 
-def _by_queue(letters: Sequence[Letter]) -> dict[str, list[Letter]]:
-    batches: dict[str, list[Letter]] = {}
-    for letter in letters:
-        batches.setdefault(letter.queue, []).append(letter)
+def _by_queue(messages: Sequence[FlowMessage]) -> dict[str, list[FlowMessage]]:
+    batches: dict[str, list[FlowMessage]] = {}
+    for message in messages:
+        batches.setdefault(message.queue, []).append(message)
     return batches

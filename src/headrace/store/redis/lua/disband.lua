@@ -18,8 +18,8 @@ for _, task in ipairs(redis.call('SMEMBERS', key.paused)) do
 end
 redis.call('UNLINK', key.ready, key.jobs,
   key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
-  key.outbox, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
-  key.epoch, key.reclaims, key.promoter, key.courier, key.stopped, key.levels
+  key.flow_messages, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
+  key.epoch, key.reclaims, key.promoter, key.flow_relay, key.stopped, key.levels
 )
 -- Workers that still run must not make it anew.
 redis.call('SET', key.disbanded, '1', 'EX', ARGV[3])

@@ -95,7 +95,7 @@ end
 local snapshots = {}
 each_queue(ARGV[1], function(its_group)
   group = its_group
-  local told = redis.call('EXISTS', key.progress) == 1
+  local has_progress = redis.call('EXISTS', key.progress) == 1
   for i = 4, #ARGV do
     local job_key = ARGV[i]
     local place = redis.call('HGET', key.jobs, job_key)
@@ -108,7 +108,7 @@ each_queue(ARGV[1], function(its_group)
       snapshot = place and snapshot_of(job_key, place) or in_log(job_key)
     end
     snapshot[8] = redis.call('GET', key.result .. job_key) or ''
-    snapshot[10] = told and redis.call('HGET', key.progress, job_key) or ''
+    snapshot[10] = has_progress and redis.call('HGET', key.progress, job_key) or ''
     snapshots[#snapshots + 1] = snapshot
   end
 end)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
--- KEYS: ready level levels log promoter courier due_channel sessions
+-- KEYS: ready level levels log promoter flow_relay due_channel sessions
 -- ARGV: group returned consumer
 -- Returns how many entries were handed back.
 
@@ -30,7 +30,7 @@ for _, level in ipairs(levels_in(key.levels)) do
   back = back + leave(key.level .. level)
 end
 -- Others need not wait until what it was in charge of expires.
-for _, ticket in ipairs({key.promoter, key.courier}) do
+for _, ticket in ipairs({key.promoter, key.flow_relay}) do
   if redis.call('GET', ticket) == consumer then
     redis.call('DEL', ticket)
     redis.call('PUBLISH', key.due_channel, '')

@@ -26,8 +26,8 @@ for _, stream in ipairs(streams) do
 end
 -- What else there is of it goes by its name, and is found by the caller.
 redis.call('UNLINK', key.jobs, key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
-  key.outbox, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
-  key.epoch, key.reclaims, key.promoter, key.courier, key.levels
+  key.flow_messages, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
+  key.epoch, key.reclaims, key.promoter, key.flow_relay, key.levels
 )
 redis.call('PUBLISH', key.control_channel, '')
 return applied(0)

@@ -9,11 +9,11 @@ local function finish(count, facts, lost, counts)
     record(EVENTS, count, facts, lost, counts, {})
     count, facts, lost, counts = 0, '', {}, ''
   end
-  record(EVENTS, count + #told, facts .. table.concat(told), lost, counts, made)
+  record(EVENTS, count + #facts_made, facts .. table.concat(facts_made), lost, counts, made)
   if #finished > 0 then
     redis.call('PUBLISH', key.finished_channel, array(#finished) .. table.concat(finished))
   end
-  if posted or (due_before ~= nil and first_due() ~= due_before) then
+  if has_messages or (due_before ~= nil and first_due() ~= due_before) then
     redis.call('PUBLISH', key.due_channel, '')
   end
   if control_changed then

@@ -82,19 +82,19 @@ local function arrive(child, parent, state, value, anyway)
   end
 end
 
-local posted = false
-local function post(ended)
-  redis.call('XADD', key.outbox, '*', 'q', ended[1], 'k', ended[2], 'p', ended[3], 's', ended[4], 'v', ended[5], 'a', ended[6] and '1' or '0')
-  posted = true
+local has_messages = false
+local function send_message(ended)
+  redis.call('XADD', key.flow_messages, '*', 'q', ended[1], 'k', ended[2], 'p', ended[3], 's', ended[4], 'v', ended[5], 'a', ended[6] and '1' or '0')
+  has_messages = true
 end
 
--- One ending may end or free thousands of others: a bounded number now, the rest by the courier.
+-- One ending may end or free thousands of others: a bounded number now, the rest by the flow relay.
 local function run_agenda()
   local at = 1
   while agenda[at] do
     local ended = agenda[at]
     if ended[1] ~= QUEUE or at > 500 then
-      post(ended)
+      send_message(ended)
     else
       pcall(arrive, ended[2], ended[3], ended[4], ended[5], ended[6])
     end

@@ -30,7 +30,7 @@ local function any_special()
 end
 
 -- Facts that the script itself makes, and what is to be counted of them.
-local told, made = {}, {}
+local facts_made, made = {}, {}
 local counted = {cancelled = true, dead = true, replayed = true}
 local function tell(kind, job, detail)
   if EVENTS == 0 then
@@ -41,7 +41,7 @@ local function tell(kind, job, detail)
     local name = kind .. ' ' .. task
     made[name] = (made[name] or 0) + 1
   end
-  told[#told + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.key) .. cmsgpack.pack(task)
+  facts_made[#facts_made + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.key) .. cmsgpack.pack(task)
     .. '\0\0\0' .. cmsgpack.pack(detail or '')
 end
 
@@ -125,7 +125,7 @@ local function wrong_way()
   return wrong_type({
     [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
     [key.dead] = 'stream', [key.lanes] = 'hash', [key.gates] = 'zset', [key.levels] = 'zset',
-    [key.outbox] = 'stream', [key.events] = 'stream',
+    [key.flow_messages] = 'stream', [key.events] = 'stream',
   })
 end
 
