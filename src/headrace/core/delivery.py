@@ -11,9 +11,9 @@ Receipt = str | bytes | int
 
 
 class Delivery:
-    """What a store hands to a worker. `receipt` is the store's own name for this delivery, `count`
-    says the how-manieth delivery this is since the job came to its present place, `stamp` is for
-    the store's own use."""
+    """What a store hands to a worker. `receipt` is the store's own name for this delivery; `count`
+    numbers the deliveries of a job at its present place, from 1; `epoch` is the store's count of
+    leases taken away, or of files, when it was read."""
 
     # On the hot path: what is the same for most deliveries stands here and is not set on each.
     past = b""
@@ -21,7 +21,7 @@ class Delivery:
     inputs = b""
     """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
     count = 1
-    stamp = 0
+    epoch = 0
     key: JobKey = b""
     """Filled in when the envelope is decoded; stays empty for what is not an envelope."""
     leased_at = 0.0
@@ -70,7 +70,7 @@ class Delivery:
 # first of a worker come by the hundred, before anything else is set on them: each would get a dict
 # of its own for what is set later, which takes twice the time and memory.
 _first = Delivery("", 0, b"")
-for _name in ("past", "count", "constraints", "inputs", "stamp", "ready_ms", "key", "leased_at"):
+for _name in ("past", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
     setattr(_first, _name, getattr(Delivery, _name))
 for _name in ("task", "attempt", "started_ms", "took_us", "told"):
     setattr(_first, _name, getattr(Delivery, _name))

@@ -181,7 +181,7 @@ class RedisConsumer:
         """One step of a look: what it took over, and whether there is more to look at. It is
         short, however much is pending, so that the server has time for others in between."""
         # Read before, so that no take-over goes unnoticed between the two.
-        stamp = source.epoch
+        epoch = source.epoch
         entries, counts, levels, paused, more = await scripts.reclaim(
             self._upkeep,
             self._store.keys(source.queue),
@@ -200,7 +200,7 @@ class RedisConsumer:
         else:
             source.doubt()
         taken = [
-            delivery_of(source.queue, receipt, fields, stamp, count)
+            delivery_of(source.queue, receipt, fields, epoch, count)
             for (receipt, fields), count in zip(entries, counts, strict=True)
         ]
         return taken, bool(more)

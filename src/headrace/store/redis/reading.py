@@ -204,11 +204,11 @@ class Reading:
     async def _read_now(self, source: Source, count: int) -> list[Delivery]:
         if not source.levels:
             return await self._read(source.link, [source.ready], count, 0.0)
-        stamp = source.epoch
+        epoch = source.epoch
         entries = await scripts.fetch(
             source.link, self._store.keys(source.queue), consumer=self._consumer, limit=count
         )
-        return [delivery_of(source.queue, receipt, fields, stamp) for receipt, fields in entries]
+        return [delivery_of(source.queue, receipt, fields, epoch) for receipt, fields in entries]
 
     async def _wait_for_any(
         self, sources: Sequence[Source], limit: int, wait: float
@@ -301,16 +301,16 @@ class Reading:
             command += ["BLOCK", max(1, int(wait * 1000))]
         # Before the read: a worker that slept between a reply and its parsing must not hold its
         # deliveries for newer than they are.
-        stamps = {source.queue: source.epoch for source in self._order}
+        epochs = {source.queue: source.epoch for source in self._order}
         reply = await link.call(
             *command, "STREAMS", *streams, *([">"] * len(streams)), timeout=wait + 10
         )
         deliveries: list[Delivery] = []
         for stream, entries in reply or ():
             source, prefix = self._source_of[stream]
-            queue, stamp = source.queue, stamps[source.queue]
+            queue, epoch = source.queue, epochs[source.queue]
             for receipt, fields in entries:
-                deliveries.append(delivery_of(queue, prefix + receipt, fields, stamp))
+                deliveries.append(delivery_of(queue, prefix + receipt, fields, epoch))
         return deliveries
 
     def _streams(self, source: Source) -> list[str]:

@@ -31,7 +31,7 @@ class Batch:
         self.constrained = False
         self.moved = 0
         self._moved: list[Argument] = []
-        self.epoch = min(item.delivery.stamp for item in settlements)
+        self.epoch = min(item.delivery.epoch for item in settlements)
         self.facts = facts.NONE if tally is None else facts.of_settlements(settlements, tally)
         finished: list[bytes] = []
         done, from_log = self.done, self.from_log

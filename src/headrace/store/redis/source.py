@@ -85,7 +85,7 @@ def ready_ms(receipt: Receipt) -> int:
 
 
 def delivery_of(
-    queue: str, receipt: bytes, fields: list[bytes] | None, stamp: int, count: int = 1
+    queue: str, receipt: bytes, fields: list[bytes] | None, epoch: int, count: int = 1
 ) -> Delivery:
     """What a stream entry holds."""
     if fields and fields[0] == b"j":
@@ -102,7 +102,7 @@ def delivery_of(
                 delivery.inputs = value
     else:
         delivery = Delivery(queue, receipt, envelope_of(fields or []))
-    delivery.stamp = stamp
+    delivery.epoch = epoch
     if count != 1:
         delivery.count = count
     return delivery

@@ -209,7 +209,7 @@ def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> 
         delivery.ready_ms = row[5]
     if generation := getattr(connection, "generation", 0):
         for delivery in deliveries:
-            delivery.stamp = generation
+            delivery.epoch = generation
     laden = [row[0] for row in rows if row[4] & LADEN]
     return _loaded(connection, deliveries, laden) if laden else deliveries
 

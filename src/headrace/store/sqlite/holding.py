@@ -46,7 +46,7 @@ def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[Delive
     by_count = defaultdict(list)
     for delivery in deliveries:
         # A row of this file is not the one that was given out of an earlier one.
-        if delivery.stamp == generation:
+        if delivery.epoch == generation:
             by_count[delivery.count].append(delivery.receipt)
     holds = Holds({}, [], 0, [])
     for count, receipts in by_count.items():
