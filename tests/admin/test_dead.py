@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, State
-from headrace.admin.dead import PAGE
+from headrace.admin.dead.dead_info import PAGE
 from headrace.core.job import Past
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.admin.counting import counted

@@ -21,7 +21,7 @@ from headrace import (
     Retry,
     State,
 )
-from headrace.admin.dead import PAGE
+from headrace.admin.dead.dead_info import PAGE
 from headrace.core.job import encode_envelope
 from tests.admin.burying import bury, envelope
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace import Context, Headrace, Reject, RetryLater, State
-from headrace.admin.why import span
+from headrace.admin.jobs.why import span
 from headrace.core.job import Attempt, Past
 from tests.admin.burying import bury, envelope, one_attempt
 

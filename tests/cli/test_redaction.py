@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from headrace import Headrace
 from headrace.cli import main
-from headrace.top.snapshot import Reader
+from headrace.top.snapshot import SnapshotReader
 from tests.vault import CARD, Vault, hide, leaks
 
 MODULE = """
@@ -103,8 +103,8 @@ def test_without_an_app_a_variable_names_the_hook(
 
 async def test_the_terminal_view_shows_nothing_that_is_hidden(filled: Filled) -> None:
     async with Headrace(filled.url, redact=hide) as app:
-        hidden = await Reader(app.admin.redacted()).read()
-        shown = await Reader(app.admin).read()
+        hidden = await SnapshotReader(app.admin.redacted()).read()
+        shown = await SnapshotReader(app.admin).read()
     assert shown.errors
     assert leaks(repr(shown))
     assert not leaks(repr(hidden))

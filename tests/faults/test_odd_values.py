@@ -17,7 +17,7 @@ from headrace.cli import main
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.job import encode_envelope
-from headrace.top.snapshot import Reader
+from headrace.top.snapshot import SnapshotReader
 from tests.admin.burying import bury, envelope
 from tests.faults.crew import LONG, eventually
 from tests.faults.odd_values import (
@@ -141,7 +141,9 @@ async def test_every_page_answers_and_shows_the_rest(
         assert "good" in pages["/dead"]
         assert GROUP in pages[f"/topic?name={TOPIC}"]
         assert "good" in {info.id for info in await shop.app.admin.dead()}
-        assert QUEUE in {row.info.name for row in (await Reader(shop.app.admin).read()).queues}
+        assert QUEUE in {
+            row.info.name for row in (await SnapshotReader(shop.app.admin).read()).queues
+        }
         events = [event async for event in shop.app.admin.events(QUEUE)]
         assert {"sent", "dead"} <= {event.kind for event in events}
 

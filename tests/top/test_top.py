@@ -15,11 +15,10 @@ from textual.widgets import Input, Static
 from headrace import Headrace, Retry
 from headrace.admin import DeadInfo
 from headrace.top import Top
-from headrace.top.asking import Confirm
-from headrace.top.snapshot import Reader
-from headrace.top.spark import sparkline
-from headrace.top.tables import Errors, Queues, Running, Table
-from headrace.top.words import age, rate
+from headrace.top.confirm import Confirm
+from headrace.top.formats import age, rate, sparkline
+from headrace.top.snapshot import SnapshotReader
+from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table
 
 HOSTILE = "[red]\x1b[2J<b>\u202e"
 
@@ -77,7 +76,9 @@ async def test_queues_workers_and_errors_are_live(app: Headrace) -> None:
     async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
         held = await shop.held.enqueue()
         await shop.bury(HOSTILE)
-        queues, running, errors = (top.query_one(kind) for kind in (Queues, Running, Errors))
+        queues, running, errors = (
+            top.query_one(kind) for kind in (QueueTable, RunningTable, ErrorTable)
+        )
         await until(pilot, lambda: errors.row_count == 1 and running.row_count == 1)
         await until(pilot, lambda: [row[0] for row in cells(queues)] == ["default", "mail"])
         await until(pilot, lambda: cells(queues)[0][3] == "1")
@@ -93,7 +94,7 @@ async def test_a_queue_is_paused_and_resumed_after_a_question(shop: Shop) -> Non
     top = Top(shop.app.admin.by("ann@here"), every=60)
     async with shop.app, top.run_test(size=(140, 40)) as pilot:
         await shop.held.enqueue()
-        queues = top.query_one(Queues)
+        queues = top.query_one(QueueTable)
         await until(pilot, lambda: queues.row_count == 2)
         await pilot.press("p")
         await pilot.pause()
@@ -114,7 +115,7 @@ async def test_dead_jobs_are_replayed_one_or_all_of_a_queue(shop: Shop) -> None:
     async with shop.app, top.run_test(size=(140, 40)) as pilot:
         async with shop.app.worker():
             ids = [await shop.bury("one"), await shop.bury("two"), await shop.bury("three")]
-        errors = top.query_one(Errors)
+        errors = top.query_one(ErrorTable)
         await until(pilot, lambda: errors.row_count == 3)
         await pilot.press("3", "r", "y")
         await until(pilot, lambda: errors.row_count == 2)
@@ -129,7 +130,7 @@ async def test_a_running_job_is_cancelled(shop: Shop) -> None:
     top = Top(shop.app.admin, every=60)
     async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
         job = await shop.held.enqueue()
-        running = top.query_one(Running)
+        running = top.query_one(RunningTable)
         await until(pilot, lambda: running.chosen_job == ("default", job.id))
         await pilot.press("2", "c", "y")
         await until(pilot, lambda: running.chosen_job is None)
@@ -157,7 +158,7 @@ async def test_an_event_that_two_groups_handle_is_cancelled_in_the_one_that_is_c
     top = Top(app.admin, every=60)
     async with app, app.worker(), top.run_test(size=(140, 40)) as pilot:
         id = await orders.publish(Paid("o-1"))
-        running = top.query_one(Running)
+        running = top.query_one(RunningTable)
         await until(pilot, lambda: [row[3] for row in cells(running)] == [id, id])
         await pilot.press("2")
         queue = running.chosen_job[0] if running.chosen_job else ""
@@ -177,10 +178,10 @@ async def test_an_action_that_takes_longer_than_a_look_is_done_to_its_end(shop: 
 
     top = Top(shop.app.admin, every=60)
     async with shop.app, top.run_test() as pilot:
-        await until(pilot, lambda: top.query_one(Queues).row_count == 2)
+        await until(pilot, lambda: top.query_one(QueueTable).row_count == 2)
         top._do(slow)
         await shop.held.enqueue()
-        await until(pilot, lambda: cells(top.query_one(Queues))[0][2] == "1")
+        await until(pilot, lambda: cells(top.query_one(QueueTable))[0][2] == "1")
         go.set()
         await done.wait()
         await pilot.pause()
@@ -189,7 +190,7 @@ async def test_an_action_that_takes_longer_than_a_look_is_done_to_its_end(shop: 
 async def test_it_goes_on_looking_while_a_question_is_asked(shop: Shop) -> None:
     top = Top(shop.app.admin, every=60)
     async with shop.app, top.run_test() as pilot:
-        queues = top.query_one(Queues)
+        queues = top.query_one(QueueTable)
         await until(pilot, lambda: queues.row_count == 2)
         await pilot.press("p")
         await pilot.pause()
@@ -205,7 +206,7 @@ async def test_a_queue_that_a_search_brings_back_has_no_false_rate(shop: Shop) -
         async with shop.app.worker():
             shop.go.set()
             await (await shop.held.enqueue()).result(timeout=30)
-        reader = Reader(shop.app.admin)
+        reader = SnapshotReader(shop.app.admin)
         await reader.read("mail")
         assert [row.done for row in (await reader.read()).queues] == [0, 0]
 
@@ -213,7 +214,7 @@ async def test_a_queue_that_a_search_brings_back_has_no_false_rate(shop: Shop) -
 async def test_a_key_without_anything_chosen_says_what_to_do(shop: Shop) -> None:
     top = Top(shop.app.admin, every=60)
     async with shop.app, top.run_test() as pilot:
-        await until(pilot, lambda: top.query_one(Queues).row_count == 2)
+        await until(pilot, lambda: top.query_one(QueueTable).row_count == 2)
         for key, hint in (("r", "dead job first: 3"), ("c", "running job first: 2")):
             # A look at the store that was under way may take the place of the hint: once more then.
             for _ in range(100):
@@ -227,7 +228,7 @@ async def test_a_key_without_anything_chosen_says_what_to_do(shop: Shop) -> None
 async def test_queues_are_searched_by_name(shop: Shop) -> None:
     top = Top(shop.app.admin, every=60)
     async with shop.app, top.run_test() as pilot:
-        queues = top.query_one(Queues)
+        queues = top.query_one(QueueTable)
         await until(pilot, lambda: queues.row_count == 2)
         await pilot.press("slash", *"mai", "enter")
         await until(pilot, lambda: [row[0] for row in cells(queues)] == ["mail"])
@@ -237,7 +238,7 @@ async def test_queues_are_searched_by_name(shop: Shop) -> None:
 async def test_it_fits_into_small_and_large_terminals(shop: Shop) -> None:
     top = Top(shop.app.admin, every=60)
     async with shop.app, top.run_test(size=(40, 12)) as pilot:
-        queues = top.query_one(Queues)
+        queues = top.query_one(QueueTable)
         await until(pilot, lambda: queues.row_count == 2)
         for size in ((200, 60), (40, 12), (20, 6)):
             await pilot.resize_terminal(*size)
@@ -261,7 +262,7 @@ async def test_a_store_that_is_away_is_told_and_looked_for_again() -> None:
 
 async def test_rates_are_what_was_counted_between_two_looks(shop: Shop) -> None:
     async with shop.app:
-        reader = Reader(shop.app.admin)
+        reader = SnapshotReader(shop.app.admin)
         assert (await reader.read()).done == 0
         async with shop.app.worker():
             shop.go.set()

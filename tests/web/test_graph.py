@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import State
-from headrace.admin.flows import FlowInfo, FlowJobInfo
+from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
 from headrace.web.graph import MOST_DRAWN, drawn
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.admin.naming import named
+from headrace.admin.arguments import named
 from headrace.web.shown import as_json, ending, in_a_line, written
 
 

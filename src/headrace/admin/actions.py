@@ -66,7 +66,7 @@ class Action:
     """Whether `changes` went through a redact hook."""
 
     @classmethod
-    def of(cls, id: str, record: _Record) -> Action:
+    def of(cls, id: str, record: ActionRecord) -> Action:
         return cls(
             to_datetime(record.at_ms),
             *(record.actor, record.verb, record.target, record.detail, record.error or None),
@@ -74,7 +74,7 @@ class Action:
         )
 
 
-class _Record(msgspec.Struct, frozen=True):
+class ActionRecord(msgspec.Struct, frozen=True):
     """An action as the store keeps it."""
 
     at_ms: int
@@ -90,7 +90,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Record).decode
+_decode = msgspec.msgpack.Decoder(ActionRecord).decode
 
 
 class PendingAction:
@@ -207,7 +207,7 @@ class ActionRecorder:
             action.at_ms = await store.time_ms()
             # In order by name, also those of one process that share a millisecond.
             action.id = f"{action.at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
-        record = _Record(
+        record = ActionRecord(
             *(action.at_ms, self._actor, action.verb, action.target, action.detail, action.error),
             *(self._address, action.changes, finished, action.redacted),
         )

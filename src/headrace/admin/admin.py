@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.admin.actions import Action, ActionRecorder, read_actions
-from headrace.admin.dead_admin import DeadAdmin
-from headrace.admin.events import JobEvent, read_events
-from headrace.admin.flows import FlowAdmin
+from headrace.admin.dead.dead_admin import DeadAdmin
+from headrace.admin.jobs.events import JobEvent, read_events
+from headrace.admin.jobs.flows import FlowAdmin
 from headrace.admin.queues import QueueAdmin
 from headrace.admin.redaction import Redact, redaction_of
 from headrace.admin.schedules import ScheduleAdmin
 from headrace.admin.stats import MinuteStats, read_stats
 from headrace.admin.store import StoreAdmin
-from headrace.admin.topic_admin import TopicAdmin
+from headrace.admin.topics.topic_admin import TopicAdmin
 from headrace.admin.workers import WorkerInfo, read_supervisors, read_workers
 from headrace.core import limits
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.admin.actions import ActionLog, ActionRecorder, PendingAction
-from headrace.admin.paging import Walk
+from headrace.admin.pages import Walk
 from headrace.admin.redaction import CLEAR, Redaction, redaction_of
 from headrace.core import limits
 from headrace.core.sources import group_queue, group_source, is_log, log_source

@@ -16,7 +16,7 @@ _WIDTHS = (2, 4)
 
 
 @dataclass(slots=True)
-class _Bucket:
+class DurationBucket:
     """So many lengths between two bounds, around a middle that may be more than a guess."""
 
     least: float
@@ -54,7 +54,7 @@ def percentile_of(
     return buckets[-1].most if buckets else None
 
 
-def _buckets(histogram: Mapping[float, int], total: float | None) -> list[_Bucket]:
+def _buckets(histogram: Mapping[float, int], total: float | None) -> list[DurationBucket]:
     """In their order. If all in them cannot come to so much, nothing is known of that."""
     for width in _WIDTHS if total is not None else ():
         buckets = _spread(histogram, width)
@@ -64,15 +64,15 @@ def _buckets(histogram: Mapping[float, int], total: float | None) -> list[_Bucke
     return _spread(histogram, _WIDTHS[0])
 
 
-def _spread(histogram: Mapping[float, int], width: int) -> list[_Bucket]:
+def _spread(histogram: Mapping[float, int], width: int) -> list[DurationBucket]:
     return [
-        _Bucket(most / width if most > _FIRST else 0.0, most, count)
+        DurationBucket(most / width if most > _FIRST else 0.0, most, count)
         for most, count in sorted(histogram.items())
         if count > 0
     ]
 
 
-def _fit(buckets: Sequence[_Bucket], total: float) -> None:
+def _fit(buckets: Sequence[DurationBucket], total: float) -> None:
     """Move the middles until they come to `total`, those of the longest first: the sum tells most
     about them, and next to nothing about the shortest."""
     over = total - sum(each.count * each.middle for each in buckets)

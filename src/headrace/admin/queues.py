@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.admin.context import AdminContext
-from headrace.admin.recording import recorded
+from headrace.admin.recorded import recorded
 from headrace.admin.workers import read_workers
 from headrace.core import limits
 from headrace.core.clock import to_datetime

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.admin.arguments import named
 from headrace.admin.bodies import arguments_of
-from headrace.admin.naming import named
 from headrace.core.constraints import NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.job import Envelope
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in

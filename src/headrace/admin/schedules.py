@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin.context import AdminContext
-from headrace.admin.recording import recorded
+from headrace.admin.recorded import recorded
 
 if TYPE_CHECKING:
     from headrace.client.job import Job

@@ -21,7 +21,7 @@ class Paid(msgspec.Struct):
     cents: int
 
 
-class Topics:
+class TopicRates:
     """Measurements on one app, each on a topic of its own; events per second or seconds."""
 
     def __init__(self, app: Headrace) -> None:
@@ -111,7 +111,7 @@ class Topics:
 
 
 @asynccontextmanager
-async def topics_on(url: str) -> AsyncIterator[Topics]:
+async def topics_on(url: str) -> AsyncIterator[TopicRates]:
     """Measurements of the engine alone, without the record of events."""
     async with fresh_app(url, events=False) as app:
-        yield Topics(app)
+        yield TopicRates(app)

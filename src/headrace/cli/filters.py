@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.admin.dead import DeadConditions
+from headrace.admin.dead.dead_info import DeadConditions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

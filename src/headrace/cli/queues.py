@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.admin.why import span
+from headrace.admin.jobs.why import span
 from headrace.cli.app_command import (
     Noun,
     acted,

@@ -16,7 +16,7 @@ from headrace.exposition.store_probe import why_unanswered
 
 if TYPE_CHECKING:
     from headrace.admin.queues import QueueInfo
-    from headrace.admin.topics import GroupInfo, TopicInfo
+    from headrace.admin.topics.topic_info import GroupInfo, TopicInfo
     from headrace.admin.workers import WorkerInfo
     from headrace.app import Headrace
     from headrace.core.workers import SupervisorRecord

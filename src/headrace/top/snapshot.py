@@ -35,7 +35,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TopSnapshot:
     queues: tuple[QueueRow, ...] = ()
     workers: tuple[WorkerInfo, ...] = ()
     errors: tuple[DeadInfo, ...] = ()
@@ -57,14 +57,14 @@ class Snapshot:
 
 
 @dataclass
-class Reader:
+class SnapshotReader:
     """Reads snapshots one after the other; rates are what was counted between two of them."""
 
     admin: Admin
     _counted: dict[str, Minutes] = field(default_factory=dict)
     _at: float = 0.0
 
-    async def read(self, search: str = "") -> Snapshot:
+    async def read(self, search: str = "") -> TopSnapshot:
         """A bounded number of store calls, whatever there is."""
         page = await self.admin.queue_page(search or None, limit=_QUEUES)
         names = [info.name for info in page.queues]
@@ -75,7 +75,7 @@ class Reader:
         rows = self._rows(page.queues, stats, now - before if before else 0.0)
         self._at = now
         workers = await self.admin.workers()
-        return Snapshot(tuple(rows), tuple(workers), tuple(errors), page.total - len(names))
+        return TopSnapshot(tuple(rows), tuple(workers), tuple(errors), page.total - len(names))
 
     async def _errors(self, queues: Sequence[str]) -> list[DeadInfo]:
         found: list[DeadInfo] = []

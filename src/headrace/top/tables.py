@@ -10,13 +10,12 @@ from textual.widgets import DataTable
 
 from headrace.admin import DeadInfo, WorkerInfo
 from headrace.core.visible import harmless
-from headrace.top.snapshot import QueueRow, Snapshot
-from headrace.top.spark import sparkline
-from headrace.top.words import age, ago, count, rate
+from headrace.top.formats import age, ago, count, rate, sparkline
+from headrace.top.snapshot import QueueRow, TopSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableRow:
     """A row, and the name by which it is known from one look to the next."""
 
     key: str
@@ -42,30 +41,30 @@ class Table(DataTable[str | Text]):
         key = self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
         return key or None
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: TopSnapshot) -> None:
         chosen, top = self.chosen, self.scroll_offset.y
-        lines = list(self.lines(snapshot))
+        rows = list(self.rows_of(snapshot))
         self.clear()
-        for line in lines:
-            self.add_row(*line.cells, key=line.key)
-        places = {line.key: at for at, line in enumerate(lines)}
+        for row in rows:
+            self.add_row(*row.cells, key=row.key)
+        places = {row.key: at for at, row in enumerate(rows)}
         if chosen in places:
             self.move_cursor(row=places[chosen], scroll=False)
         self.scroll_to(y=top, animate=False)
 
-    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         raise NotImplementedError
 
 
-class Queues(Table):
+class QueueTable(Table):
     HEADINGS = (
         "queue", "", "waiting", "running", "sched.", "blocked", "dead", "oldest", "done", "failed",
         "last 30 min",
     )  # fmt: skip
 
-    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for row in snapshot.queues:
-            yield Line(row.info.name, _queue_cells(row))
+            yield TableRow(row.info.name, _queue_cells(row))
 
 
 def _queue_cells(row: QueueRow) -> Sequence[str | Text]:
@@ -90,23 +89,23 @@ def _number(value: int, style: str = "") -> Text:
     return Text(count(value), justify="right", style=style)
 
 
-class Running(Table):
+class RunningTable(Table):
     """A row for each job that runs, by worker; and one for each worker that runs none."""
 
     HEADINGS = ("worker", "host", "busy", "job", "task", "queue", "for")
 
-    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for worker in snapshot.workers:
             busy = Text(f"{worker.running}/{worker.concurrency}", justify="right")
             named = (Text(harmless(worker.name)), Text(harmless(worker.host)), busy)
             if not worker.runs:
-                yield Line(worker.name, (*named, "", "", "", ""))
+                yield TableRow(worker.name, (*named, "", "", "", ""))
             for run in worker.runs:
                 what = (run.id, run.task or "", run.queue)
                 cells = [Text(harmless(text)) for text in what]
                 # Two groups may run the same event, and two workers the same job for a while.
                 key = "\n".join((worker.name, run.queue, run.id))
-                yield Line(key, (*named, *cells, Text(ago(run.started), justify="right")))
+                yield TableRow(key, (*named, *cells, Text(ago(run.started), justify="right")))
 
     @property
     def chosen_job(self) -> tuple[str, str] | None:
@@ -122,12 +121,12 @@ class Running(Table):
         return f"{len(workers)} workers, {running}/{places} busy"
 
 
-class Errors(Table):
+class ErrorTable(Table):
     HEADINGS = ("died", "queue", "task", "job", "reason", "error")
 
-    def lines(self, snapshot: Snapshot) -> Iterable[Line]:
+    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for info in snapshot.errors:
-            yield Line(f"{info.queue}\n{info.id}", _error_cells(info))
+            yield TableRow(f"{info.queue}\n{info.id}", _error_cells(info))
 
     @property
     def chosen_job(self) -> tuple[str, str] | None:

@@ -18,10 +18,10 @@ from textual.widgets import Footer, Header, Input, Static, TabbedContent, TabPan
 from headrace.admin import Admin
 from headrace.core.visible import harmless
 from headrace.errors import HeadraceError
-from headrace.top.asking import Confirm
-from headrace.top.snapshot import Reader, Snapshot
-from headrace.top.tables import Errors, Queues, Running, Table
-from headrace.top.words import rate
+from headrace.top.confirm import Confirm
+from headrace.top.formats import rate
+from headrace.top.snapshot import SnapshotReader, TopSnapshot
+from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table
 
 _EVERY = 2.0
 _PATIENCE = 5.0
@@ -50,10 +50,10 @@ class Top(App[None]):
     def __init__(self, admin: Admin, every: float = _EVERY) -> None:
         super().__init__()
         self._admin = admin
-        self._reader = Reader(admin)
+        self._reader = SnapshotReader(admin)
         self._every = every
         self._looking = asyncio.Lock()
-        self.snapshot = Snapshot()
+        self.snapshot = TopSnapshot()
 
     def compose(self) -> ComposeResult:
         yield Header(show_clock=True)
@@ -61,17 +61,17 @@ class Top(App[None]):
         yield Input(placeholder="part of a queue's name", id="search")
         with TabbedContent(id="tabs"):
             with TabPane("1 Queues", id="queues"):
-                yield Queues()
+                yield QueueTable()
             with TabPane("2 Running", id="running"):
-                yield Running()
+                yield RunningTable()
             with TabPane("3 Errors", id="errors"):
-                yield Errors()
+                yield ErrorTable()
         yield Static(id="trouble")
         yield Footer()
 
     def on_mount(self) -> None:
         # There is none if the program was told to end before it had begun.
-        for queues in self.query(Queues):
+        for queues in self.query(QueueTable):
             queues.focus()
         self.set_interval(self._every, self.look)
         self.look()
@@ -129,7 +129,7 @@ class Top(App[None]):
     # Doing
 
     def action_pause(self) -> None:
-        name = self.query_one(Queues).chosen
+        name = self.query_one(QueueTable).chosen
         info = next((row.info for row in self.snapshot.queues if row.info.name == name), None)
         if info is None or not self._is_open("queues"):
             self._say("choose a queue first: 1")
@@ -139,7 +139,7 @@ class Top(App[None]):
             self._ask(f"Pause queue {info.name!r}?", lambda: self._admin.pause(info.name))
 
     def action_replay(self) -> None:
-        job = self.query_one(Errors).chosen_job
+        job = self.query_one(ErrorTable).chosen_job
         if job is None or not self._is_open("errors"):
             self._say("choose a dead job first: 3")
             return
@@ -147,7 +147,7 @@ class Top(App[None]):
         self._ask(f"Send job {id!r} again?", lambda: self._admin.replay(id, queue))
 
     def action_replay_all(self) -> None:
-        name = self.query_one(Queues).chosen
+        name = self.query_one(QueueTable).chosen
         if name is None or not self._is_open("queues"):
             self._say("choose a queue first: 1")
             return
@@ -155,7 +155,7 @@ class Top(App[None]):
         self._ask(question, lambda: self._admin.replay(queue=name))
 
     def action_cancel(self) -> None:
-        job = self.query_one(Running).chosen_job
+        job = self.query_one(RunningTable).chosen_job
         if job is None or not self._is_open("running"):
             self._say("choose a running job first: 2")
             return
@@ -187,14 +187,14 @@ class Top(App[None]):
         said.display = bool(text)
 
 
-def _totals(snapshot: Snapshot) -> Text:
+def _totals(snapshot: TopSnapshot) -> Text:
     parts = [
         f"{snapshot.total('waiting'):,} waiting",
         f"{snapshot.total('running'):,} running",
         f"{snapshot.total('dead'):,} dead",
         f"done {rate(snapshot.done) or '0/s'}",
         f"failed {rate(snapshot.failed) or '0/s'}",
-        Running.summary(snapshot.workers),
+        RunningTable.summary(snapshot.workers),
         *([f"{snapshot.hidden:,} more queues: / searches"] if snapshot.hidden else []),
     ]
     return Text("   ".join(parts))

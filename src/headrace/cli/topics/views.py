@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.admin.why import span
+from headrace.admin.jobs.why import span
 from headrace.cli.output import harmless, moment, shortened, table
 
 if TYPE_CHECKING:

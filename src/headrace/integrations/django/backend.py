@@ -14,7 +14,7 @@ from django.core import checks
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from headrace.admin.jobs import JobDetail
+from headrace.admin.jobs.summary import JobDetail
 from headrace.app import Headrace
 from headrace.client.task import Task as JobTask
 from headrace.core.call import Call

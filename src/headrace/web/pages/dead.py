@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin import DeadPage
-from headrace.admin.naming import named
-from headrace.admin.paging import MOST_READS
+from headrace.admin.arguments import named
+from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.editing import PREFIX, Field, fields_of
 from headrace.web.filters import OF_DEAD, REASONS, Filter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin.naming import named
+from headrace.admin.arguments import named
 from headrace.core.job import State
 from headrace.core.sources import group_source, is_log
 from headrace.web.graph import HEIGHT, WIDTH, drawn

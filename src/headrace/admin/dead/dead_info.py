@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, task_of
 from headrace.admin.moments import EVER_MS, Moment, between_ms
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
-from headrace.admin.searching import Search
+from headrace.admin.search import Search
 from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.clock import to_datetime

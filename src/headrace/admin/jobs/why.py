@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
-from headrace.admin.jobs import JobSummary, key_of
+from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.core import ids

@@ -29,7 +29,7 @@ class JobEvent:
     """One thing that happened to a job."""
 
     cursor: str
-    """Reading on after this event begins here."""
+    """Where reading goes on after this event."""
     time: datetime
     queue: str
     kind: Kind

@@ -134,7 +134,7 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[T]):
+class ScannedJobs(Generic[T]):
     """What was read at a stop: each job that was looked at, None for one that is not meant; and the
     cursor there."""
 
@@ -143,12 +143,12 @@ class Reading(Generic[T]):
 
 
 @dataclass
-class Page(Generic[T]):
+class PageScan(Generic[T]):
     """A page that is being filled, with at most `limit` jobs. `read` gives up to so many jobs from
     a stop on. Of `scan` jobs at most is looked whether they are meant."""
 
     walk: Walk
-    read: Callable[[Stop, int], Awaitable[Reading[T]]]
+    read: Callable[[Stop, int], Awaitable[ScannedJobs[T]]]
     limit: int
     scan: int | None
     together: int | None
@@ -195,6 +195,6 @@ class Page(Generic[T]):
         self._further = 1 if reading.jobs else _FURTHER
         return replace(stop, cursor=reading.cursor) if reading.cursor else None
 
-    async def _read(self, stop: Stop, size: int) -> Reading[T]:
+    async def _read(self, stop: Stop, size: int) -> ScannedJobs[T]:
         self.walk.reads += 1
         return await self.read(stop, size)

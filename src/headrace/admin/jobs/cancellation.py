@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.admin.browsing import JobFilter, sighted
+from headrace.admin.jobs.listing import JobFilter, sighted
 from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import State

@@ -9,22 +9,22 @@ from functools import partial
 from typing import Unpack
 
 from headrace.admin.bodies import opened
-from headrace.admin.browsing import (
+from headrace.admin.context import AdminContext
+from headrace.admin.jobs.cancellation import Cancelling, CancelReport
+from headrace.admin.jobs.listing import (
     LOOKED_AT_TOGETHER,
     JobConditions,
     JobFilter,
     fitting,
     states_meant,
 )
-from headrace.admin.cancelling import Cancelling, CancelReport
-from headrace.admin.context import AdminContext
-from headrace.admin.jobs import JobDetail, JobPage, JobSummary
-from headrace.admin.paging import Page
-from headrace.admin.recording import recorded
+from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
+from headrace.admin.jobs.why import Why
+from headrace.admin.jobs.why_event import EventWhy, why_logged
+from headrace.admin.pages import PageScan
+from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
-from headrace.admin.searching import any_asked
-from headrace.admin.why import Why
-from headrace.admin.why_event import EventWhy, why_logged
+from headrace.admin.search import any_asked
 from headrace.client.watch import JobUpdate
 from headrace.core import ids as job_ids
 from headrace.core import limits
@@ -70,7 +70,7 @@ class JobAdmin(AdminContext):
         store, walk = await self._store(), await self._walk(queue, bounded=scan is not None)
         wanted = await JobFilter.of(store, **conditions, redaction=self._redaction)
         together = None if wanted.is_open else LOOKED_AT_TOGETHER
-        page = Page(walk, partial(fitting, store, states, wanted), limit, scan, together)
+        page = PageScan(walk, partial(fitting, store, states, wanted), limit, scan, together)
         following = await page.fill(states, cursor)
         # One that moved on meanwhile may be met in both states.
         found = {(job.queue, job.id): job for job in page.found}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
-from headrace.admin.job_admin import Found, JobAdmin
+from headrace.admin.jobs.job_admin import Found, JobAdmin
 from headrace.core import ids
 from headrace.core.graph import Graph, Spot, decode_graph
 from headrace.core.ids import JobKey
@@ -64,7 +64,7 @@ class FlowAdmin(JobAdmin):
             graph = whole if whole is not None and key in whole.keys else graph
         if graph is None:
             return _alone((name, key, seen), flow, complete=False)
-        jobs = await _Survey(store, graph).jobs()
+        jobs = await FlowSurvey(store, graph).jobs()
         return FlowInfo(ids.to_text(flow), jobs, graph.complete)
 
 
@@ -81,7 +81,7 @@ async def _graph_of(store: Store, queue: str, key: JobKey) -> Graph | None:
     return None if envelope is None else decode_graph(envelope.overrides.graph)
 
 
-class _Survey:
+class FlowSurvey:
     """What has become of the jobs of a graph."""
 
     def __init__(self, store: Store, graph: Graph) -> None:

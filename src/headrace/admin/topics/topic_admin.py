@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import EventInfo, opened
-from headrace.admin.browsing import LOOKED_AT_TOGETHER
 from headrace.admin.context import AdminContext
-from headrace.admin.recording import recorded
+from headrace.admin.jobs.listing import LOOKED_AT_TOGETHER
+from headrace.admin.recorded import recorded
 from headrace.admin.redaction import Redaction
-from headrace.admin.topics import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
+from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
 from headrace.client.places import positions_of, read_logs
 from headrace.core import limits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.admin.jobs.why import Why
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.admin.why import Why
 from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Reason

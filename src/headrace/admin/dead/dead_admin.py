@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
 from headrace.admin.context import AdminContext
-from headrace.admin.dead import (
+from headrace.admin.dead.dead_info import (
     PAGE,
     DeadConditions,
     DeadInfo,
@@ -15,10 +15,10 @@ from headrace.admin.dead import (
     Selection,
     matching,
 )
-from headrace.admin.editing import Edit, EditedReplay
-from headrace.admin.paging import Page, Reading, Stop
-from headrace.admin.recording import recorded
-from headrace.admin.searching import any_asked
+from headrace.admin.dead.edited_replay import Edit, EditedReplay
+from headrace.admin.pages import PageScan, ScannedJobs, Stop
+from headrace.admin.recorded import recorded
+from headrace.admin.search import any_asked
 from headrace.core import ids as job_ids
 from headrace.core import limits
 from headrace.core.ids import JobKey
@@ -91,15 +91,15 @@ class DeadAdmin(AdminContext):
         store, walk = await self._store(), await self._walk(queue, bounded=True)
         selection = await Selection.of(store, **conditions, redaction=self._redaction)
 
-        async def read(stop: Stop, size: int) -> Reading[DeadInfo]:
+        async def read(stop: Stop, size: int) -> ScannedJobs[DeadInfo]:
             found = await store.dead(stop.queue, stop.cursor, min(size, PAGE))
             infos = [
                 DeadInfo.of(stop.queue, job, self._redaction) if selection.matches(job) else None
                 for job in found.jobs
             ]
-            return Reading(infos, "" if selection.ends_with(found.jobs) else found.cursor)
+            return ScannedJobs(infos, "" if selection.ends_with(found.jobs) else found.cursor)
 
-        page = Page(walk, read, limit, scan, None if selection.is_open else PAGE)
+        page = PageScan(walk, read, limit, scan, None if selection.is_open else PAGE)
         following = await page.fill((State.DEAD,), cursor)
         return DeadPage(page.found, following, page.looked)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from headrace.admin.bodies import opened, sent_at
-from headrace.admin.jobs import JobSummary
+from headrace.admin.jobs.summary import JobSummary
 from headrace.admin.moments import EVER_MS, Moment, between_ms
-from headrace.admin.paging import Reading, Stop
+from headrace.admin.pages import ScannedJobs, Stop
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.admin.searching import Search
+from headrace.admin.search import Search
 from headrace.core import ids
 from headrace.core.ids import JobKey
 from headrace.core.job import Envelope, State
@@ -133,7 +133,7 @@ async def sighted(
 
 async def fitting(
     store: Store, states: Sequence[State], wanted: JobFilter, stop: Stop, size: int
-) -> Reading[JobSummary]:
+) -> ScannedJobs[JobSummary]:
     """The next jobs of a listing, as far as they are in these states and fit."""
     page = await store.browse(stop.queue, stop.state, stop.cursor, size)
     likely = [key for key in page.keys if wanted.may_match(key)]
@@ -142,4 +142,4 @@ async def fitting(
         async for key, seen in sighted(store, stop.queue, likely)
         if seen.state in states and wanted.matches(key, seen)
     }
-    return Reading([found.get(key) for key in page.keys], page.cursor)
+    return ScannedJobs([found.get(key) for key in page.keys], page.cursor)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.admin.bodies import opened
-from headrace.admin.searching import Search
+from headrace.admin.search import Search
 from headrace.core import ids
 from headrace.core.job import encode_envelope
 

@@ -1,0 +1,1 @@
+"""Dead jobs: finding them, sending them again, forgetting them."""

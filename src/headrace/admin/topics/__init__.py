@@ -1,0 +1,1 @@
+"""Topics, their groups, and keys that are stopped."""
