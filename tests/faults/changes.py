@@ -16,7 +16,7 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Dead, Outcome
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
-from headrace.store.redis.scripts import Script
+from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, Counts, Ending, IdempotencyKey, Report
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import NamedTuple
 
-from headrace.store.redis.scripts import Script
+from headrace.store.redis.script import Script
 
 ERROR = b"-ERR an error that is not true\r\n"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from headrace.store.redis import scripts
+from headrace.store.redis import script
 
-FOLDER = Path(inspect.getfile(scripts)).parent
+FOLDER = Path(inspect.getfile(script)).parent
 # Not scripts by themselves: the one is put at the head of each, the others, in a folder of that
 # name, of those that move jobs.
 PRELUDE, MOVING = "prelude", "moving"
@@ -18,7 +18,7 @@ ALL, OF_EACH = "*", ", of each queue"
 
 def source(name: str) -> str:
     if name == MOVING:
-        return "\n".join(map(source, scripts.MOVING))
+        return "\n".join(map(source, script.MOVING))
     (path,) = [path for path in LUA if path.stem == name]
     return path.read_text()
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headrace.store.redis import scripts
+from headrace.store.redis import script
 from headrace.store.redis.keys import KvKeys, QueueKeys
 from tests.house.lua import FOLDER, LUA, MOVING, PRELUDE, code
 
@@ -18,10 +18,10 @@ def suffixes() -> set[str]:
     """What the keys and channels of a queue, and of a space of notes, end in."""
     queue, space = QueueKeys("n", "q"), KvKeys("n", "s")
     spelled = [getattr(queue, name) for name in QueueKeys.ALL]
-    noted = [getattr(space, name) for name in KvKeys.__slots__]
+    pairs = [getattr(space, name) for name in KvKeys.__slots__]
     return (
         {text.rsplit("}", 1)[1].strip(":") for text in spelled}
-        | {text.strip(":").rsplit(":", 1)[1] for text in noted}
+        | {text.strip(":").rsplit(":", 1)[1] for text in pairs}
         | {"queues", "notes"}
     )
 
@@ -118,7 +118,7 @@ def origins(variable: str, block: Block) -> list[tuple[str, Block]]:
 
 def given_for(function: Block, position: int) -> list[tuple[str, Block]]:
     """What callers give as the argument at a position, wherever they are."""
-    shared = function.file in (PRELUDE, *scripts.MOVING)
+    shared = function.file in (PRELUDE, *script.MOVING)
     files = [path.stem for path in LUA] if shared else [function.file]
     found: list[tuple[str, Block]] = []
     for block in (block for file in files for block in blocks(file)):
@@ -191,7 +191,7 @@ def test_two_queues_never_share_a_key() -> None:
     assert QueueKeys("shop", "eu:mail").ready != QueueKeys("shop:eu", "mail").ready
 
 
-def test_notes_share_no_key_with_a_queue() -> None:
+def test_key_value_pairs_share_no_key_with_a_queue() -> None:
     """Whatever the queue and the space are called."""
-    noted = KvKeys("shop", "seen")
-    assert all(getattr(noted, name).startswith("{shop}:notes:seen:") for name in noted.__slots__)
+    pairs = KvKeys("shop", "seen")
+    assert all(getattr(pairs, name).startswith("{shop}:kv:seen:") for name in pairs.__slots__)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from headrace.store.redis import keys, scripts, topic_scripts
+from headrace.store.redis import keys, scripts
 from headrace.store.redis.keys import KvKeys, QueueKeys
-from headrace.store.redis.scripts import Script
+from headrace.store.redis.script import Script
 from tests.house.lua import (
     ALL,
     LUA,
@@ -37,7 +39,7 @@ FILLED_IN = {*CONSTANTS, "queue", "group", "groups"}
 
 def stub(name: str) -> Any:
     """The function or the script of this name."""
-    return getattr(topic_scripts if hasattr(topic_scripts, name) else scripts, name)
+    return getattr(scripts, name)
 
 
 def key_names(name: str) -> list[str]:
@@ -57,14 +59,13 @@ def keys_for(name: str) -> list[QueueKeys] | list[KvKeys]:
 
 def fixed_arguments(name: str) -> list[str]:
     """The ARGV that are there in every call, by name."""
-    fixed = header(name)[2].removeprefix("ARGV: ").split(", then ")[0]
-    return [] if fixed == "none" or fixed.startswith("the ") else fixed.split()
+    fixed = header(name)[2].removeprefix("ARGV: ").partition("*")[0].removesuffix(", then ")
+    return [] if fixed == "none" else [word.partition(":")[0] for word in fixed.split()]
 
 
 def takes_several(name: str) -> bool:
     """Whether any number of jobs follows the fixed ARGV."""
-    line = header(name)[2].removeprefix("ARGV: ")
-    return ", then " in line or line.startswith("the ")
+    return "*" in header(name)[2]
 
 
 def shared_parts(name: str) -> list[str]:
@@ -98,7 +99,7 @@ def test_a_script_opens_with_what_it_does_its_keys_its_arguments_and_its_answer(
     assert "atomic" in what, "say why it must be one step"
     assert key_names.startswith("KEYS: ")
     assert arguments.startswith("ARGV: ")
-    assert re.match(r"Returns .+\.$", returns)
+    assert re.match(r"Returns [^:]+: .+\.$", returns)
 
 
 def test_all_keys_of_a_queue_are_handed_to_scripts_that_move_jobs() -> None:
@@ -203,13 +204,21 @@ async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
 
 def test_every_script_has_a_stub_and_every_stub_a_script() -> None:
     made, stubs = set(), set()
-    for module in (scripts, topic_scripts):
-        for name, value in vars(module).items():
-            if isinstance(value, Script):
-                made.add(name.removeprefix("_"))
-            elif inspect.iscoroutinefunction(value) and value.__module__ == module.__name__:
-                stubs.add(name)
+    for name, value in vars(scripts).items():
+        if isinstance(value, Script):
+            made.add(name.removeprefix("_"))
+        elif inspect.isfunction(value) and value.__module__ == scripts.__name__:
+            stubs.add(name)
     assert made == stubs == set(NAMES)
+
+
+def test_the_stubs_are_those_that_the_headers_give() -> None:
+    """If not: python tools/lua_stubs.py."""
+    command = [sys.executable, "tools/lua_stubs.py", "--check"]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_scripts_share_comes_before_them() -> None:

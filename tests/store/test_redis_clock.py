@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.constraints import Constraints, Limit
 from headrace.store.contract import Consumer
-from headrace.store.redis import scripts, topic_scripts
-from headrace.store.redis.scripts import Script
+from headrace.store.redis import scripts
+from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.testing.conformance.ground import QUEUE, known, parcel
 from headrace.testing.conformance.topic_ground import event
@@ -29,14 +29,13 @@ async def store(redis_url: str, namespace: str) -> AsyncIterator[RedisStore]:
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     """What all scripts take for the time, from now on."""
-    for module in (scripts, topic_scripts):
-        for script in vars(module).values():
-            if isinstance(script, Script):
-                shown = f"return (time[1] + {seconds}) * 1000"
-                body = script.body.replace("return time[1] * 1000", shown)
-                sha = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
-                monkeypatch.setattr(script, "body", body)
-                monkeypatch.setattr(script, "sha", sha)
+    for script in vars(scripts).values():
+        if isinstance(script, Script):
+            shown = f"return (time[1] + {seconds}) * 1000"
+            body = script.body.replace("return time[1] * 1000", shown)
+            sha = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
+            monkeypatch.setattr(script, "body", body)
+            monkeypatch.setattr(script, "sha", sha)
 
 
 @pytest.mark.parametrize(

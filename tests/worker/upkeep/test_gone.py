@@ -14,6 +14,7 @@ from headrace.core.outcome import DONE
 from headrace.store.contract import Consumer, Settlement, reclaim_every
 from headrace.store.redis import scripts
 from headrace.store.redis.keys import WORKERS
+from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 
 LEASE = 0.3
@@ -28,7 +29,7 @@ async def app(redis_url: str, namespace: str) -> AsyncIterator[Headrace]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three leases are enough to be gone."""
-    script = scripts.Script("reclaim")
+    script = Script("reclaim")
     body = script.body.replace("local LONG_GONE = 6000", "local LONG_GONE = 0")
     assert body != script.body
     script.body, script.sha = body, hashlib.sha1(body.encode()).hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.delivery import Delivery
-from headrace.store.redis import topic_scripts
+from headrace.store.redis import scripts
 from headrace.store.redis.keys import LOG
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.reading import BLOCK_MOST, Reading
@@ -113,7 +113,7 @@ class GroupReading(Reading):
                 found += await self._read(source.link, [source.log], count - len(found), 0.0)
             return found
         source.more = False
-        last, more = await topic_scripts.draw(
+        last, more = await scripts.draw(
             source.link,
             self._store.keys(source.queue),
             events=self._store.events_most,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
     from headrace.store.redis.confirming import Confirmation
-    from headrace.store.redis.scripts import Script
+    from headrace.store.redis.script import Script
 
 Argument = str | bytes | int | float
 Connect = Callable[[], "AbstractConnection"]

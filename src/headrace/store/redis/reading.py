@@ -130,7 +130,7 @@ class Reading:
 
     async def _refresh(self, source: Source) -> None:
         keys = self._store.keys(source.queue)
-        source.epoch, levels, paused, waiting, odd = await scripts.prepare(
+        source.epoch, levels, paused, waiting, *odd = await scripts.prepare(
             self._upkeep, keys, member=self._store.member(source.queue)
         )
         for key in odd:

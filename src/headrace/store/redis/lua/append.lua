@@ -1,8 +1,8 @@
 #!lua
 -- Add jobs that have no constraints, all or none; atomic, so that a job is in the index exactly if it is in a place.
 -- KEYS: ready jobs scheduled parked result due_channel events facts minute sessions
--- ARGV: events check facts counts, then for each job: key when envelope
--- Returns the positions, from 1, of jobs that were known already and are left as they are.
+-- ARGV: events:int check:bool facts:bytes counts:bytes, then *jobs, for each: key when envelope
+-- Returns list[int]: the positions, from 1, of jobs that were known already and are left as they are.
 
 -- when: '' now, '+ms' so long from now, '@ms' at that time.
 local most, check = tonumber(ARGV[1]), ARGV[2] == '1'

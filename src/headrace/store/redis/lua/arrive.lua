@@ -1,8 +1,8 @@
 #!lua
 -- Tell blocked jobs that those they waited for have ended; atomic, so that the last one sets a job free once.
 -- KEYS: *
--- ARGV: events queue, then for each: child parent state value anyway
--- Returns how many jobs were found.
+-- ARGV: events:int queue, then *arrivals, for each: child parent state value anyway
+-- Returns int: how many jobs were found.
 
 for i = 3, #ARGV, 5 do
   agenda[#agenda + 1] = {QUEUE, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] == '1'}

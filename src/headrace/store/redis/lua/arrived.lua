@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- Whether jobs that wait for others know that these have ended; atomic, so that all is of one moment.
 -- KEYS: flow
--- ARGV: the keys of each job and of one that it waits for
--- Returns for each pair 1 if it has arrived, 0 otherwise.
+-- ARGV: *pairs:bytes, for each: the keys of a job and of one that it waits for
+-- Returns list[int]: for each pair 1 if it has arrived, 0 otherwise.
 
 local arrived = {}
 for i = 1, #ARGV, 2 do

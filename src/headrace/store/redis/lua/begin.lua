@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Count the starts of jobs with limits; atomic, so that no two workers take the last one.
 -- KEYS: *
--- ARGV: events queue, then for each job: key constraints
--- Returns for each job '' if it may start, else the limit at which it must wait.
+-- ARGV: events:int queue, then *jobs, for each: key constraints
+-- Returns list[bytes]: for each job '' if it may start, else the limit at which it must wait.
 
 local function refused(job)
   local limits = constraints_of(job).r or {}

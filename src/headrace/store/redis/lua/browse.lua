@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- A page of the keys of jobs in a state; atomic, so that what is pending is told from what waits.
 -- KEYS: ready level levels jobs scheduled log
--- ARGV: group returned state cursor limit
--- Returns {cursor, key…}; the cursor is '' after the last page.
+-- ARGV: group returned state:str cursor:str limit:int
+-- Returns list[bytes]: {cursor, key…}; the cursor is '' after the last page.
 
 local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Cancel jobs wherever they are; atomic, so that a job is either cancelled or delivered.
 -- KEYS: *
--- ARGV: events queue running, then the job keys
--- Returns for each job what it is now: cancelled, running, dead, or its verdict, '' if there is none.
+-- ARGV: events:int queue running:bool, then *job_keys:bytes
+-- Returns list[bytes]: for each job what it is now: cancelled, running, dead, or its verdict, '' if there is none.
 
 local function in_stream(job_key, place)
   local stream, id = entry_at(place)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Remove a group of a topic with all that it holds; atomic, so that nothing of it comes back.
 -- KEYS: *
--- ARGV: events queue expiry
--- Returns 1 if there was such a group, 0 if not.
+-- ARGV: events:int queue expiry:int
+-- Returns int: 1 if there was such a group, 0 if not.
 
 local destroyed = redis.pcall('XGROUP', 'DESTROY', key.log, GROUP)
 local there = redis.call('HDEL', key.groups, GROUP)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Fill the queue of an ordered group from the log, if it holds less than is wanted; atomic, so that events of a key come into it in the order of the log, whoever asks.
 -- KEYS: *
--- ARGV: events queue limit pump
--- Returns {last, more}: the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
+-- ARGV: events:int queue limit:int pump
+-- Returns tuple[bytes, int]: {last, more}: the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
 
 local limit = tonumber(ARGV[3])
 -- Events that wait behind others of their key are copies: of these not without end.

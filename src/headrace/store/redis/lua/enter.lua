@@ -1,8 +1,8 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events queue check facts counts, then for each job: key when envelope constraints parents children schedule tick
--- Returns pairs: the position, from 1, of a job that was not added, and the key of the job that stands for it.
+-- ARGV: events:int queue check:bool facts:bytes counts:bytes, then *jobs, for each: key when envelope constraints parents children schedule tick
+-- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the key of the job that stands for it.
 
 local check = ARGV[3] == '1'
 local HEAD, EACH = 5, 8

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Read a queue that has priorities, the highest first; atomic, so that no lower job is read while a higher one waits.
 -- KEYS: ready level levels
--- ARGV: group consumer limit
--- Returns the entries, as {receipt, fields}.
+-- ARGV: group consumer:str limit:int
+-- Returns list[Any]: the entries, as {receipt, fields}.
 
 local left, entries = tonumber(ARGV[3]), {}
 

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- The oldest messages to other queues; atomic with the ticket, so that one worker at a time delivers them.
 -- KEYS: flow_messages flow_relay
--- ARGV: consumer limit ticket
--- Returns entries, as {id, fields}.
+-- ARGV: consumer:str limit:int ticket:int
+-- Returns list[Any]: entries, as {id, fields}.
 
 local holder = redis.call('GET', key.flow_relay)
 -- One that lasts longer than any ticket was given out before the clock was set back.

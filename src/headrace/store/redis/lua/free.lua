@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Let the events of a stopped key be handled again; atomic, so that the lane is left once.
 -- KEYS: *
--- ARGV: events queue lane
--- Returns 1 if the key was stopped, 0 if not.
+-- ARGV: events:int queue lane:str
+-- Returns int: 1 if the key was stopped, 0 if not.
 
 local record = redis.call('HGET', key.stopped, ARGV[3])
 if not record then

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
--- ARGV: groups returned bodies, then the job keys
--- Returns for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
+-- ARGV: groups returned bodies:bool, then *job_keys:bytes
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', ''}

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Pause or resume a queue or one of its tasks; atomic, so that nobody who waits for it is forgotten.
 -- KEYS: *
--- ARGV: events queue task gate on
--- Returns 1 if that changed anything.
+-- ARGV: events:int queue task:str gate:str on:bool
+-- Returns int: 1 if that changed anything.
 
 local changed
 if ARGV[5] == '1' then

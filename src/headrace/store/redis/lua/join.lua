@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- See to it that a group of a topic exists; atomic, so that of two who make it one says where it begins.
 -- KEYS: log log_jobs groups counted disbanded sessions
--- ARGV: group member again kind value
--- Returns 1 if it is new, 0 if not, -1 if the event where it should begin is not in the log.
+-- ARGV: group member:str again:bool kind:str value:Argument
+-- Returns int: 1 if it is new, 0 if not, -1 if the event where it should begin is not in the log.
 
 -- again: who asks has seen the group. If it is gone, so are all events that it had settled, unless
 -- someone removed it on purpose.

@@ -2,7 +2,7 @@
 -- All values of a space that have not expired; atomic, so that their times are compared with one moment.
 -- KEYS: values expiry
 -- ARGV: none
--- Returns names and values in turn.
+-- Returns list[bytes]: names and values in turn.
 
 local now, found = now_ms(), {}
 local values = redis.call('HGETALL', key.values)

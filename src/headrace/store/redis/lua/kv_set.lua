@@ -1,8 +1,8 @@
 #!lua
 -- Keep a small value under a name; atomic, so that it is compared and changed in one step.
 -- KEYS: values expiry changed_channel sessions
--- ARGV: name compare expected remove value ttl
--- Returns 1 if that was done.
+-- ARGV: name:str compare:str expected:bytes remove:bool value:bytes ttl:str
+-- Returns int: 1 if that was done.
 
 local name, compare = ARGV[1], ARGV[2]
 for _, gone in ipairs(redis.call('ZRANGE', key.expiry, '-inf', string.format('%d', now_ms()), 'BYSCORE', 'LIMIT', 0, 100)) do

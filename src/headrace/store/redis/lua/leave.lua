@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
 -- KEYS: ready level levels log promoter flow_relay due_channel sessions
--- ARGV: group returned consumer
--- Returns how many entries were handed back.
+-- ARGV: group returned consumer:str
+-- Returns int: how many entries were handed back.
 
 local group, returned, consumer = ARGV[1], ARGV[2], ARGV[3]
 

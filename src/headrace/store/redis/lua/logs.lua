@@ -2,7 +2,7 @@
 -- Tell how long logs are and which groups they have; atomic, as all that is asked of many at once.
 -- KEYS: log groups, of each queue
 -- ARGV: groups
--- Returns for each log {length, groups}: `groups` has name and record of each, in no order.
+-- Returns list[list[Any]]: for each log {length, groups}: `groups` has name and record of each, in no order.
 
 local logs = {}
 each_queue(ARGV[1], function()

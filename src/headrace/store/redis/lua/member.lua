@@ -2,7 +2,7 @@
 -- Tell how groups of a topic are doing; atomic, so that the figures of each fit together.
 -- KEYS: ready log log_jobs stopped scheduled lane counted, of each queue
 -- ARGV: groups
--- Returns for each {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
+-- Returns list[list[int]]: for each {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
 
 local oldest
 local function consider(entry)

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- What was noted with a job; atomic, as one value that is read and taken apart.
 -- KEYS: once
--- ARGV: job
--- Returns names and values in turn.
+-- ARGV: job:bytes
+-- Returns list[bytes]: names and values in turn.
 
 local found = {}
 for name, value in pairs(once_in(redis.call('HGET', key.once, ARGV[1]))) do

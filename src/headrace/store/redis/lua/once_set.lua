@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Write with a job that something was done; atomic, so that two writes of one job do not overwrite each other.
 -- KEYS: jobs once log log_jobs sessions
--- ARGV: group job name value
--- Returns 1 if the job is alive.
+-- ARGV: group job:bytes name:str value:bytes
+-- Returns int: 1 if the job is alive.
 
 local job = ARGV[2]
 local place = redis.call('HGET', key.jobs, job)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- See to it that the consumer groups exist; atomic with the epoch, because a group made anew hands out again what others hold.
 -- KEYS: ready level levels epoch paused log groups counted disbanded facts
--- ARGV: group member
--- Returns {epoch, levels, paused, waiting, odd…}: what a reader must know; `waiting` is how many jobs of `ready` wait, `odd` are keys that hold what they should not.
+-- ARGV: group member:str
+-- Returns tuple[int, list[bytes], int, int, *tuple[bytes, ...]]: {epoch, levels, paused, waiting, odd…}: what a reader must know; `waiting` is how many jobs of `ready` wait, `odd` are keys that hold what they should not.
 
 -- member: 'ordered on_failure' of the group of a topic, '' for an ordinary queue.
 local SEEN_EVERY = 10000

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Let jobs go on whose time has come; atomic, so that a job is never in two places or none, and by the server's clock, so that it is never early.
 -- KEYS: *
--- ARGV: events queue consumer limit ticket
--- Returns {moved, wait}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled.
+-- ARGV: events:int queue consumer:str limit:int ticket:int
+-- Returns tuple[int, int]: {moved, wait}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled.
 
 local holder = redis.call('GET', key.promoter)
 local held_for = holder and redis.call('PTTL', key.promoter) or 0

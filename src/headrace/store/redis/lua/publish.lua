@@ -1,8 +1,8 @@
 #!lua
 -- Add events to a log, in their order, as many as there is room for; atomic, so that an event is in the index exactly if it is in the log.
 -- KEYS: ready jobs scheduled parked groups due_channel events facts minute sessions
--- ARGV: events queue check most drops gone each, then for each event: envelope when constraints key
--- Returns {taken, dropped, position…}: the positions, from 1, of events that were known already.
+-- ARGV: events:int queue check:bool most:int drops:bool gone:int each:int, then *parcels, for each event: envelope when constraints key
+-- Returns list[int]: {taken, dropped, position…}: the positions, from 1, of events that were known already.
 
 -- most: how many the log may hold, 0 for any number; `drops` if the oldest make room, settled or not.
 -- when: '' now, '+ms' so long from now, '@ms' at that time. each: 1 if there are but the envelopes,

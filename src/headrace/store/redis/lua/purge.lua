@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Forget dead jobs; atomic, so that none stays in the index or has a verdict without its entry.
 -- KEYS: *
--- ARGV: events queue, then the job keys
--- Returns for each job 1 if it was dead and is gone, 0 otherwise.
+-- ARGV: events:int queue, then *job_keys:bytes
+-- Returns list[int]: for each job 1 if it was dead and is gone, 0 otherwise.
 
 local wrong = wrong_way() or wrong_special()
 if wrong then

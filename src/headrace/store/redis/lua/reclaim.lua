@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and looks at the fleet's pending entries happen once per interval.
 -- KEYS: *
--- ARGV: events queue consumer limit last_chance lease interval crash_limit dead_ms going_on
--- Returns {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, what a reader must know, and 1 if the look is not over: whoever began it is to go on.
+-- ARGV: events:int queue consumer:str limit:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool
+-- Returns tuple[list[Any], list[int], list[bytes], int, int]: {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, what a reader must know, and 1 if the look is not over: whoever began it is to go on.
 
 local consumer = ARGV[3]
 local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'

@@ -1,8 +1,8 @@
 #!lua
 -- Keep an entry of a log of records, which are in the order of their names; atomic, so that entries and order never differ.
 -- KEYS: values order sessions
--- ARGV: name value keep_ms most
--- Returns how many older entries were removed.
+-- ARGV: name:str value:bytes keep_ms:int most:int
+-- Returns int: how many older entries were removed.
 
 local name, keep_ms = ARGV[1], tonumber(ARGV[3])
 redis.call('HSET', key.values, name, ARGV[2])

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- Entries of a log of records before a name, the latest first; atomic, so that none is removed in between.
 -- KEYS: values order
--- ARGV: before limit keep_ms
--- Returns names and values in turn.
+-- ARGV: before:str limit:int keep_ms:int
+-- Returns list[bytes]: names and values in turn.
 
 local oldest = string.format('%014d', math.max(0, now_ms() - ARGV[3]))
 local latest = ARGV[1] == '' and '+' or '(' .. ARGV[1]

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Remove a queue with all that it holds; atomic, so that no job comes in between the look and the end.
 -- KEYS: *
--- ARGV: events queue force
--- Returns how many jobs it holds, 0 if it is gone.
+-- ARGV: events:int queue force:bool
+-- Returns int: how many jobs it holds, 0 if it is gone.
 
 -- A key of another type holds no jobs of ours.
 local function counted(found)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Begin the leases of these entries anew; atomic, because claiming an entry that was lost meanwhile would steal it back.
 -- KEYS: ready level log
--- ARGV: group consumer, then for each delivery: receipt count
--- Returns receipts and counts, in turn, of what this consumer no longer holds.
+-- ARGV: group consumer:str, then *deliveries, for each: receipt count
+-- Returns list[bytes]: receipts and counts, in turn, of what this consumer no longer holds.
 
 local group, consumer = ARGV[1], ARGV[2]
 local lost = {}

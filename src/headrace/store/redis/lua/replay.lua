@@ -1,8 +1,8 @@
 #!lua
 -- Send dead jobs again; atomic and gated by the deletion, so that asking twice replays once.
 -- KEYS: *
--- ARGV: events queue, then for each job: key envelope
--- Returns for each job 1 if it was dead and is on its way now, 0 otherwise.
+-- ARGV: events:int queue, then *jobs, for each: key envelope
+-- Returns list[int]: for each job 1 if it was dead and is on its way now, 0 otherwise.
 
 local wrong = wrong_way() or wrong_special()
 if wrong then

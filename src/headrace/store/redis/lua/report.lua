@@ -1,8 +1,8 @@
 #!lua
 -- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
 -- KEYS: jobs progress journal reports_channel log log_jobs sessions
--- ARGV: group lines_most log_ttl reported, then for each job: key progress count, and so many lines
--- Returns how many of the jobs are in the store.
+-- ARGV: group lines_most:int log_ttl:int reported:bytes, then *jobs, for each: key progress count, and that many lines
+-- Returns int: how many of the jobs are in the store.
 
 -- A log is a list whose first element is the number of lines dropped before the others.
 local function add_lines(log, lines)

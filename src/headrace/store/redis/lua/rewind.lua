@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Move a group to a place in its log; atomic with the epoch, because what others hold is handed out again.
 -- KEYS: *
--- ARGV: events queue kind value
--- Returns 1 if it was moved, 0 if there is no such group, -1 if the event is not in the log.
+-- ARGV: events:int queue kind:str value:Argument
+-- Returns int: 1 if it was moved, 0 if there is no such group, -1 if the event is not in the log.
 
 local info = group_info(key.log, GROUP)
 if not info then

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events queue consumer epoch checked finished facts_count facts counts done kept constrained moved from_log, then the blocks that these numbers announce
--- Returns {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
+-- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int constrained:bool moved:int from_log:int, then *blocks, as these numbers announce
+-- Returns list[bytes]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
 -- Blocks: done: ids, keys, counts, constraints. kept: ids, keys, counts, constraints, verdicts, ttls; both without
 -- the counts unless `checked` and the constraints unless `constrained`. from_log, of events that are done and were read

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- What was counted in some minutes; atomic, so that the minute that runs is read as one.
 -- KEYS: minute, of each queue
--- ARGV: groups since most
--- Returns for each queue {minute, name, count…} of each minute that has any; not for the last of the queues, if `most` minutes were looked at before.
+-- ARGV: groups since:int most:int
+-- Returns list[list[list[bytes]]]: for each queue {minute, name, count…} of each minute that has any; not for the last of the queues, if `most` minutes were looked at before.
 
 local last = math.floor(now_ms() / 60000)
 local first = math.max(tonumber(ARGV[2]), last - 1500)

@@ -2,7 +2,7 @@
 -- List the keys of an ordered group that an event which went dead has stopped; atomic with how many wait behind each.
 -- KEYS: stopped lane
 -- ARGV: none
--- Returns for each key, one after the other: key record waiting.
+-- Returns list[Any]: for each key, one after the other: key record waiting.
 
 local found = {}
 local records = redis.call('HGETALL', key.stopped)

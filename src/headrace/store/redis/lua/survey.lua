@@ -2,7 +2,7 @@
 -- Tell how queues are; atomic, so that a job that moves is counted once.
 -- KEYS: ready level levels jobs scheduled dead paused log counted, of each queue
 -- ARGV: groups returned
--- Returns for each queue {waiting, running, scheduled, dead, blocked, oldest, paused…}: `oldest` is when the job came in line that has waited longest for a worker, 0 if none waits; `paused` has the tasks that are, '' for all.
+-- Returns list[list[Any]]: for each queue {waiting, running, scheduled, dead, blocked, oldest, paused…}: `oldest` is when the job came in line that has waited longest for a worker, 0 if none waits; `paused` has the tasks that are, '' for all.
 
 local group, there, running, oldest
 

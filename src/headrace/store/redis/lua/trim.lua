@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Remove the events of a log that nobody needs any more; atomic, so that none goes that a group is just being given.
 -- KEYS: ready jobs groups trimmer sessions
--- ARGV: retention gone most ticket
--- Returns {removed, more, group…}: `more` is 1 if there is more to remove, the groups are those that hold nothing back.
+-- ARGV: retention:int gone:int most:int ticket:int
+-- Returns list[Any]: {removed, more, group…}: `more` is 1 if there is more to remove, the groups are those that hold nothing back.
 
 if redis.call('PTTL', key.trimmer) > tonumber(ARGV[4]) then
   -- It was given out before the clock was set back.

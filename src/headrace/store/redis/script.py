@@ -1,0 +1,140 @@
+"""A Lua script: put together from its file, the prelude and, if it moves jobs, `lua/moving`.
+
+A script's header names its KEYS as attributes of `QueueKeys` (`*` for all of them) or `KvKeys`,
+which the script finds in its table `key`, and its ARGV with their types. `tools/lua_stubs.py`
+writes `scripts.py` from the headers: one function for each script, with the same names. A script
+about many queues at once says that it has these keys "of each queue"; it goes from one to the next
+with `each_queue`. A script that changes something answers by `applied`, and has one more argument,
+REQUEST: see `requests.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
+from headrace.core.outcome import task_gate
+from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
+from headrace.store.redis.link import Argument, Link
+from headrace.store.redis.requests import REMEMBERED
+
+MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "stops", "finish")
+"""The files of `lua/moving`, in the order in which they build on each other."""
+
+_CONSTANTS = "\n".join(
+    f"local {name} = {value!r}"
+    for name, value in {
+        "WORKERS": WORKERS,
+        "RETURNED": RETURNED,
+        "TASK_GATE": task_gate(""),
+        "KEPT_MS": int(RESULT_TTL * 1000),
+        "DEAD_MOST": DEAD_KEPT_COUNT,
+        "DEAD_MS": DEAD_KEPT_DAYS * 86_400_000,
+    }.items()
+)
+
+_OF_EACH = ", of each queue"
+# `groups` has the consumer group of each queue. The keys may be more than theirs: see `routed.py`.
+_EACH_QUEUE = """
+local key
+local function each_queue(groups, visit)
+  for at, group in ipairs(cmsgpack.unpack(groups)) do
+    local before = (at - 1) * {count}
+    key = {{{named}}}
+    visit(group)
+  end
+end
+"""
+_REQUEST = f"""local REQUEST, REMEMBERED = table.remove(ARGV), {REMEMBERED}"""
+_APPLIED_BEFORE = """
+local answer = answer_before()
+if answer then
+  return answer
+end
+"""
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Script:
+    """A Lua file, and what its header says."""
+
+    def __init__(self, name: str) -> None:
+        source = _source(name)
+        names, self._is_of_each = _keys_named(source)
+        self.takes_all = names == "*"
+        self.keys = QueueKeys.ALL if self.takes_all else tuple(names.split())
+        self.changes = "applied" in _calls(source)
+        self.sessions_at = self.keys.index("sessions") if self.changes else -1
+        # The first line says to the server what the script may do, so the rest comes after it.
+        flags, _, rest = source.partition("\n")
+        if self.takes_all:
+            moving = [_source(f"moving/{part}") for part in MOVING]
+            rest = "\n".join([_CONSTANTS, *moving, rest])
+        if self.changes:
+            rest = _APPLIED_BEFORE + rest
+        head = [flags, _REQUEST] if self.changes else [flags]
+        self.body = "\n".join([*head, self._named_keys(), *_used_by(rest), rest])
+        self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
+
+    def of_each(
+        self, link: Link, queues: Sequence[QueueKeys], arguments: Sequence[Argument]
+    ) -> Awaitable[Any]:
+        """Run it about all of these queues, whose consumer groups are its first argument."""
+        names = [getattr(keys, name) for keys in queues for name in self.keys]
+        groups = _encode([keys.group for keys in queues])
+        return link.run(self, names, [groups, *arguments])
+
+    def _named_keys(self) -> str:
+        place = "before + {}" if self._is_of_each else "{}"
+        places = [f"KEYS[{place.format(at)}]" for at in range(1, len(self.keys) + 1)]
+        named = ", ".join(f"{key} = {it}" for key, it in zip(self.keys, places, strict=True))
+        if self._is_of_each:
+            return _EACH_QUEUE.format(count=len(self.keys), named=named)
+        return f"local key = {{{named}}}"
+
+
+@cache
+def _source(name: str) -> str:
+    return files("headrace.store.redis").joinpath(f"lua/{name}.lua").read_text()
+
+
+def _calls(text: str) -> set[str]:
+    return set(re.findall(r"\b(\w+)\(", text))
+
+
+@cache
+def _shared() -> list[tuple[str, str, set[str]]]:
+    """The functions of the prelude, the last one first: name, text, and what each calls."""
+    parts = re.split(r"\n\n+(?=(?:--.*\n)*local function )", _source("prelude"))
+    named = [(re.search(r"local function (\w+)", part), part) for part in parts]
+    return [(found[1], part, _calls(part)) for found, part in reversed(named) if found]
+
+
+def _used_by(script: str) -> list[str]:
+    """The functions of the prelude that a script needs, itself or for another of them. The server
+    makes each anew whenever a script is run, so those that it does not need stay out."""
+    used: list[str] = []
+    called = _calls(script)
+    for name, text, calls in _shared():
+        if name in called:
+            used.insert(0, text)
+            called |= calls
+    return used
+
+
+def _keys_named(source: str) -> tuple[str, bool]:
+    """The names of a script's keys, and whether it has them of each of many queues."""
+    named = _header(source, "KEYS")
+    return named.removesuffix(_OF_EACH), named.endswith(_OF_EACH)
+
+
+def _header(source: str, name: str) -> str:
+    found = re.search(rf"^-- {name}: (.+)$", source, re.MULTILINE)
+    return found[1] if found else ""
