@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
+from headrace.client.app import Send
 from headrace.client.context import Context
 from headrace.client.decorator import BatchDecorator, Decorator
 from headrace.client.flow import FlowJob
@@ -293,6 +294,11 @@ class Headrace:
         return sink
 
     # Sending
+
+    @property
+    def sending(self) -> Callable[[Send], Send] | None:
+        """What puts a send inside of the app's middleware, if any has a say in it."""
+        return self._outgoing.sending
 
     @property
     def publishing(self) -> Callable[[Publish], Publish] | None:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from headrace.client.app import ClientApp
+from headrace.client.app import ClientApp, Send, SendMany
 from headrace.client.dispatch import Office, send_flow
 from headrace.client.flow import FlowJob
 from headrace.client.gathering import BATCH
@@ -20,7 +20,7 @@ from headrace.core.ids import JobKey
 from headrace.core.links import Step
 from headrace.errors import ConfigError
 from headrace.middleware import nesting
-from headrace.middleware.wrapping import Middleware, Send, SendMany
+from headrace.middleware.wrapping import Middleware
 
 R = TypeVar("R")
 
@@ -33,12 +33,15 @@ class Outgoing:
         self._middleware: Sequence[Middleware] = ()
         self._through: Send | None = None
         self._many_through: SendMany | None = None
+        self.sending: Callable[[Send], Send] | None = None
+        """What puts a send inside of the app's middleware, if any has a say in it."""
         self.publishing: Callable[[Publish], Publish] | None = None
         """What puts a publish inside of the app's middleware, if any has a say in it."""
 
     def wrap(self, middleware: Sequence[Middleware]) -> None:
         """Send and publish through these from now on."""
         self._middleware = middleware
+        self.sending = nesting.sending(middleware)
         self.publishing = nesting.publishing(middleware)
         if senders := nesting.that_send(middleware):
             together, alone = nesting.split(senders)

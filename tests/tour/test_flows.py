@@ -26,7 +26,8 @@ from headrace import (
     chain,
     group,
 )
-from headrace.middleware.wrapping import Middleware, Send
+from headrace.client.app import Send
+from headrace.middleware.wrapping import Middleware
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -32,6 +33,28 @@ async def test_a_middleware_wraps_sending_and_running(app: Headrace) -> None:
         assert await job.result(30) == "<hello eu-ann>"
         jobs = await app.enqueue_many(greet.call(name) for name in ("bob", "cyd"))
         assert [await job.result(30) for job in jobs] == ["<hello eu-bob>", "<hello eu-cyd>"]
+
+
+async def test_jobs_of_schedules_go_through_send_middleware(app: Headrace) -> None:
+    seen: dict[str, str] = {}
+    both = asyncio.Event()
+
+    @app.every(0.1)
+    async def beat(ctx: Context) -> None:
+        seen[ctx.job.id] = ctx.headers.get("tenant", "")
+        if len(seen) > 1 and any("@" not in id for id in seen):
+            both.set()
+
+    class Sender(Middleware):
+        async def send(self, call: Call[Any], send: Send) -> Job[Any]:
+            return await send(call.with_headers({"tenant": "eu"}))
+
+    app.middleware(Sender())
+    async with app.worker(), asyncio.timeout(60):
+        job = await app.schedules.run_now("beat")
+        assert await job.result() is None
+        await both.wait()
+    assert set(seen.values()) == {"eu"}
 
 
 async def test_a_middleware_may_say_what_becomes_of_a_run(app: Headrace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -11,6 +11,9 @@ from headrace.client.job import Job, JobApp
 from headrace.core.call import Call
 from headrace.core.clock import Clock
 from headrace.core.rate import QueueSettings
+
+Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
+SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
 class ClientApp(JobApp, Protocol):
@@ -21,6 +24,10 @@ class ClientApp(JobApp, Protocol):
 
     @property
     def queue_settings(self) -> Mapping[str, QueueSettings]: ...
+
+    @property
+    def sending(self) -> Callable[[Send], Send] | None:
+        """Puts a send inside of the app's middleware; None if no middleware has a `send`."""
 
     @property
     def publishing(self) -> Callable[[Any], Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from headrace.client.app import Send, SendMany
 from headrace.client.flow import FlowJob
 from headrace.client.gathering import BATCH
 from headrace.client.job import Job
@@ -16,9 +17,6 @@ from headrace.core.ids import JobKey
 from headrace.core.links import Sent, Step
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
-
-Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
-SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
 class Office:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol, Unpack
+
+import msgspec
 
 from headrace.client.app import ClientApp
 from headrace.client.job import Job
@@ -13,11 +17,18 @@ from headrace.client.schedule import Schedule
 from headrace.client.task import Task
 from headrace.core import ids, limits
 from headrace.core.cadence import to_zone
-from headrace.core.call import Call
+from headrace.core.call import Call, Parcel, Tick
 from headrace.core.definition import Definition, Times, check_schedule_name, define
 from headrace.core.job import Malformed
-from headrace.core.schedule import Record, arm, decode_record, encode_record
-from headrace.errors import ConfigError, HeadraceError, ScheduleNotFound
+from headrace.core.schedule import Record, arm, decode_record, encode_record, tick_key
+from headrace.errors import (
+    ConfigError,
+    EnqueueUnknown,
+    HeadraceError,
+    ScheduleNotFound,
+    StoreError,
+    StoreUnavailable,
+)
 from headrace.store.contract import Store
 
 SPACE = "schedules"
@@ -113,15 +124,48 @@ class Schedules:
     async def run_now(self, name: str) -> Job[Any]:
         """Send one job now, outside of the ticks: paused or not, and not counted."""
         check_schedule_name(name)
-        store = await self._store()
-        record = await self._record(store, name)
-        now_ms = await store.time_ms()
-        definition, key = record.definition, ids.new_key()
+        definition = (await self._record(await self._store(), name)).definition
+        return await self._app.enqueue(definition.call(self._returns(definition)))
+
+    async def send_ticks(
+        self, name: str, definition: Definition, ticks: Sequence[int], now_ms: int
+    ) -> builtins.list[Exception]:
+        """Send the jobs of these ticks, and return the errors of those that middleware refused. A
+        tick that has its job already gets no second one, whatever middleware does."""
+        through = self._app.sending
+        if through is None:
+            jobs = [definition.parcel(tick_key(name, at), now_ms, Tick(name, at)) for at in ticks]
+            await self._append(definition.queue, jobs)
+            return []
+        refused: builtins.list[Exception] = []
+        for at_ms in ticks:
+            send = through(partial(self._send_tick, Tick(name, at_ms), now_ms))
+            try:
+                await send(definition.call(self._returns(definition)))
+            except StoreError:
+                raise
+            except Exception as error:
+                refused.append(error)
+        return refused
+
+    async def _send_tick(self, tick: Tick, now_ms: int, call: Call[Any]) -> Job[Any]:
+        """Send what middleware made of a tick's call: under the tick's id, so that it stays one."""
+        key = tick_key(tick.schedule, tick.at_ms)
+        named = call.with_options(replace(call.options, id=ids.to_text(key)))
+        await self._append(call.queue, [msgspec.structs.replace(named.parcel(now_ms), tick=tick)])
+        return Job(self._app, key, call.queue, call.returns)
+
+    async def _append(self, queue: str, jobs: Sequence[Parcel]) -> None:
         session = await self._app.session()
-        instead = await session.sender.send(definition.queue, [definition.parcel(key, now_ms)])
+        try:
+            await session.sender.send(queue, jobs, named=True)
+        except EnqueueUnknown as error:
+            # Sent again with the next look, under the same ids.
+            raise StoreUnavailable(str(error), sent=True) from error
+
+    def _returns(self, definition: Definition) -> Any:
         task = self._app.tasks.get(definition.task)
-        returns = Any if task is None else task.signature.returns
-        return Job(self._app, instead.get(0, key), definition.queue, returns)
+        return Any if task is None else task.signature.returns
 
     async def _changed(self, name: str, change: Callable[[Record, int], Record]) -> Schedule:
         check_schedule_name(name)

@@ -8,12 +8,12 @@ from typing import Any, Literal, TypedDict, get_args
 import msgspec
 
 from headrace.core.cadence import Cadence, cron_cadence, every_cadence
-from headrace.core.call import Call, Parcel, Tick
+from headrace.core.call import Bond, Call, Parcel, Tick
 from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import JobKey
 from headrace.core.job import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
 from headrace.core.limits import MAX_MS, check_count, check_name
-from headrace.core.options import Duration
+from headrace.core.options import Duration, SendOptions
 from headrace.errors import ConfigError
 
 Missed = Literal["skip", "once", "all"]
@@ -60,6 +60,10 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
         envelope = encode_envelope(key, self.task, self.payload, overrides)
         return Parcel(key, envelope, self.delay_ms, constraints=self.constraints, tick=tick)
 
+    def call(self, returns: Any = Any) -> ScheduledCall:
+        """A call that makes the same job, for middleware to look at and to change."""
+        return ScheduledCall(self, returns)
+
     def after(self, moment_ms: int) -> int | None:
         """The first tick later than a moment, within start and end."""
         tick = self.cadence.after(max(moment_ms, self._floor_ms), self.start_ms or 0)
@@ -80,6 +84,25 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def _ceiling_ms(self) -> int:
         return MAX_MS if self.end_ms is None else self.end_ms
+
+
+class ScheduledCall(Call[Any]):
+    """A call of a schedule. Its constraints were made when the schedule was defined."""
+
+    __slots__ = ("constraints",)
+
+    def __init__(self, definition: Definition, returns: Any) -> None:
+        options = SendOptions(
+            delay_ms=definition.delay_ms,
+            expires_in_ms=definition.expires_in_ms,
+            overrides=definition.overrides,
+        )
+        super().__init__(definition.task, definition.queue, definition.payload, returns, options)
+        self.constraints = definition.constraints
+
+    def _bound(self, now_ms: int | None, bond: Bond) -> Parcel:
+        parcel = super()._bound(now_ms, bond)
+        return msgspec.structs.replace(parcel, constraints=self.constraints)
 
 
 def define(name: str, call: Call[Any], times: Times, *, declared: bool = False) -> Definition:

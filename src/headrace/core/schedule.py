@@ -94,14 +94,14 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         )
         return changed, left_out
 
-    def cleared(self) -> Record:
-        """After the jobs of the reserved ticks were appended."""
-        return msgspec.structs.replace(self, reserved=(), problem="")
+    def cleared(self, refused: int = 0, problem: str = "") -> Record:
+        """After the jobs of the reserved ticks were sent, except for the `refused` ones."""
+        fired = self.fired - refused
+        return msgspec.structs.replace(self, reserved=(), fired=fired, problem=problem[:500])
 
     def failed(self, problem: str) -> Record:
-        """After they could not be, and will not be: those ticks were not fired."""
-        fired = self.fired - len(self.reserved)
-        return msgspec.structs.replace(self, reserved=(), fired=fired, problem=problem[:500])
+        """After none of them could be sent, and none will be."""
+        return self.cleared(len(self.reserved), problem)
 
     def pause(self) -> Record:
         return msgspec.structs.replace(self, paused=True)

@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import takewhile
 
+from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
 from headrace.client.publication import Publish
 from headrace.core.delivery import Delivery
 from headrace.middleware.views import JobRun, Received
-from headrace.middleware.wrapping import Middleware, Proceed, Send, SendMany, overrides
+from headrace.middleware.wrapping import Middleware, Proceed, overrides
 
 log = logging.getLogger("headrace.worker")
 
@@ -34,6 +35,12 @@ def sending_through(middleware: Sequence[Middleware], send: Send) -> Send:
     for one in reversed(middleware):
         send = _sending_through(one, send)
     return send
+
+
+def sending(middleware: Sequence[Middleware]) -> Callable[[Send], Send] | None:
+    """What puts a send inside of those that have a say in it; None if there are none."""
+    senders = that_send(middleware)
+    return partial(sending_through, senders) if senders else None
 
 
 def _sending_through(one: Middleware, send: Send) -> Send:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
 from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
@@ -15,8 +16,6 @@ from headrace.core.call import Call
 from headrace.errors import ConfigError
 from headrace.middleware.views import JobRun, Received
 
-Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
-SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 Proceed = Callable[[], Awaitable[Any]]
 
 

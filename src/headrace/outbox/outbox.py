@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from headrace.client.app import Send
 from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import Prepared, PublishOutcome
@@ -14,8 +15,6 @@ from headrace.core.call import Call, Parcel
 from headrace.core.retry import Retry
 from headrace.core.stamp import Publishing
 from headrace.errors import ConfigError
-from headrace.middleware import nesting
-from headrace.middleware.wrapping import Send
 from headrace.outbox import failing, schema
 from headrace.outbox.dialects import (
     POSTGRESQL,
@@ -145,7 +144,8 @@ class Outbox:
 
     def _through(self, write: Send) -> Send:
         """`write` inside of the app's middleware, as if it were sending."""
-        return nesting.sending_through(nesting.that_send(self.app.middlewares), write)
+        through = self.app.sending
+        return write if through is None else through(write)
 
     def _publish(
         self, write: Publish, topic: Topic[E], event: E, options: Publishing

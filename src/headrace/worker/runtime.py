@@ -60,7 +60,7 @@ class Parts:
             *([Trimmer(store, worker.app.topics.values())] if worker.app.topics else []),
             *self._mourners.values(),
         )
-        self._scheduler = Scheduler(store, worker.app.schedules.declared, worker.name)
+        self._scheduler = Scheduler(store, worker.app.schedules, worker.name)
         self._autoscaler = autoscaler_of(worker, self, self._registry.tell_consumers)
         self._services: tuple[Service, ...] = (
             self._shop.reporter,

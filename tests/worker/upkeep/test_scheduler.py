@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import Headrace, ScheduleNotFound
-from headrace.client.schedules import SPACE
+from headrace import Call, Headrace, Job, Middleware, ScheduleNotFound
+from headrace.client.schedules import SPACE, Schedules
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.job import State
 from headrace.core.schedule import decode_record, encode_record
 from headrace.errors import StoreMismatch, StoreUnavailable
+from headrace.middleware import Send
 from headrace.store.contract import Store
 from headrace.worker.upkeep import scheduler as scheduling
 from headrace.worker.upkeep.scheduler import Scheduler
@@ -53,7 +54,7 @@ def moment(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> Moment:
 
 
 def worker(app: Headrace, name: str = "worker") -> Scheduler:
-    return Scheduler(app.store, app.schedules.declared, name)
+    return Scheduler(app.store, app.schedules, name)
 
 
 async def steps(*schedulers: Scheduler) -> None:
@@ -366,7 +367,7 @@ async def test_what_no_workers_code_declares_any_more_does_not_fire(
 ) -> None:
     app.every(10, name="beat")(report(app))
     await steps(worker(app))
-    newer = Scheduler(app.store, {}, "newer")
+    newer = Scheduler(app.store, Schedules(app), "newer")
     await app.schedules.upsert("made", app.tasks["report"].call(), every=10)
     moment.advance(10)
     await steps(newer)
@@ -438,7 +439,7 @@ class Counting:
 
 async def test_without_schedules_a_step_is_one_read_and_a_long_rest(app: Headrace) -> None:
     store = Counting(app.store)
-    scheduler = Scheduler(store, {}, "worker")
+    scheduler = Scheduler(store, Schedules(app), "worker")
     assert await scheduler.step() >= 5
     assert store.asked == ["kv_all"]
 
@@ -528,3 +529,110 @@ async def test_a_schedule_in_code_that_someone_removed_stays_away(
     await app.schedules.remove("tick")
     await steps(scheduler)
     assert await app.store.kv_all(SPACE) == {}
+
+
+# Through send middleware
+
+
+class Around(Middleware):
+    """Sends each call as often as it is told, changed by a function."""
+
+    def __init__(self, times: int = 1, change: Callable[[Call[Any]], Call[Any]] | None = None):
+        self.times = times
+        self.change = change or (lambda call: call)
+        self.jobs: list[str] = []
+        self.trouble: Exception | None = None
+
+    async def send(self, call: Call[Any], send: Send) -> Job[Any]:
+        if self.trouble is not None:
+            raise self.trouble
+        for _ in range(self.times):
+            job = await send(self.change(call))
+            self.jobs.append(job.id)
+        return job
+
+
+async def test_a_tick_that_middleware_sends_twice_is_one_job(app: Headrace, moment: Moment) -> None:
+    around = Around(times=2)
+    app.middleware(around)
+    app.every(10, name="beat")(report(app))
+    scheduler = worker(app)
+    await steps(scheduler)
+    moment.advance(10)
+    await steps(scheduler)
+    assert await sent(app) == at("beat", 10)
+    assert around.jobs == at("beat", 10) * 2
+
+
+async def test_a_tick_keeps_its_id_and_its_constraints_whatever_middleware_sends(
+    app: Headrace, moment: Moment
+) -> None:
+    task = report(app)
+    other = app.task(name="other")(report_nothing)
+    renamed = Around(
+        change=lambda call: call.with_options(call.options.changed(id="mine", headers={"a": "b"}))
+    )
+    app.middleware(renamed)
+    await app.schedules.upsert("keyed", task.options(priority=3).call(), every=10)
+    scheduler = worker(app)
+    await steps(scheduler)
+    moment.advance(10)
+    await steps(scheduler)
+    renamed.change = lambda call: other.call()
+    moment.advance(10)
+    await steps(scheduler)
+    assert await sent(app) == at("keyed", 10, 20)
+    first, second = [await app.job(id).info() for id in at("keyed", 10, 20)]
+    assert (first.task, second.task) == (task.name, "other")
+    detail = await app.admin.job(at("keyed", 10)[0])
+    assert detail.headers == {"a": "b"}
+    assert detail.priority == 3
+
+
+async def test_a_middleware_that_raises_refuses_the_tick_and_no_other(
+    app: Headrace, moment: Moment
+) -> None:
+    around = Around()
+    app.middleware(around)
+    app.every(10, name="beat")(report(app))
+    scheduler = worker(app)
+    await steps(scheduler)
+    around.trouble = PermissionError("not on a Monday")
+    moment.advance(10)
+    await steps(scheduler)
+    refused = await app.schedules.get("beat")
+    assert (refused.fired, refused.problem) == (0, "not on a Monday")
+    around.trouble = None
+    moment.advance(10)
+    await steps(scheduler)
+    assert await sent(app) == at("beat", 20)
+    assert (await app.schedules.get("beat")).problem == ""
+
+
+async def test_a_tick_waits_for_a_store_that_middleware_cannot_reach(
+    app: Headrace, moment: Moment
+) -> None:
+    around = Around()
+    app.middleware(around)
+    app.every(10, name="beat")(report(app))
+    scheduler = worker(app)
+    await steps(scheduler)
+    around.trouble = StoreUnavailable("away")
+    moment.advance(10)
+    with pytest.raises(StoreUnavailable):
+        await scheduler.step()
+    around.trouble = None
+    await steps(scheduler)
+    assert await sent(app) == at("beat", 10)
+
+
+async def test_run_now_goes_through_middleware(app: Headrace) -> None:
+    around = Around(change=lambda call: call.with_headers({"by": "hand"}))
+    app.middleware(around)
+    app.every(10, name="beat")(report(app))
+    job = await app.schedules.run_now("beat")
+    assert around.jobs == [job.id]
+    assert (await app.admin.job(job.id)).headers == {"by": "hand"}
+
+
+async def report_nothing() -> None: ...

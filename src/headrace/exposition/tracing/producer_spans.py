@@ -7,6 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
+from headrace.client.app import Send, SendMany
 from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import PublishOutcome
@@ -24,7 +25,6 @@ from headrace.exposition.tracing.conventions import (
     span_name,
 )
 from headrace.exposition.tracing.tracer import Source
-from headrace.middleware.wrapping import Send, SendMany
 
 
 class Sending:

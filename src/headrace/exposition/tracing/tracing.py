@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
 from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
@@ -13,7 +14,7 @@ from headrace.client.publishing import PublishOutcome
 from headrace.core.call import Call
 from headrace.errors import ConfigError
 from headrace.middleware.views import JobRun, Received
-from headrace.middleware.wrapping import Middleware, Proceed, Send, SendMany
+from headrace.middleware.wrapping import Middleware, Proceed
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

@@ -7,12 +7,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.client.gathering import bounded
-from headrace.client.schedules import SPACE, put
-from headrace.core.call import Tick
-from headrace.core.definition import Definition
+from headrace.client.schedules import SPACE, Schedules, put
 from headrace.core.ids import JobKey
-from headrace.core.schedule import MOST_MISSED, Record, decode_record, encode_record, tick_key
+from headrace.core.schedule import MOST_MISSED, Record, decode_record, encode_record
 from headrace.errors import HeadraceError, StoreError, StoreMismatch
 from headrace.store.contract import ListenerHandle, Store
 from headrace.worker.service import Service
@@ -43,14 +40,15 @@ class Scheduler(Service):
     def __init__(
         self,
         store: Store,
-        declared: Mapping[str, Definition],
+        schedules: Schedules,
         worker: str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._store = store
-        self._declared = declared
-        self._to_declare = list(declared)
+        self._schedules = schedules
+        self._declared = schedules.declared
+        self._to_declare = list(self._declared)
         self._ticket = _Ticket(store, worker, monotonic)
         self._monotonic = monotonic
         self._read_at = 0.0
@@ -172,22 +170,21 @@ class Scheduler(Service):
             self._planned[name] = (held, await self._next_tick(name, held))
 
     async def _send(self, name: str, record: Record, now_ms: int) -> Record:
-        """The record after the jobs of its reserved ticks were appended, or will never be."""
-        definition = record.definition
+        """The record after the jobs of its reserved ticks were sent, or will never be."""
         try:
-            parcels = [
-                definition.parcel(tick_key(name, at_ms), now_ms, Tick(name, at_ms))
-                for at_ms in record.reserved
-            ]
-            for batch in bounded(parcels):
-                await self._store.append(definition.queue, batch, repeat=True)
+            refused = await self._schedules.send_ticks(
+                name, record.definition, record.reserved, now_ms
+            )
         except Exception as error:
             if isinstance(error, StoreError) and not isinstance(error, StoreMismatch):
                 raise
             self._is_new_trouble(name, str(error))
             return record.failed(str(error))
-        self._troubles.pop(name, None)
-        return record.cleared()
+        for why in refused:
+            log.warning("schedule %r: middleware refused the job of a tick: %r", name, why)
+        if not refused:
+            self._troubles.pop(name, None)
+        return record.cleared(len(refused), str(refused[-1]) if refused else "")
 
     async def _write(self, name: str, old: bytes, record: Record) -> bytes | None:
         """The bytes that are in the store now, None if those there are not the old ones."""
