@@ -59,7 +59,7 @@ async def test_reading_goes_on_after_any_cursor(app: Headrace) -> None:
     for position, event in enumerate(events):
         following = [e.kind for e in await read(app, after=event.cursor)]
         expected = [e.kind for e in events[position + 1 :]]
-        # From the start of a run, that start is told again.
+        # From the start of a run, that start comes again.
         assert following in (expected, [event.kind, *expected])
 
 

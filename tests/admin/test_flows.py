@@ -45,7 +45,7 @@ class Tasks:
         self.first, self.held, self.fail, self.join = first, held, fail, join
 
 
-def told(flow: FlowInfo) -> dict[str | None, list[State | None]]:
+def states_by_task(flow: FlowInfo) -> dict[str | None, list[State | None]]:
     """The states by task, in order."""
     found: dict[str | None, list[State | None]] = {}
     for job in flow.jobs:
@@ -75,7 +75,7 @@ async def test_a_flow_is_told_with_what_waits_for_what_across_queues(app: Headra
         assert [by_id[id].queue for id in last.parents] == ["other", "other"]
         assert {by_id[id].parents for id in last.parents} == {(id,) for id in heads}
         assert {by_id[id].children for id in heads} == {(id,) for id in last.parents}
-        assert told(flow)["first"] == [State.WAITING] * 2
+        assert states_by_task(flow)["first"] == [State.WAITING] * 2
 
 
 async def test_a_job_that_is_forgotten_is_done_if_what_follows_it_goes_on(app: Headrace) -> None:
@@ -85,12 +85,12 @@ async def test_a_job_that_is_forgotten_is_done_if_what_follows_it_goes_on(app: H
     async with app.worker(queues=["default", "other"]):
         sent = await app.enqueue(both.then(tasks.join.call()))
         await tasks.begun.wait()
-        # The join has been told of two that are forgotten; the third runs.
+        # The join knows of two that are forgotten; the third runs.
         flow = await until(
-            app, sent.id, lambda flow: None not in told(flow)["first"]
-            and State.WAITING not in told(flow)["first"],
+            app, sent.id, lambda flow: None not in states_by_task(flow)["first"]
+            and State.WAITING not in states_by_task(flow)["first"],
         )  # fmt: skip
-        assert told(flow) == {
+        assert states_by_task(flow) == {
             "first": [State.DONE] * 5, "held": [State.RUNNING], "join": [State.BLOCKED],
         }  # fmt: skip
         (running,) = (job for job in flow.jobs if job.state is State.RUNNING)
@@ -107,7 +107,7 @@ async def test_what_was_never_stored_is_not_said_to_be_done(app: Headrace) -> No
     store = (await app.session()).store
     await store.append("default", [last.call.parcel(0, bond)])
     flow = await app.admin.flow(to_text(last.key))
-    assert told(flow) == {"first": [None, State.BLOCKED]}
+    assert states_by_task(flow) == {"first": [None, State.BLOCKED]}
 
 
 async def test_of_a_flow_that_failed_all_that_is_dead_is_told(app: Headrace) -> None:
@@ -136,7 +136,11 @@ async def test_a_job_that_was_sent_before_is_part_of_the_flow(app: Headrace) -> 
 async def test_a_job_of_no_flow_stands_alone(app: Headrace) -> None:
     job = await Tasks(app).first.enqueue(1)
     flow = await app.admin.flow(job.id)
-    assert (flow.id, flow.complete, told(flow)) == (job.id, True, {"first": [State.WAITING]})
+    assert (flow.id, flow.complete, states_by_task(flow)) == (
+        job.id,
+        True,
+        {"first": [State.WAITING]},
+    )
     with pytest.raises(JobNotFound):
         await app.admin.flow("unknown")
 

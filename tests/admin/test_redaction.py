@@ -68,8 +68,8 @@ async def test_what_is_hidden_is_in_no_answer(filled: tuple[Admin, dict[str, str
 async def test_who_may_see_all_sees_it(app: Headrace, filled: tuple[Admin, dict[str, str]]) -> None:
     _, ids = filled
     shown = {what: leaks(written(it)) async for what, it in answers(app.admin, ids)}
-    telling = ("jobs dead", "job dead", "why event", "log done", "job lane", "why lane", "dead")
-    for what in (*telling, "job event", "read", "stopped", "job done"):
+    named = ("jobs dead", "job dead", "why event", "log done", "job lane", "why lane", "dead")
+    for what in (*named, "job event", "read", "stopped", "job done"):
         assert shown[what], f"{what}: the test would prove nothing"
 
 

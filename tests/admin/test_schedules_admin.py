@@ -1,4 +1,4 @@
-"""What `app.admin` tells of schedules and does about them."""
+"""What `app.admin` says of schedules and does about them."""
 
 from __future__ import annotations
 

@@ -98,10 +98,10 @@ def test_jobs_that_nobody_reads_are_a_problem_with_a_remedy(scene: Scene) -> Non
     scene.do(lambda: scene.add.enqueue(1, 2))
     result = check(*scene.options)
     assert result.exit_code == 1
-    told = (
+    problem = (
         "queue default: 1 job waiting and no worker reads it: run headrace worker with -Q default"
     )
-    assert f"problem  {told}\n" in result.output
+    assert f"problem  {problem}\n" in result.output
     assert result.output.endswith("1 problem, 1 warning\n")
 
 

@@ -208,8 +208,8 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_proxy_that_is_named_says_who_asks(shop: Path, start: Start) -> None:
-    told = ("--insecure", "--proxy", "127.0.0.1", "--log-format", "json")
-    program = start("dashboard", "shop:app", "--port", "0", *told)
+    options = ("--insecure", "--proxy", "127.0.0.1", "--log-format", "json")
+    program = start("dashboard", "shop:app", "--port", "0", *options)
     url = url_of(program)
     person = browser()
     forwarded = {"X-Forwarded-For": "203.0.113.9", "Origin": url.rstrip("/")}

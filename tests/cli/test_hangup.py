@@ -26,7 +26,7 @@ PROCESSES = pytest.mark.parametrize("processes", ["1", "2", "1..2"])
 LOUD = """
 
 @app.task
-async def tell(name: str) -> None:
+async def report(name: str) -> None:
     Path(name).touch()
     while not Path(f"{name}-go").exists():
         await asyncio.sleep(0.02)
@@ -93,13 +93,13 @@ def test_a_closed_terminal_lets_running_jobs_end(
 ) -> None:
     screen = terminal("worker", "shop:app", "--drain", "600", "-p", processes)
     screen.shows("runs default, mail", times=int(processes[0]))
-    send("tell", "told")
-    eventually("the job runs", (shop / "told").exists)
+    send("report", "begun")
+    eventually("the job runs", (shop / "begun").exists)
     pids = offspring(screen.program)
     screen.close()
-    (shop / "told-go").touch()
+    (shop / "begun-go").touch()
     assert screen.program.ended() == 0
-    assert (shop / "told-done").exists()
+    assert (shop / "begun-done").exists()
     assert not any(map(is_alive, pids))
 
 

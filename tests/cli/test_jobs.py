@@ -47,8 +47,8 @@ class Depot:
             await send.options(id="mail-2", delay=3600).enqueue("bob")
             await send.options(id="mail-3", key="ann").enqueue("ann")
             await load.options(id="load-1").enqueue("\x1b[2J wiped")
-            told = Report(to_key("load-1"), encode_progress(Progress(0.4)), ("one", "\x1b two"))
-            await (await app.session()).store.report("data", [told])
+            report = Report(to_key("load-1"), encode_progress(Progress(0.4)), ("one", "\x1b two"))
+            await (await app.session()).store.report("data", [report])
 
     def run(self, *arguments: str) -> Result:
         return CliRunner(env={"HEADRACE_URL": self.url}).invoke(main, ["jobs", *arguments])
@@ -289,12 +289,12 @@ def test_watch_finds_queues_that_are_new(jobs: Depot, start: Start) -> None:
 
             await work.enqueue()
 
-    def told() -> bool:
+    def watches() -> bool:
         # Whatever is sent before it watches, it does not see.
         asyncio.run(send("mail"))
         return '"mail"' in program.output
 
-    eventually("it watches", told)
+    eventually("it watches", watches)
     asyncio.run(send("brand-new"))
     program.says("brand-new")
     program.send(signal.SIGINT)

@@ -77,8 +77,8 @@ class Scene:
         self.supervisor.step()
 
     @property
-    def told(self) -> set[int]:
-        """Processes that were told to stop."""
+    def stopping(self) -> set[int]:
+        """Processes that were asked to stop."""
         return {process.pid for process in self.started if process.signals}
 
 
@@ -97,7 +97,7 @@ def test_the_idlest_are_told_to_stop_first_and_the_youngest_of_those() -> None:
     assert scene.supervisor.active == 4
     held = [record(100, 0), record(101, 7), record(102, 0), record(103, 5)]
     scene.read(0, *held, running=12)
-    assert scene.told == {102, 100}
+    assert scene.stopping == {102, 100}
     assert scene.supervisor.active == 2
 
 
@@ -106,7 +106,7 @@ def test_records_of_other_hosts_are_not_taken_for_our_processes() -> None:
     scene.read(35)
     foreign = record(101, 0, host="elsewhere", concurrency=0)
     scene.read(0, record(100, 0), record(101, 8), foreign, running=8)
-    assert scene.told == {100}
+    assert scene.stopping == {100}
 
 
 def test_one_that_was_told_to_stop_is_awaited_and_its_exit_code_counts() -> None:
@@ -154,7 +154,7 @@ def test_dead_processes_are_not_counted_and_are_the_first_to_go() -> None:
     scene.supervisor.step()
     assert scene.supervisor.active == 2
     scene.read(0, record(101, 8), record(102, 8), running=16)
-    assert scene.told == set()
+    assert scene.stopping == set()
     scene.now += 3600
     assert scene.supervisor.step() is None
     assert len(scene.started) == 3
@@ -165,7 +165,7 @@ def test_a_store_that_is_away_changes_nothing() -> None:
     scene.read(95)
     scene.gauge.surveys.append(None)
     scene.supervisor.step()
-    assert (scene.supervisor.active, scene.told) == (5, set())
+    assert (scene.supervisor.active, scene.stopping) == (5, set())
 
 
 def test_workers_elsewhere_take_their_share_of_the_backlog() -> None:
@@ -196,10 +196,10 @@ def test_every_decision_is_one_line_with_its_reason_and_is_counted(
         "worker processes: 1 -> 5 (backlog: 95 jobs wait; 10 run; 1 consumers x 10 = 10 places)",
         "worker processes: 5 -> 1 (idle: 0 jobs wait; 0 run; 5 consumers x 10 = 50 places)",
     ]
-    told = scene.gauge.processes
-    assert told is not None
-    assert (told.count, told.least, told.most, told.places) == (1, 1, 8, 10)
-    assert (told.ups, told.downs) == ({"backlog": 1}, {"idle": 1})
+    processes = scene.gauge.processes
+    assert processes is not None
+    assert (processes.count, processes.least, processes.most, processes.places) == (1, 1, 8, 10)
+    assert (processes.ups, processes.downs) == ({"backlog": 1}, {"idle": 1})
 
 
 def taken(gauge: Gauge, count: int) -> list[Survey | None]:

@@ -59,7 +59,7 @@ class Market:
         assert result.exit_code == 0, result.stderr
         return result.stdout
 
-    def told(self, *arguments: str) -> Any:
+    def json(self, *arguments: str) -> Any:
         return json.loads(self.said(*arguments, "--json"))
 
     def refused(self, *arguments: str, code: int) -> str:
@@ -129,14 +129,14 @@ def test_a_table_of_topics_with_a_row_for_each_group(market: Market) -> None:
 def test_topics_as_json(market: Market) -> None:
     market.published(("a", 0))
     market.worked(dead=1)
-    _, orders = market.told("topics")
+    _, orders = market.json("topics")
     assert (orders["name"], orders["length"], len(orders["shards"])) == ("orders", 1, 2)
     billing, mail = orders["groups"]
     assert (billing["dead"], billing["stopped_keys"], billing["gone"]) == (1, 1, False)
     assert (mail["behind"], mail["on_failure"], mail["paused"]) == (1, "skip", False)
     # In seconds.
     assert 0 <= mail["age"] < 600
-    assert market.told("topics", "show", "orders")["groups"][0]["name"] == "billing"
+    assert market.json("topics", "show", "orders")["groups"][0]["name"] == "billing"
 
 
 def test_show_tells_all_of_one_topic(market: Market) -> None:
@@ -159,11 +159,11 @@ def test_events_are_read_from_the_oldest_or_after_one(market: Market) -> None:
     limited = market.run("topics", "read", "orders", "--limit", "1")
     assert len(limited.stdout.splitlines()) == 2
     assert "more than 1" in limited.stderr
-    rest = market.told("topics", "read", "orders", "--after", first)
+    rest = market.json("topics", "read", "orders", "--after", first)
     assert [event["id"] for event in rest] == [second, third]
     assert rest[0]["data"] == {"order_id": "b", "cents": 2}
     assert (rest[0]["key"], rest[0]["source"], rest[0]["version"]) == ("b", "shop", 1)
-    assert len(market.told("topics", "read", "orders", "--after", "1h")) == 3
+    assert len(market.json("topics", "read", "orders", "--after", "1h")) == 3
     assert market.said("topics", "read", "blobs") == "no such events\n"
     assert "does not hold event never" in market.refused(
         "topics", "read", "orders", "--after", "never", code=1
@@ -180,9 +180,9 @@ def test_an_event_cannot_steer_the_terminal(market: Market) -> None:
 def test_an_event_is_published_from_json(market: Market) -> None:
     event = '{"order_id": "a", "cents": 7}'
     id = market.said("topics", "publish", "orders", event).strip()
-    told = market.told("topics", "publish", "orders", event, "--id", "mine", "--key", "b")
-    assert told == {"id": "mine"}
-    one, other = market.told("topics", "read", "orders")
+    answer = market.json("topics", "publish", "orders", event, "--id", "mine", "--key", "b")
+    assert answer == {"id": "mine"}
+    one, other = market.json("topics", "read", "orders")
     assert (one["id"], one["key"], one["data"]["cents"]) == (id, "a", 7)
     assert (other["id"], other["key"]) == ("mine", "b")
 
@@ -218,11 +218,11 @@ def test_a_group_is_rewound(market: Market) -> None:
     assert "--yes" in line
     said = market.said("topics", "rewind", "orders", "billing", "--to", "start", "--yes")
     assert said == "rewound billing of orders to start\n"
-    assert market.told("topics", "show", "orders")["groups"][0]["behind"] == 2
+    assert market.json("topics", "show", "orders")["groups"][0]["behind"] == 2
     market.said("topics", "rewind", "orders", "billing", "--to", "new", "--yes")
-    assert market.told("topics", "show", "orders")["groups"][0]["behind"] == 0
+    assert market.json("topics", "show", "orders")["groups"][0]["behind"] == 0
     market.said("topics", "rewind", "orders", "billing", "--to", "1h", "--yes")
-    assert market.told("topics", "show", "orders")["groups"][0]["behind"] == 2
+    assert market.json("topics", "show", "orders")["groups"][0]["behind"] == 2
     for where, group, text in (("never", "billing", "event never"), ("new", "x", "no group 'x'")):
         arguments = ("topics", "rewind", "orders", group, "--to", where, "--yes")
         assert text in market.refused(*arguments, code=1)
@@ -235,7 +235,7 @@ def test_stopped_keys_are_listed_and_freed(market: Market) -> None:
     assert heading.split() == ["KEY", "STATE", "SINCE", "WAITING", "EVENT"]
     assert row.split()[:2] == ["a", "blocked"]
     assert row.split()[-2:] == ["1", dead]
-    assert market.told("topics", "keys", "orders", "billing")[0]["event"] == dead
+    assert market.json("topics", "keys", "orders", "billing")[0]["event"] == dead
     assert "is not stopped" in market.refused("topics", "free", "orders", "billing", "b", code=1)
     assert market.said("topics", "free", "orders", "billing", "a") == "freed key a\n"
     assert market.said("topics", "keys", "orders", "billing") == "no stopped keys\n"
@@ -246,9 +246,9 @@ def test_a_group_is_removed(market: Market) -> None:
     market.published(("a", 0))
     market.worked(dead=1)
     assert "--yes" in market.refused("topics", "remove", "orders", "billing", code=2)
-    told = market.told("topics", "remove", "orders", "billing", "--yes")
-    assert told == {"removed": {"topic": "orders", "group": "billing"}}
-    assert [g["name"] for g in market.told("topics", "show", "orders")["groups"]] == ["mail"]
+    answer = market.json("topics", "remove", "orders", "billing", "--yes")
+    assert answer == {"removed": {"topic": "orders", "group": "billing"}}
+    assert [g["name"] for g in market.json("topics", "show", "orders")["groups"]] == ["mail"]
     assert market.said("dead", "list") == "no dead jobs\n"
     assert "has no group 'billing'" in market.refused(
         "topics", "remove", "orders", "billing", "--yes", code=1
@@ -265,13 +265,13 @@ def test_dead_events_are_seen_and_replayed_like_jobs(market: Market) -> None:
     for line in ("topic      orders", "key        a", "source     shop"):
         assert line in text
     assert "event      {'order_id': 'a', 'cents': 0}" in text
-    (told,) = market.told("dead", "list")
-    assert (told["event"]["topic"], told["arguments"]["order_id"]) == ("orders", "a")
+    (answer,) = market.json("dead", "list")
+    assert (answer["event"]["topic"], answer["arguments"]["order_id"]) == ("orders", "a")
     assert "its key 'a' is stopped" in market.said("jobs", "why", id).lower()
     assert market.said("dead", "replay", "-Q", "billing@orders") == "replayed 1 job\n"
-    (waiting,) = market.told("jobs", "list", "-Q", "billing@orders")
+    (waiting,) = market.json("jobs", "list", "-Q", "billing@orders")
     assert (waiting["id"], waiting["state"], waiting["key"]) == (id, "waiting", "a")
-    shown = market.told("jobs", "show", id, "-Q", "billing@orders")
+    shown = market.json("jobs", "show", id, "-Q", "billing@orders")
     assert (shown["event"]["key"], shown["arguments"]["order_id"]) == ("a", "a")
     assert "source     shop" in market.said("jobs", "show", id).splitlines()
 
@@ -280,9 +280,9 @@ def test_a_group_is_paused_like_a_queue(market: Market) -> None:
     market.published(("a", 1))
     assert market.said("queues", "pause", "billing@orders") == "paused queue billing@orders\n"
     assert market.said("queues").startswith("no queues")
-    assert market.told("topics", "show", "orders")["groups"][0]["paused"]
+    assert market.json("topics", "show", "orders")["groups"][0]["paused"]
     market.said("queues", "resume", "billing@orders")
-    assert not market.told("topics", "show", "orders")["groups"][0]["paused"]
+    assert not market.json("topics", "show", "orders")["groups"][0]["paused"]
     assert "no group 'biling'" in market.refused("queues", "pause", "biling@orders", code=1)
     assert "name a group" in market.refused("queues", "pause", "@orders", code=2)
 

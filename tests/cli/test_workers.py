@@ -24,9 +24,9 @@ def test_a_worker_is_listed_while_it_runs(shop: Path, start: Start) -> None:
     (row,) = listed()
     assert "mail=3,default=1" in row
     result = CliRunner().invoke(main, ["workers", "list", "--namespace", "shop", "--json"])
-    (told,) = json.loads(result.stdout)
-    assert (told["queues"], told["concurrency"]) == ({"mail": 3, "default": 1}, 7)
-    assert told["pid"] == worker.process.pid
+    (worker_json,) = json.loads(result.stdout)
+    assert (worker_json["queues"], worker_json["concurrency"]) == ({"mail": 3, "default": 1}, 7)
+    assert worker_json["pid"] == worker.process.pid
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
     result = CliRunner().invoke(main, ["workers", "--namespace", "shop"])

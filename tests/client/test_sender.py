@@ -125,8 +125,8 @@ async def test_each_sender_is_told_what_stands_where_its_own_jobs_would() -> Non
     sends = [[parcel() for _ in range(count)] for count in (1, 3, 700, 2)]
     taken = {sends[1][2].key: b"a", sends[2][650].key: b"b", sends[3][0].key: b"c"}
     sender = sender_to(Recorder(taken=taken))
-    told = await asyncio.gather(*(sender.send("q", items) for items in sends))
-    assert told == [{}, {2: b"a"}, {650: b"b"}, {0: b"c"}]
+    refused = await asyncio.gather(*(sender.send("q", items) for items in sends))
+    assert refused == [{}, {2: b"a"}, {650: b"b"}, {0: b"c"}]
 
 
 async def test_a_full_store_is_told_at_once() -> None:

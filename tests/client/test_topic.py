@@ -354,9 +354,11 @@ async def test_a_worker_says_which_group_cannot_begin_where_it_should(
     @topic.subscribe("billing", begin="latest")
     async def bill(event: OrderPaid) -> None: ...
 
-    with pytest.raises(EventNotFound, match=r"'orders' .* group 'billing' .*begin= takes") as told:
+    with pytest.raises(
+        EventNotFound, match=r"'orders' .* group 'billing' .*begin= takes"
+    ) as refused:
         await app.worker().run()
-    assert (told.value.event_id, told.value.group) == ("latest", "billing")
+    assert (refused.value.event_id, refused.value.group) == ("latest", "billing")
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -278,11 +278,11 @@ async def test_parameters_are_filled_by_annotation_wherever_they_stand(
     async def first(ctx: Context, event: OrderPaid, delivery: Delivery) -> None:
         seen.append((event, delivery, ctx))
 
-    async def last(event: OrderPaid, extra: list[int] = [], *, told: Context) -> None:  # noqa: B006
-        seen.append((event, extra, told))
+    async def last(event: OrderPaid, extra: list[int] = [], *, ctx: Context) -> None:  # noqa: B006
+        seen.append((event, extra, ctx))
 
-    async def middle(event: OrderPaid, extra: int = 5, told: Context | None = None) -> None:
-        seen.append((event, extra, told))
+    async def middle(event: OrderPaid, extra: int = 5, ctx: Context | None = None) -> None:
+        seen.append((event, extra, ctx))
 
     context = Context(app_job(orders), 1, "w", 1)
     context.delivery = delivery = orders.subscribe("a")(first).delivery(

@@ -270,14 +270,14 @@ def test_each_group_is_an_operation_that_says_how_it_receives() -> None:
         operation = operations[f"receive_orders_{name}"]
         assert operation["action"] == "receive"
         assert operation["channel"] == {"$ref": "#/channels/orders"}
-    told = {name: operation.get("x-headrace") for name, operation in operations.items()}
-    assert told["receive_orders_billing"]["retry"]["on"] == ["ConnectionError"]
-    assert told["receive_orders_billing"]["max_in_flight"] == 64
-    assert told["receive_orders_ledger"]["on_failure"] == "fail_key"
-    assert told["receive_orders_ledger"]["consumers"] == (1, 8)
-    assert told["receive_orders_audit"]["ack"] == "receive"
-    assert "retry" not in told["receive_orders_audit"]
-    assert told["receive_orders_cache"]["broadcast"] is True
+    extensions = {name: operation.get("x-headrace") for name, operation in operations.items()}
+    assert extensions["receive_orders_billing"]["retry"]["on"] == ["ConnectionError"]
+    assert extensions["receive_orders_billing"]["max_in_flight"] == 64
+    assert extensions["receive_orders_ledger"]["on_failure"] == "fail_key"
+    assert extensions["receive_orders_ledger"]["consumers"] == (1, 8)
+    assert extensions["receive_orders_audit"]["ack"] == "receive"
+    assert "retry" not in extensions["receive_orders_audit"]
+    assert extensions["receive_orders_cache"]["broadcast"] is True
 
 
 def test_operations_of_alike_names_are_all_there() -> None:

@@ -652,9 +652,9 @@ def test_a_function_with_any_arguments_can_be_fed() -> None:
 
 
 def test_a_context_is_no_argument_to_feed() -> None:
-    def told(ctx: Context, item: int) -> None: ...
+    def with_context(ctx: Context, item: int) -> None: ...
 
-    assert fed(Signature(told, "told", Context), 5) == ((5,), {})
+    assert fed(Signature(with_context, "with_context", Context), 5) == ((5,), {})
 
 
 def test_what_cannot_be_bound_even_with_a_first_argument_is_refused() -> None:

@@ -109,7 +109,7 @@ def endless() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "written"),
     [
         (float("nan"), "nan"),
         (2**80, str(2**80)),
@@ -129,10 +129,10 @@ def endless() -> list[Any]:
         "changing", "moment",
     ],
 )  # fmt: skip
-def test_strange_values_are_told_somehow(book: Book, value: Any, told: Any) -> None:
+def test_strange_values_are_written_somehow(book: Book, value: Any, written: Any) -> None:
     book.log.info("x", extra={"value": value})
     (line,) = book.lines
-    assert line["value"] == told
+    assert line["value"] == written
     assert book.stream.getvalue().isascii()
 
 
@@ -207,8 +207,8 @@ async def test_a_line_about_a_run_says_which_job_it_was() -> None:
         job = await add.enqueue(1, 2)
         assert await job.result(30) == 3
     (line,) = book.lines
-    told = {name: line[name] for name in ("job", "queue", "task", "attempt", "worker", "outcome")}
-    assert told == {
+    fields = {name: line[name] for name in ("job", "queue", "task", "attempt", "worker", "outcome")}
+    assert fields == {
         "job": job.id,
         "queue": "mail",
         "task": "add",

@@ -38,12 +38,12 @@ def crunch(n: int) -> list[int]:
 
 
 @app.task
-async def told(ctx: Context, name: str) -> str:
+async def greet(ctx: Context, name: str) -> str:
     return f"{name} {ctx.attempt}"
 
 
 @app.task(timeout=None)
-def told_sync(ctx: Context, name: str) -> str:
+def greet_sync(ctx: Context, name: str) -> str:
     return f"{name} {ctx.attempt}"
 
 
@@ -131,7 +131,7 @@ from headrace import (
     Call, HeadraceError, Job, JobFailed, JobInfo, RetryLater, Reject, Defer, State, current,
 )
 
-from tasks import add, app, crunch, generic, loose, send_mail, told, told_sync
+from tasks import add, app, crunch, generic, loose, send_mail, greet, greet_sync
 
 
 async def main() -> int:
@@ -144,8 +144,8 @@ async def main() -> int:
         mail: Job[None] = await send_mail.enqueue("a@b.c")
         await send_mail.enqueue("a@b.c", subject="x")
         numbers: list[int] = await (await crunch.enqueue(5)).result()
-        told_text: str = await (await told.enqueue("x")).result()
-        told_more: str = await (await told_sync.enqueue(name="x")).result()
+        text_back: str = await (await greet.enqueue("x")).result()
+        told_more: str = await (await greet_sync.enqueue(name="x")).result()
         found: dict[str, int] = await (await generic.enqueue("a", "b", limit=3, c=b"x")).result()
         later = add.options(delay=60, queue="slow", id="one", headers={"tenant": "eu"})
         delayed: Job[int] = await later.enqueue(1, 2)
@@ -153,7 +153,7 @@ async def main() -> int:
         calls: list[Call[int]] = [add.call(n, n) for n in range(10)]
         jobs: list[Job[int]] = await app.enqueue_many(calls)
         await app.enqueue_many(add.call(n, n) for n in range(10))
-        print(state, info.attempts, mail.id, numbers, told_text, told_more, found, delayed, jobs)
+        print(state, info.attempts, mail.id, numbers, text_back, told_more, found, delayed, jobs)
         return five
 
 
@@ -202,10 +202,10 @@ REVEALED = [
     ("await crunch.enqueue(5)", "headrace.client.job.Job[list[int]]"),
     ("crunch.options(timeout=None)(5)", "list[int]"),
     ("await send_mail.enqueue('a')", "headrace.client.job.Job[None]"),
-    ("await told.enqueue('x')", "headrace.client.job.Job[str]"),
-    ("await told('x')", "str"),
-    ("await told_sync.enqueue('x')", "headrace.client.job.Job[str]"),
-    ("told_sync('x')", "str"),
+    ("await greet.enqueue('x')", "headrace.client.job.Job[str]"),
+    ("await greet('x')", "str"),
+    ("await greet_sync.enqueue('x')", "headrace.client.job.Job[str]"),
+    ("greet_sync('x')", "str"),
     ("await generic.enqueue('a', limit=2, b=b'')", "headrace.client.job.Job[dict[str, int]]"),
     ("await (await add.enqueue(1, 2)).status()", "headrace.core.job.State"),
     ("app.job('x')", "headrace.client.job.Job[Any]"),
@@ -239,10 +239,10 @@ WRONG = [
     ("send_mail()", "call-arg"),
     ("await send_mail.enqueue(5)", "arg-type"),
     ('await crunch.enqueue("5")', "arg-type"),
-    ("await told.enqueue()", "call-arg"),
-    ("await told.enqueue(5)", "arg-type"),
-    ("await told.enqueue(ctx=None, name='x')", "call-arg"),
-    ("await told_sync.enqueue(5)", "arg-type"),
+    ("await greet.enqueue()", "call-arg"),
+    ("await greet.enqueue(5)", "arg-type"),
+    ("await greet.enqueue(ctx=None, name='x')", "call-arg"),
+    ("await greet_sync.enqueue(5)", "arg-type"),
     ("await generic.enqueue(5)", "arg-type"),
     ("await generic.enqueue(limit='x')", "arg-type"),
     ('await loose.enqueue("text", 1)', "arg-type"),
@@ -269,7 +269,7 @@ WRONG = [
 ]
 
 IMPORTS = (
-    "from tasks import add, app, crunch, generic, loose, send_mail, told, told_sync; "
+    "from tasks import add, app, crunch, generic, loose, send_mail, greet, greet_sync; "
     "from topics import OrderPaid, Refund, audit, bill, ledger, load, orders, raw, refund\n"
 )
 

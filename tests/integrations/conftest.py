@@ -168,11 +168,11 @@ def work(app: Headrace, *ids: str) -> None:
 
 @contextmanager
 def hearing() -> Iterator[dict[str, list[tuple[str, str]]]]:
-    """What signals tell of each task, by id: step and status."""
-    told: dict[str, list[tuple[str, str]]] = {}
+    """What signals say of each task, by id: step and status."""
+    signals_of: dict[str, list[tuple[str, str]]] = {}
 
     def hear(signal: Any, task_result: Any, **_: Any) -> None:
-        told.setdefault(task_result.id, []).append((names[signal], task_result.status))
+        signals_of.setdefault(task_result.id, []).append((names[signal], task_result.status))
 
     names = {
         signals.task_enqueued: "enqueued",
@@ -182,7 +182,7 @@ def hearing() -> Iterator[dict[str, list[tuple[str, str]]]]:
     for signal in names:
         signal.connect(hear)
     try:
-        yield told
+        yield signals_of
     finally:
         for signal in names:
             signal.disconnect(hear)

@@ -74,11 +74,11 @@ def test_a_failure_is_told_with_its_class_and_traceback(app: Headrace, orchard: 
 
 
 def test_signals_tell_of_each_step(app: Headrace, orchard: Any) -> None:
-    with hearing() as told:
+    with hearing() as signals_of:
         sent = orchard.add.enqueue(1, 1)
         work(app, sent.id)
     steps = [("enqueued", "READY"), ("started", "RUNNING"), ("finished", "SUCCESSFUL")]
-    assert told[sent.id] == steps
+    assert signals_of[sent.id] == steps
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_signals_tell_of_each_step(app: Headrace, orchard: Any) -> None:
 def test_a_run_that_puts_itself_off_has_not_failed(
     app: Headrace, orchard: Any, how: str, finished: list[str]
 ) -> None:
-    with hearing() as told:
+    with hearing() as signals_of:
         sent = orchard.decide.enqueue(how)
         work(app, sent.id)
-    assert [status for step, status in told[sent.id] if step == "finished"] == finished
+    assert [status for step, status in signals_of[sent.id] if step == "finished"] == finished
 
 
 def test_async_tasks_leave_no_connection_behind(app: Headrace, orchard: Any) -> None:

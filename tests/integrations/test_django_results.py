@@ -1,4 +1,4 @@
-"""Django: what a result tells of a task, and which workers run it."""
+"""Django: what a result says of a task, and which workers run it."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ assert set(integration.app.tasks) == set(first.tasks)
 def test_a_value_that_is_not_json_is_a_failure_that_signals_tell(
     app: Headrace, orchard: Any
 ) -> None:
-    with hearing() as told:
+    with hearing() as signals_of:
         sent = orchard.strange.enqueue()
         work(app, sent.id)
-    assert told[sent.id][-1] == ("finished", "FAILED")
+    assert signals_of[sent.id][-1] == ("finished", "FAILED")
     sent.refresh()
     assert [each.exception_class for each in sent.errors] == [TypeError]
 

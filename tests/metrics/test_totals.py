@@ -39,13 +39,13 @@ def test_batches_add_up_by_queue_and_task() -> None:
 
 
 def test_only_errors_of_the_store_are_counted_and_all_are_passed_on() -> None:
-    totals, told = Totals(), []
-    notice = totals.noticing(lambda scope, error, details: told.append(scope))
+    totals, noticed = Totals(), []
+    notice = totals.noticing(lambda scope, error, details: noticed.append(scope))
     notice("read", StoreUnavailable("away"), {})
     notice("read", StoreUnavailable("away"), {})
     notice("settle", ValueError("a bug"), {})
     assert totals.snapshot().store_errors == {"read": 2}
-    assert told == ["read", "read", "settle"]
+    assert noticed == ["read", "read", "settle"]
 
 
 class Crew:
@@ -151,19 +151,19 @@ def test_a_process_that_could_not_tell_once_tells_again(
 ) -> None:
     monkeypatch.setattr(multiprocess, "_EVERY", 0.001)
     asked = itertools.count(1)
-    told = threading.Event()
+    written = threading.Event()
 
     def presence() -> Presence:
         if next(asked) <= 3:
             raise RuntimeError("dictionary changed size during iteration")
-        told.set()
+        written.set()
         return Presence("working")
 
     totals = Totals()
     totals.presence = presence
     writer = Writer(totals, tmp_path)
     writer.start()
-    assert told.wait(30)
+    assert written.wait(30)
     writer.close()
     (found,) = Gathering(tmp_path, lambda: {os.getpid()}).living().values()
     assert found.presence.phase == "working"

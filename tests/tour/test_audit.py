@@ -141,11 +141,11 @@ async def test_payloads_are_recorded_only_where_they_are_asked_for(app: Headrace
 
 
 async def test_with_keep_a_sink_that_fails_changes_nothing(app: Headrace) -> None:
-    told: list[str] = []
+    observed: list[str] = []
 
     @app.on_error
     async def note(scope: str, error: BaseException, details: object) -> None:
-        told.append(f"{scope}: {error}")
+        observed.append(f"{scope}: {error}")
 
     @app.audit
     async def broken(record: AuditRecord) -> None:
@@ -157,7 +157,7 @@ async def test_with_keep_a_sink_that_fails_changes_nothing(app: Headrace) -> Non
 
     async with app.worker():
         assert await (await add.enqueue(1, 2)).result(30) == 3
-    assert told == ["audit: the disk is full"]
+    assert observed == ["audit: the disk is full"]
 
 
 async def test_with_fail_nothing_is_done_without_a_record(app: Headrace) -> None:

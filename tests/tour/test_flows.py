@@ -52,10 +52,10 @@ class Tasks:
             raise ValueError("no")
 
         @app.task
-        async def told(result: int | None) -> str:
+        async def describe(result: int | None) -> str:
             return f"it was {result}"
 
-        self.add, self.total, self.fail, self.told = add, total, fail, told
+        self.add, self.total, self.fail, self.describe = add, total, fail, describe
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ async def test_a_flow_can_be_after_a_job_that_has_ended(app: Headrace, tasks: Ta
         parent = await tasks.add.enqueue(1)
         assert await parent.result(30) == 2
         child = await app.enqueue(tasks.add.call(10).after(parent))
-        fed = await app.enqueue(tasks.told.call().after(parent))
+        fed = await app.enqueue(tasks.describe.call().after(parent))
         both = await app.enqueue(tasks.total.call().after(parent, child))
         assert await child.result(30) == 11
         assert await fed.result(30) == "it was 2"
@@ -178,7 +178,7 @@ async def test_a_failure_in_a_group_is_raised(app: Headrace, tasks: Tasks) -> No
 async def test_what_runs_anyway_runs_after_a_failure(app: Headrace, tasks: Tasks) -> None:
     async with app.worker():
         failing = tasks.fail.call(1)
-        job = await app.enqueue(tasks.told.call().after(failing, if_failed="run"))
+        job = await app.enqueue(tasks.describe.call().after(failing, if_failed="run"))
         assert await job.result(30) == "it was None"
 
 
@@ -328,9 +328,9 @@ async def test_an_open_call_is_refused_unless_something_feeds_it(
     app: Headrace, tasks: Tasks
 ) -> None:
     with pytest.raises(ArgumentError, match="first argument is missing"):
-        await app.enqueue(tasks.told.call())
+        await app.enqueue(tasks.describe.call())
     with pytest.raises(ArgumentError, match="first argument is missing"):
-        await app.enqueue_many([tasks.told.call()])
+        await app.enqueue_many([tasks.describe.call()])
     with pytest.raises(ArgumentError, match="first argument is missing"):
         await app.enqueue(chain(tasks.add.call(), tasks.add.call()))
     assert await nothing_is_stored(app)
@@ -383,10 +383,10 @@ async def test_each_call_of_a_flow_goes_through_the_middleware(app: Headrace, ta
             return await send(call.with_headers({"tenant": "eu"}))
 
     app.middleware(Watching())
-    job = await app.enqueue(chain(tasks.add.call(1), tasks.told.call()))
+    job = await app.enqueue(chain(tasks.add.call(1), tasks.describe.call()))
     async with app.worker():
         assert await job.result(30) == "it was 2"
-    assert sorted(seen) == ["add", "told"]
+    assert sorted(seen) == ["add", "describe"]
 
 
 async def test_a_middleware_that_refuses_a_call_refuses_the_flow(
@@ -400,7 +400,7 @@ async def test_a_middleware_that_refuses_a_call_refuses_the_flow(
 
     app.middleware(Refusing())
     with pytest.raises(PermissionError):
-        await app.enqueue(chain(tasks.add.call(1), tasks.told.call()))
+        await app.enqueue(chain(tasks.add.call(1), tasks.describe.call()))
     assert await nothing_is_stored(app)
 
 

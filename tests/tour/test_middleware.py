@@ -77,14 +77,14 @@ async def test_a_middleware_may_say_what_becomes_of_a_run(app: Headrace) -> None
 
 
 async def test_errors_are_told_to_whoever_collects_them(app: Headrace) -> None:
-    told: list[BaseException] = []
+    captured: list[BaseException] = []
 
     @app.task
     async def broken() -> None:
         raise LookupError("nothing there")
 
-    app.middleware(CaptureErrors(told.append))
+    app.middleware(CaptureErrors(captured.append))
     async with app.worker():
         with pytest.raises(JobFailed):
             await (await broken.options(timeout=5).enqueue()).result(30)
-    assert [str(error) for error in told] == ["nothing there"] * 3
+    assert [str(error) for error in captured] == ["nothing there"] * 3

@@ -1,4 +1,4 @@
-"""Progress and logs: what a running job tells of itself, on every store."""
+"""Progress and logs: what a running job reports, on every store."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def told_by(updates: list[JobUpdate]) -> list[str]:
 
 
 async def test_a_job_says_how_far_it_is(app: Headrace) -> None:
-    told, go = asyncio.Event(), asyncio.Event()
+    reported, go = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def count(ctx: Context) -> None:
         ctx.progress(0.4, "nearly half way")
-        told.set()
+        reported.set()
         await go.wait()
 
     job = await count.enqueue()
     assert await job.progress() is None
     async with app.worker():
-        await told.wait()
+        await reported.wait()
         async for update in job.watch():
             if update.progress is not None:
                 break
@@ -152,19 +152,19 @@ async def test_watching_a_job_whose_result_is_not_kept_ends(app: Headrace) -> No
 
 
 async def test_a_task_in_a_thread_tells_too(app: Headrace) -> None:
-    told, go = asyncio.Event(), threading.Event()
+    reported, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     @app.task
     def count(ctx: Context) -> None:
         ctx.log("from a thread")
         ctx.progress(0.5)
-        loop.call_soon_threadsafe(told.set)
+        loop.call_soon_threadsafe(reported.set)
         go.wait(30)
 
     async with app.worker():
         job = await count.enqueue()
-        await told.wait()
+        await reported.wait()
         async for update in job.watch():
             if update.progress is not None:
                 assert update.progress.fraction == 0.5

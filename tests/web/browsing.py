@@ -93,7 +93,7 @@ async def _from_here(request: httpx.Request) -> None:
         request.headers["origin"] = f"{url.scheme}://{url.netloc.decode()}"
 
 
-def told(page: str) -> str:
+def flash(page: str) -> str:
     """What the notice of a page says."""
     found = re.search(r'class="notice \w+" role="status"><p>(.*?)</p>', page, re.S)
     return html.unescape(found[1]) if found else ""

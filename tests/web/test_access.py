@@ -14,7 +14,7 @@ from headrace import ConfigError, Headrace
 from headrace.web.access import Auth
 from headrace.web.login import LoginAccess
 from headrace.web.people import Passwords, Role, User
-from tests.web.browsing import HOME, Person, told
+from tests.web.browsing import HOME, Person, flash
 
 USERS = Passwords(["ann:s3cret", "bob:a:b:viewer"])
 
@@ -186,7 +186,7 @@ async def test_a_form_that_comes_after_the_session_leads_to_the_login(app: Headr
     async with Person(app, auth=USERS) as person:
         answer = await person.http.post("/do/pause", data={"queue": "mail"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-        assert told(await person.page("/login")).startswith("Nothing was done")
+        assert flash(await person.page("/login")).startswith("Nothing was done")
 
 
 async def test_a_forged_or_old_session_is_none(

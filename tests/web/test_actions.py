@@ -14,7 +14,7 @@ from headrace.web.form_actions import FORM_ACTIONS, FormAction, form_action
 from headrace.web.page import Visit
 from tests.admin.burying import bury, envelope
 from tests.web.acting import post
-from tests.web.browsing import Person, told
+from tests.web.browsing import Person, flash
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ async def person(app: Headrace) -> AsyncIterator[Person]:
 async def test_a_queue_is_paused_and_resumed(app: Headrace, person: Person) -> None:
     assert (await person.do("pause", queue="mail")).headers["location"] == "/queues"
     page = await person.page("/queues")
-    assert told(page).startswith("Paused queue mail")
+    assert flash(page).startswith("Paused queue mail")
     assert "Resume queue mail" in page
     assert (await app.admin.queue("mail")).paused
     await person.do("resume", queue="mail")
-    assert told(await person.page("/queues")) == "Resumed queue mail."
+    assert flash(await person.page("/queues")) == "Resumed queue mail."
     assert not (await app.admin.queue("mail")).paused
 
 
@@ -50,7 +50,7 @@ async def test_a_group_is_paused(app: Headrace, person: Person) -> None:
     await orders.publish("o-1")
     await person.do("pause", queue="billing@orders")
     assert (await app.admin.queue("billing@orders")).paused
-    assert told(await person.page("/")).startswith("Paused group billing@orders")
+    assert flash(await person.page("/")).startswith("Paused group billing@orders")
 
 
 async def test_a_schedule_is_run_now_paused_and_resumed(app: Headrace, person: Person) -> None:
@@ -58,7 +58,7 @@ async def test_a_schedule_is_run_now_paused_and_resumed(app: Headrace, person: P
     async def nightly() -> None: ...
 
     await person.do("run_schedule", back="/schedules", name="nightly")
-    said = told(await person.page("/schedules"))
+    said = flash(await person.page("/schedules"))
     job = said.removeprefix("Schedule nightly was run now: job ").removesuffix(".")
     assert (await app.admin.job(job)).state is State.WAITING
     await person.do("pause_schedule", name="nightly")
@@ -110,7 +110,7 @@ async def test_what_cannot_be_undone_is_asked_about_first(
     assert 'name="queue" value="ma&lt;il"' in asked.text
     answer = await person.do("sweep", queue="ma<il", sure="yes")
     assert answer.status_code == 303
-    assert told(await person.page("/queues")) == "Swept ['ma<il']."
+    assert flash(await person.page("/queues")) == "Swept ['ma<il']."
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])

@@ -16,7 +16,7 @@ from starlette.routing import Mount
 
 from headrace import ConfigError, Headrace, dashboard
 from headrace.web.people import Passwords, User
-from tests.web.browsing import BARE, Person, told
+from tests.web.browsing import BARE, Person, flash
 
 SHOP = "http://ops.shop.example"
 
@@ -158,7 +158,7 @@ async def test_a_login_form_of_another_origin_is_refused(app: Headrace) -> None:
         assert (await person.log_in("ann", "s3cret")).status_code == 303
         token = {"token": await person.token("/")}
         assert (await person.http.post("/logout", data=token, headers=elsewhere)).status_code == 403
-        assert told(await person.page("/")) == ""
+        assert flash(await person.page("/")) == ""
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_sibling_that_plants_cookies_puts_no_words_into_our_mouth(app: H
         for forged in (planted, f"{planted}.{right.partition('.')[2]}"):
             person.http.cookies.clear()
             person.http.cookies.set(cookie, forged)
-            assert not told(await person.page("/queues"))
+            assert not flash(await person.page("/queues"))
         person.http.cookies.clear()
         person.http.cookies.set(cookie, right)
-        assert told(await person.page("/queues")).startswith("Paused queue mail")
+        assert flash(await person.page("/queues")).startswith("Paused queue mail")

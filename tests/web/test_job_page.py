@@ -12,7 +12,7 @@ import pytest
 
 from headrace import Context, Headrace, Reject, group
 from tests.admin.burying import bury, envelope, one_attempt
-from tests.web.browsing import Person, told
+from tests.web.browsing import Person, flash
 from tests.web.hostile import ARGUMENTS, BREAKER, CONTROL, LONG, SCRIPT, TURNED, assert_harmless
 
 
@@ -65,7 +65,7 @@ async def test_a_job_is_shown_with_its_life_and_all_that_it_tells(app: Headrace)
         assert log.text.startswith("begun <script>alert(1)</script>invoice\\u202e")
         answer = await person.do("cancel", id=job.id, queue="slow", sure="yes")
         page = (await person.http.get(answer.headers["location"])).text
-        assert "1 asked to end" in told(page)
+        assert "1 asked to end" in flash(page)
 
 
 async def test_a_done_job_shows_its_result(app: Headrace) -> None:
@@ -223,6 +223,6 @@ async def test_an_event_is_found_before_it_is_due_and_after_all_are_done_with_it
         assert "then it is added to topic" in page
         answer = await person.do("cancel", id=later, sure="yes")
         page = (await person.http.get(answer.headers["location"])).text
-        assert told(page) == "1 job cancelled."
+        assert flash(page) == "1 job cancelled."
         over = await orders.publish(Order("o-2"))
         assert "which has no groups (yet)" in await person.page("/find", id=over)

@@ -14,7 +14,7 @@ from headrace import Headrace, State, Task
 from headrace.benchmark.asgi_client import counted
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import fields_for, listed, post, question
-from tests.web.browsing import Person, told
+from tests.web.browsing import Person, flash
 from tests.web.hostile import BREAKER, SCRIPT, TURNED, assert_harmless
 
 
@@ -135,7 +135,7 @@ async def test_those_that_are_ticked_are_cancelled(app: Headrace) -> None:
         boxes = re.findall(r'name="job" value="([^"]*)"', page)
         chosen = [html.unescape(each) for each in boxes[:2]]
         assert "Cancel these 2 jobs?" in await question(person, "cancel", job=chosen)
-        assert told((await post(person, "cancel", job=chosen)).text) == "2 jobs cancelled."
+        assert flash((await post(person, "cancel", job=chosen)).text) == "2 jobs cancelled."
         states = [await job.status() for job in jobs]
         assert states.count(State.CANCELLED) == 2
 
@@ -171,7 +171,7 @@ async def test_all_that_match_are_cancelled_after_a_question_that_says_which(
             "hour?"
         ) in asked
         assert (await app.admin.queue("mail")).waiting == 120
-        assert told((await post(person, "cancel_all", **wanted)).text) == "120 jobs cancelled."
+        assert flash((await post(person, "cancel_all", **wanted)).text) == "120 jobs cancelled."
         assert await kept.status() is State.SCHEDULED
 
 
@@ -181,7 +181,7 @@ async def test_nothing_is_done_to_all_without_a_filter(app: Headrace) -> None:
     await bury(app, [envelope("send", "bob")])
     async with Person(app) as person:
         for verb in ("cancel_all", "replay_all", "purge_all"):
-            assert "Say which jobs first" in told((await post(person, verb)).text)
+            assert "Say which jobs first" in flash((await post(person, verb)).text)
     assert (await app.admin.queue("mail")).waiting == 1
     assert (await app.admin.queue("default")).dead == 1
 
@@ -193,10 +193,10 @@ async def test_dead_jobs_are_not_cancelled_but_replayed_or_purged(app: Headrace)
         assert "Replay all that match" in page
         assert "Cancel all" not in page
         answer = await post(person, "cancel_all", state="dead", queue="default")
-        assert "dead jobs have ended" in told(answer.text)
+        assert "dead jobs have ended" in flash(answer.text)
         sent = fields_for(page, "replay_all")
         assert sent == {"queue": "default"}
-        assert told((await post(person, "replay_all", **sent)).text) == "3 jobs sent again."
+        assert flash((await post(person, "replay_all", **sent)).text) == "3 jobs sent again."
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_an_action_that_would_mean_more_jobs_than_the_form_says_is_refused
         assert f"cannot be narrowed by {name}" in await question(
             person, verb, queue="mail", **field
         )
-        assert "cannot" in told((await post(person, verb, queue="mail", **field)).text)
+        assert "cannot" in flash((await post(person, verb, queue="mail", **field)).text)
     info = await app.admin.queue("mail")
     assert (info.waiting, info.dead) == (1, 1)
 

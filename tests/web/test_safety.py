@@ -13,7 +13,7 @@ from headrace.web.form_actions import own_path
 from headrace.web.page import Page, Visit
 from headrace.web.routes import VIEWS
 from headrace.web.wording import visible
-from tests.web.browsing import HOME, Person, told
+from tests.web.browsing import HOME, Person, flash
 
 
 @pytest.fixture
@@ -186,8 +186,8 @@ async def test_probes_of_everyone_come_to_one_question_of_bounded_length(
 async def test_an_action_that_fails_says_why(app: Headrace) -> None:
     async with Person(app) as person:
         await person.do("run_schedule", back="/schedules", name="none")
-        assert told(await person.page("/schedules")).startswith("Not done: there is no schedule")
-        assert not told(await person.page("/schedules")), "a notice is shown once"
+        assert flash(await person.page("/schedules")).startswith("Not done: there is no schedule")
+        assert not flash(await person.page("/schedules")), "a notice is shown once"
 
 
 async def test_a_form_that_is_too_large_is_refused(app: Headrace) -> None:

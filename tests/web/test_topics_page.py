@@ -12,7 +12,7 @@ import pytest
 from headrace import Headrace, Reject
 from headrace.benchmark.asgi_client import counted
 from tests.web.acting import post, question
-from tests.web.browsing import Person, told
+from tests.web.browsing import Person, flash
 from tests.web.hostile import ARGUMENTS, BREAKER, LONG, SCRIPT, TURNED, assert_harmless
 
 
@@ -69,11 +69,11 @@ async def test_a_group_with_a_stopped_key_is_seen_and_freed(app: Headrace) -> No
         assert f"/job?id={dead}" in page
         assert "Because of event" in page
         answer = await post(person, "free_key", key=BREAKER, **GROUP)
-        assert told(answer.text) == f"Key {BREAKER} goes on."
+        assert flash(answer.text) == f"Key {BREAKER} goes on."
         answer = await post(person, "free_key", key=BREAKER, **GROUP)
-        assert "was not stopped any more" in told(answer.text)
+        assert "was not stopped any more" in flash(answer.text)
         answer = await post(person, "replay", id=dead, queue="billing@orders")
-        assert told(answer.text) == "1 job sent again."
+        assert flash(answer.text) == "1 job sent again."
 
 
 async def test_the_latest_events_are_shown_with_their_data_as_text(app: Headrace) -> None:
@@ -129,7 +129,7 @@ async def test_a_group_is_paused_moved_and_removed_each_after_a_question(app: He
         asked = await question(person, "remove_group", **GROUP)
         assert "Forget group billing of topic orders" in asked
         answer = await post(person, "remove_group", **GROUP)
-        assert told(answer.text) == "Group billing of topic orders is forgotten."
+        assert flash(answer.text) == "Group billing of topic orders is forgotten."
         assert not (await app.admin.topic("orders")).groups
 
 
@@ -158,7 +158,7 @@ async def test_a_group_that_a_worker_serves_is_not_removed(quick: Headrace) -> N
         await orders.publish(Order("o-1"))
         async with app.worker():
             answer = await post(person, "remove_group", **GROUP)
-            assert "stop it first" in told(answer.text)
+            assert "stop it first" in flash(answer.text)
 
 
 async def test_what_there_is_not_is_not_found(quick: Headrace) -> None:
