@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.core.job import NO_PAST, Past, Reason, State, decode_past, decode_verdict
 from headrace.core.judgement import FailedRun, Unfit, describe, judge
 from headrace.core.limits import MAX_ERROR_TEXT, MAX_TRACEBACK
-from headrace.core.outcome import Again, Dead, Outcome
+from headrace.core.outcome import Dead, Outcome, Retried
 from headrace.core.retry import RemoteError, Retry, names_of
 from headrace.errors import Defer, Reject, RetryLater
 
@@ -44,7 +44,7 @@ def raised(error: BaseException) -> BaseException:
 
 
 def past_of(outcome: Outcome) -> Past:
-    assert isinstance(outcome, (Again, Dead))
+    assert isinstance(outcome, (Retried, Dead))
     return decode_past(outcome.past)
 
 
@@ -63,7 +63,7 @@ def test_max_attempts_is_the_number_of_runs_in_all(max_attempts: int) -> None:
 
 def test_a_retry_waits_as_its_policy_says() -> None:
     outcome = judge(failed(ValueError()))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 2_000
 
 
@@ -75,7 +75,7 @@ def test_a_retry_never_waits_longer_than_the_cap(
     past = Past(first.attempts * earlier, earlier, 0)
     policy = Retry(10**6, base=base, cap=cap)
     outcome = judge(failed(ValueError(), past, retry=policy), random.Random(seed))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert 0 <= outcome.delay_ms <= cap * 1000 + 1
 
 
@@ -90,7 +90,7 @@ def test_never_wins_over_on() -> None:
     outcome = judge(failed(ConnectionResetError(), retry=policy))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.NOT_RETRYABLE
-    assert isinstance(judge(failed(FileNotFoundError(), retry=policy)), Again)
+    assert isinstance(judge(failed(FileNotFoundError(), retry=policy)), Retried)
 
 
 def test_a_job_whose_last_run_fails_with_what_is_never_retried_says_so() -> None:
@@ -116,26 +116,26 @@ def test_an_unfit_job_is_dead_for_the_reason_it_names(reason: Reason) -> None:
 
 def test_retry_later_sets_the_delay_and_uses_an_attempt() -> None:
     outcome = judge(failed(RetryLater(7.5)))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 7_500
     assert len(past_of(outcome).attempts) == 1
 
 
 def test_retry_later_without_a_delay_waits_as_the_policy_says() -> None:
     outcome = judge(failed(RetryLater()))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 2_000
 
 
 def test_retry_later_at_once_does_not_wait() -> None:
     outcome = judge(failed(RetryLater(0)))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 0
 
 
 def test_retry_later_is_asked_for_and_so_not_filtered() -> None:
     policy = Retry(3, on=(ConnectionError,), never=(Exception,))
-    assert isinstance(judge(failed(RetryLater(1), retry=policy)), Again)
+    assert isinstance(judge(failed(RetryLater(1), retry=policy)), Retried)
 
 
 def test_retry_later_gives_up_after_the_last_attempt() -> None:
@@ -150,7 +150,7 @@ def test_defer_uses_no_attempt_and_keeps_the_history(earlier: int, delivered: in
     for _ in range(earlier):
         past = past_of(judge(failed(ValueError("x"), past, retry=Retry(100))))
     outcome = judge(failed(Defer(3), past, delivered=delivered, retry=Retry(1)))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 3_000
     later = past_of(outcome)
     assert later.attempts == past.attempts
@@ -233,7 +233,7 @@ def test_the_attempts_of_a_job_stay_small_however_deep_it_recursed() -> None:
         dive(0)
     except RecursionError as error:
         outcome = judge(failed(error))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert len(outcome.past) < 2 * MAX_TRACEBACK
 
 
@@ -242,7 +242,7 @@ def test_an_error_without_a_text_is_described_all_the_same() -> None:
     assert kind == f"{__name__}.Broken"
     assert "RuntimeError" in text
     assert "Traceback" in trace
-    assert isinstance(judge(failed(raised(Broken()))), Again)
+    assert isinstance(judge(failed(raised(Broken()))), Retried)
 
 
 odd_texts = st.text(st.sampled_from("a\n\0\x7f\ud800\udcff\ue000\U0010ffff…"), max_size=20)
@@ -275,20 +275,20 @@ LONG = 1e10
 )
 def test_a_delay_of_ages_still_gives_an_outcome(error: Exception, retry: Retry) -> None:
     outcome = judge(failed(error, retry=retry))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert 0 < outcome.delay_ms < 2**63
 
 
 @pytest.mark.parametrize("delay", [0.0004, 0.0001, 1.0006])
 def test_a_delay_is_never_cut_short(delay: float) -> None:
     outcome = judge(failed(RetryLater(delay)))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay_ms >= delay * 1000
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
 def test_what_is_not_an_exception_is_judged_like_one(error: BaseException) -> None:
-    assert isinstance(judge(failed(raised(error))), Again)
+    assert isinstance(judge(failed(raised(error))), Retried)
 
 
 def test_a_group_of_exceptions_is_described_with_its_parts() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.delivery import Delivery
-from headrace.core.outcome import DONE, RELEASED, Again, Dead, Outcome
+from headrace.core.outcome import DONE, RELEASED, Dead, Outcome, Retried
 from headrace.core.tally import BUCKETS_US, Tally
 from headrace.store.contract import Settlement
 
@@ -27,7 +27,7 @@ def counted(*many: Settlement) -> dict[tuple[str, str], int]:
 
 def test_outcomes_are_counted_by_kind_and_task() -> None:
     counts = counted(
-        settled(), settled(), settled(Again(5, b"")), settled(Dead("boom", b""), task="mail")
+        settled(), settled(), settled(Retried(5, b"")), settled(Dead("boom", b""), task="mail")
     )
     assert counts["done", "add"] == 2
     assert counts["retry", "add"] == 1

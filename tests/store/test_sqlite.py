@@ -19,7 +19,7 @@ from headrace.core.call import Parcel, Tick
 from headrace.core.ids import to_key
 from headrace.core.job import State, Verdict, decode_verdict, encode_envelope, encode_verdict
 from headrace.core.limits import DEAD_KEPT_DAYS
-from headrace.core.outcome import DONE, RELEASED, Again, Dead, Done
+from headrace.core.outcome import DONE, RELEASED, Dead, Done, Retried
 from headrace.errors import (
     ConfigError,
     StoreFull,
@@ -520,7 +520,7 @@ class TestSettle:
     ) -> None:
         await store.append("q", parcels("a b"))
         held = await consumer.fetch(1, 0)
-        await consumer.settle("q", all_as(Again(500, b"past"), held))
+        await consumer.settle("q", all_as(Retried(500, b"past"), held))
         [snapshot] = await store.get("q", [key("a")], bodies=True)
         assert snapshot is not None
         assert (snapshot.due_ms, snapshot.past) == (NOW_MS + 501, b"past")
@@ -534,7 +534,7 @@ class TestSettle:
         self, store: SqliteStore, consumer: SqliteConsumer
     ) -> None:
         await store.append("q", parcels("a b"))
-        await consumer.settle("q", all_as(Again(0, b"past"), await consumer.fetch(1, 0)))
+        await consumer.settle("q", all_as(Retried(0, b"past"), await consumer.fetch(1, 0)))
         assert names(await consumer.fetch(2, 0)) == "b a"
 
     async def test_moments_beyond_all_numbers_are_stored(
@@ -542,7 +542,10 @@ class TestSettle:
     ) -> None:
         await store.append("q", parcels("a b"))
         first, second = await consumer.fetch(2, 0)
-        outcomes = [Settlement(first, Again(2**70, b"")), Settlement(second, Done(VERDICT, 2**70))]
+        outcomes = [
+            Settlement(first, Retried(2**70, b"")),
+            Settlement(second, Done(VERDICT, 2**70)),
+        ]
         assert await consumer.settle("q", outcomes) == []
         assert await state_of(store, "a") is State.SCHEDULED
         assert await state_of(store, "b") is State.DONE
@@ -570,7 +573,7 @@ class TestSettle:
         assert names(taken) == "a b c"
         assert [delivery.count for delivery in taken] == [1, 1, 1]
 
-    @pytest.mark.parametrize("outcome", [DONE, Again(0, b""), Dead("rejected", b""), RELEASED])
+    @pytest.mark.parametrize("outcome", [DONE, Retried(0, b""), Dead("rejected", b""), RELEASED])
     async def test_the_first_settlement_wins(
         self, store: SqliteStore, consumer: SqliteConsumer, outcome: Outcome
     ) -> None:
@@ -744,7 +747,7 @@ class TestHearing:
         heard.clear()
         await store.append("q", [parcel("b", delay_ms=60), parcel("c")])
         assert not heard.is_set()
-        await consumer.settle("q", all_as(Again(40, b""), await consumer.fetch(1, 0)))
+        await consumer.settle("q", all_as(Retried(40, b""), await consumer.fetch(1, 0)))
         await asyncio.wait_for(heard.wait(), 10)
         heard.clear()
         await subscription.close()

@@ -10,7 +10,7 @@ from headrace.core.call import Parcel
 from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.ids import to_key
 from headrace.core.job import encode_envelope
-from headrace.core.outcome import DONE, RELEASED, Again, Dead, Held, task_gate
+from headrace.core.outcome import DONE, RELEASED, Dead, Held, Retried, task_gate
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import browsing, surveying
 from headrace.store.sqlite.store import SqliteStore
@@ -87,7 +87,7 @@ class TestSince:
         self, store: SqliteStore, clock: ManualClock, consumer: SqliteConsumer
     ) -> None:
         await sent(store, clock, "a")
-        await settle(consumer, Again(0, b"\x90"), *await consumer.fetch(1, 0))
+        await settle(consumer, Retried(0, b"\x90"), *await consumer.fetch(1, 0))
         assert await oldest(store) == clock.now_ms()
         clock.advance(1)
         await settle(consumer, Dead("rejected", b"\x90"), *await consumer.fetch(1, 0))

@@ -17,12 +17,12 @@ from headrace.core.job import State, decode_envelope, done_verdict, encode_envel
 from headrace.core.outcome import (
     DONE,
     RELEASED,
-    Again,
     Cancelled,
     Dead,
     Done,
     Held,
     Outcome,
+    Retried,
     task_gate,
 )
 from headrace.store.contract import Settlement, reclaim_every
@@ -71,7 +71,7 @@ async def test_plain_jobs_are_rows_and_nothing_else(store: SqliteStore) -> None:
         [
             Settlement(done, DONE),
             Settlement(dead, Dead("x", b"")),
-            Settlement(again, Again(0, b"")),
+            Settlement(again, Retried(0, b"")),
             Settlement(released, RELEASED),
         ],
     )
@@ -237,7 +237,7 @@ class Mix:
 
     def _outcome(self) -> Outcome:
         return self._chance.choice(
-            (DONE, DONE, Done(done_verdict(b"\x01"), 60_000), Again(0, b""), Again(400, b""),
+            (DONE, DONE, Done(done_verdict(b"\x01"), 60_000), Retried(0, b""), Retried(400, b""),
              Dead("x", b""), Cancelled(), RELEASED)
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from headrace.core.job import Attempt, decode_past
-from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Left, Outcome
+from headrace.core.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Retried
 
 Ended = Literal[
     "done", "retry", "defer", "dead", "cancelled", "held", "released", "left", "lost"
@@ -74,7 +74,7 @@ def ending_of(outcome: Outcome, attempts: int) -> Ending:
     """What an outcome means to a job that had so many attempts before."""
     if isinstance(outcome, Done):
         return _DONE
-    if isinstance(outcome, (Again, Dead)):
+    if isinstance(outcome, (Retried, Dead)):
         return _unsuccessful(outcome, decode_past(outcome.past).attempts[attempts:])
     if isinstance(outcome, Held):
         return Ending("held", outcome.gate)
@@ -83,10 +83,10 @@ def ending_of(outcome: Outcome, attempts: int) -> Ending:
     return Ending("left" if isinstance(outcome, Left) else "released")
 
 
-def _unsuccessful(outcome: Again | Dead, new: tuple[Attempt, ...]) -> Ending:
+def _unsuccessful(outcome: Retried | Dead, new: tuple[Attempt, ...]) -> Ending:
     if not new:
         # A run that counts as an attempt would be among them.
-        return Ending("defer") if isinstance(outcome, Again) else Ending("dead", outcome.reason)
+        return Ending("defer") if isinstance(outcome, Retried) else Ending("dead", outcome.reason)
     error_type, error_text = new[-1].error_type, new[-1].error_text
     if isinstance(outcome, Dead):
         return Ending("dead", outcome.reason, error_type, error_text)

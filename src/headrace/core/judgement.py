@@ -19,7 +19,7 @@ from headrace.core.job import (
     encode_verdict,
 )
 from headrace.core.limits import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
-from headrace.core.outcome import Again, Dead, Held, Outcome
+from headrace.core.outcome import Dead, Held, Outcome, Retried
 from headrace.core.retry import RemoteError, Retry, full_name
 from headrace.errors import Defer, Reject, RetryLater
 
@@ -58,11 +58,11 @@ class FailedRun:
 
 
 def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
-    """Again, dead or held, and when."""
+    """Retried, dead or held, and when."""
     error = run.error
     if isinstance(error, Defer):
         past = moved_on(run.past, run.delivered)
-        return Again(_ms(getattr(error, "delay", 0.0)), encode_past(past))
+        return Retried(_ms(getattr(error, "delay", 0.0)), encode_past(past))
     if isinstance(error, NotNow):
         return Held(error.gate, encode_past(moved_on(run.past, run.delivered)))
     if isinstance(error, Unfit):
@@ -77,7 +77,7 @@ def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     # A subclass may have forgotten to call ours.
     asked = getattr(error, "delay", None) if isinstance(error, RetryLater) else None
     delay = run.retry.delay(number, rng) if asked is None else asked
-    return Again(_ms(delay), encode_past(_failed(run)))
+    return Retried(_ms(delay), encode_past(_failed(run)))
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:

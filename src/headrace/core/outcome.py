@@ -3,7 +3,7 @@
 | outcome    | when                                                     | the job is then          |
 |------------|----------------------------------------------------------|--------------------------|
 | `Done`     | the task returned                                        | done; its result is kept |
-| `Again`    | it failed and may be retried, or asked to run later      | scheduled                |
+| `Retried`  | it failed and may be retried, or asked to run later      | scheduled                |
 | `Dead`     | it failed for good, or was never fit to run              | dead, with its history   |
 | `Cancelled`| someone cancelled it                                     | cancelled                |
 | `Held`     | it may not start now: its task is paused, or over a limit | blocked, at that gate   |
@@ -23,7 +23,7 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     ttl_ms: int = 0
 
 
-class Again(msgspec.Struct, frozen=True):
+class Retried(msgspec.Struct, frozen=True):
     delay_ms: int
     past: bytes
     """An encoded `Past` that includes the delivery at hand."""
@@ -69,7 +69,7 @@ class Left(msgspec.Struct, frozen=True):
     """The store is told nothing, and the lease is not renewed any more."""
 
 
-Outcome = Done | Again | Dead | Cancelled | Held | Released | Left
+Outcome = Done | Retried | Dead | Cancelled | Held | Released | Left
 
 DONE = Done()
 RELEASED = Released()

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from headrace.core.delivery import Delivery
-from headrace.core.outcome import Again, Cancelled, Dead, Done, Held, Left, Outcome, Released
+from headrace.core.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Released, Retried
 
 BUCKETS_US = tuple(1000 * 2**power for power in range(23))
 """Upper bounds, in microseconds, by which lengths of time are counted; what is longer than the last
@@ -26,7 +26,7 @@ _WAITS_LOOKED_AT = 32
 
 _KINDS: dict[type, str] = {
     Done: "done",
-    Again: "retry",
+    Retried: "retry",
     Dead: "dead",
     Cancelled: "cancelled",
     Held: "held",
@@ -80,7 +80,7 @@ def kind_of(outcome: type[Outcome]) -> str:
 
 def detail_of(outcome: Outcome) -> str:
     """What the fact says beside its kind: a delay in ms, a reason or a gate."""
-    if isinstance(outcome, Again):
+    if isinstance(outcome, Retried):
         return str(outcome.delay_ms)
     if isinstance(outcome, Dead):
         return outcome.reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.core.delivery import Delivery
-from headrace.core.outcome import DONE, Again, Cancelled, Dead, Done, Held
+from headrace.core.outcome import DONE, Cancelled, Dead, Done, Held, Retried
 from headrace.core.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
@@ -93,8 +93,8 @@ def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
     delivery, outcome = item.delivery, item.outcome
     if isinstance(outcome, Done):
         return "done", "", b"", outcome.verdict, outcome.ttl_ms
-    if isinstance(outcome, Again):
-        return "again", outcome.delay_ms, outcome.past, b"", 0
+    if isinstance(outcome, Retried):
+        return "retry", outcome.delay_ms, outcome.past, b"", 0
     if isinstance(outcome, Dead):
         return "dead", outcome.reason, outcome.past, outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Cancelled):

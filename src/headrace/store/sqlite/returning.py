@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.delivery import Delivery, Receipt
-    from headrace.core.outcome import Again, Held
+    from headrace.core.outcome import Held, Retried
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
-_PLACE_AGAIN = f"""
-    WITH again (id, place, state, position, time_ms, past) AS (VALUES {{rows}})
-    UPDATE jobs SET id = again.place, state = again.state, position = again.position,
-        time_ms = again.time_ms, past = again.past, count = 0, owner = '',
+_RETRY = f"""
+    WITH retried (id, place, state, position, time_ms, past) AS (VALUES {{rows}})
+    UPDATE jobs SET id = retried.place, state = retried.state, position = retried.position,
+        time_ms = retried.time_ms, past = retried.past, count = 0, owner = '',
         flags = flags | {LADEN}
-    FROM again WHERE jobs.id = again.id"""
+    FROM retried WHERE jobs.id = retried.id"""
 # Its position is still the one it was fetched from, before those of all jobs not yet fetched; the
 # time since when it waits is that of then, too.
 _HAND_BACK = """
@@ -33,8 +33,8 @@ _HAND_BACK = """
 _OWNED = "SELECT id FROM jobs WHERE queue = ? AND state = 'running' AND owner = ?"
 
 
-def again(
-    step: Step, settled: Sequence[tuple[Delivery, Again]], attached: dict[Receipt, Entry]
+def retry(
+    step: Step, settled: Sequence[tuple[Delivery, Retried]], attached: dict[Receipt, Entry]
 ) -> None:
     """Have jobs run again, when their delay is over."""
     delays = [outcome.delay_ms for _, outcome in settled]
@@ -44,13 +44,13 @@ def again(
         tell_of_due(step, due_after(step.now_ms, min(later)), earliest)
     if len(later) < len(delays):
         step.tell("ready")
-    _again_plain(step, [each for each in settled if each[0].receipt not in attached])
+    _retry_plain(step, [each for each in settled if each[0].receipt not in attached])
     if attached:
         constrained = [(attached[d.receipt], o) for d, o in settled if d.receipt in attached]
-        _again_attached(step, constrained)
+        _retry_attached(step, constrained)
 
 
-def _again_plain(step: Step, settled: Sequence[tuple[Delivery, Again]]) -> None:
+def _retry_plain(step: Step, settled: Sequence[tuple[Delivery, Retried]]) -> None:
     if not settled:
         return
     rows: list[tuple[Any, ...]] = []
@@ -60,10 +60,10 @@ def _again_plain(step: Step, settled: Sequence[tuple[Delivery, Again]]) -> None:
             rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.past))
         else:
             rows.append((delivery.receipt, place, "waiting", place, step.now_ms, outcome.past))
-    run_rows(step.connection, _PLACE_AGAIN, rows)
+    run_rows(step.connection, _RETRY, rows)
 
 
-def _again_attached(step: Step, settled: Sequence[tuple[Entry, Again]]) -> None:
+def _retry_attached(step: Step, settled: Sequence[tuple[Entry, Retried]]) -> None:
     if not settled:
         return
     limits.give_back(step, [entry for entry, _ in settled])
@@ -88,7 +88,7 @@ def hold(step: Step, settled: Sequence[tuple[Delivery, Held]]) -> None:
         step.tell("ready")
 
 
-def _save(step: Step, settled: Sequence[tuple[Entry, Again | Held]]) -> None:
+def _save(step: Step, settled: Sequence[tuple[Entry, Retried | Held]]) -> None:
     first = step.new_numbers(len(settled))
     placed = [
         (entry, place, outcome.past) for place, (entry, outcome) in enumerate(settled, start=first)
@@ -105,7 +105,7 @@ def hand_back(step: Step, receipts: Sequence[Receipt]) -> None:
 
 
 def hand_back_all(step: Step, owner: str) -> None:
-    """Let all jobs of the queue that `owner` holds wait again."""
+    """Let all jobs of the queue that `owner` holds wait retried."""
     endings.cancel(step, entries.cancelling(step.connection, step.number, owner=owner))
     found = step.connection.execute(_OWNED, (step.number, owner)).fetchall()
     if found:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.constraints import decode_constraints
 from headrace.core.job import CANCELLED_VERDICT, State, peek_key
-from headrace.core.outcome import RELEASED, Again, Cancelled, Dead, Done, Held, Released
+from headrace.core.outcome import RELEASED, Cancelled, Dead, Done, Held, Released, Retried
 from headrace.core.sources import group_source
 from headrace.core.tally import Tally, detail_of, kind_of
 from headrace.store.contract import Settlement
@@ -62,8 +62,8 @@ def settle(
     if step.facts is not None:
         _record(step, by_kind, None if holds.lost else tally)
     _end(step, by_kind, attached)
-    if again := by_kind[Again]:
-        returning.again(step, again, attached)
+    if retried := by_kind[Retried]:
+        returning.retry(step, retried, attached)
     if released := by_kind[Released]:
         returning.hand_back(step, [delivery.receipt for delivery, _ in released])
     if stopped := by_kind[Held]:
@@ -77,7 +77,7 @@ def _heed_cancelling(by_kind: dict[type, Settled], attached: dict[Receipt, Entry
     stopping = {receipt for receipt, entry in attached.items() if entry.flags & CANCELLING}
     for delivery, _ in _taken_out(by_kind, Cancelled, stopping, wanted=False):
         by_kind[Released].append((delivery, RELEASED))
-    for kind in (Again, Held, Released):
+    for kind in (Retried, Held, Released):
         for delivery, _ in _taken_out(by_kind, kind, stopping, wanted=True):
             by_kind[Cancelled].append((delivery, Cancelled()))
 
@@ -97,7 +97,7 @@ def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> No
         ("done", d.key or peek_key(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
         for d, _ in by_kind[Done]
     ]
-    for kind in (Again, Dead, Cancelled, Held, Released):
+    for kind in (Retried, Dead, Cancelled, Held, Released):
         name = kind_of(kind)
         for d, outcome in by_kind[kind]:
             key, detail = d.key or peek_key(d.envelope), _storable(detail_of(outcome))

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.outcome import DONE, RELEASED, Again, Outcome
+from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.topics import Bound, Group, Published
 from headrace.store.values import Counts
@@ -205,7 +205,7 @@ class BoundsConformance(TopicGround):
         held = await self.take(member)
         later = [event() for _ in range(3)]
         await store.publish(LOG, later, bound=LATEST)
-        assert await self.settle(member, held, Again(20, PAST)) == []
+        assert await self.settle(member, held, Retried(20, PAST)) == []
         assert sorted(await self.handle_all(store, member)) == sorted([first, *keys(later)])
         await self.settled(store)
 

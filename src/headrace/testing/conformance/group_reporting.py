@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.outcome import DONE, RELEASED, Again
+from headrace.core.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import LogPage, Report
@@ -65,7 +65,7 @@ class GroupReportingConformance(TopicGround):
         assert await store.once_all(BILLING, sent) == {}
         await store.once_set(BILLING, sent, "charge", b"\x01")
         await store.once_set(BILLING, sent, "mail", b"")
-        for outcome in (RELEASED, Again(0, PAST), Again(50, PAST), DEAD):
+        for outcome in (RELEASED, Retried(0, PAST), Retried(50, PAST), DEAD):
             await self.settle(member, taken, outcome)
             assert await store.once_all(BILLING, sent) == {"charge": b"\x01", "mail": b""}
             await self.pass_time(0.06)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.job import State, decode_verdict
-from headrace.core.outcome import DONE, Again, Held, Outcome, task_gate
+from headrace.core.outcome import DONE, Held, Outcome, Retried, task_gate
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, keys_of
-from headrace.testing.conformance.settling import AGAIN, CANCELLED, DEAD, OUTCOMES
+from headrace.testing.conformance.settling import CANCELLED, DEAD, OUTCOMES, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
     BILLING,
@@ -31,7 +31,7 @@ class GroupSettlingConformance(TopicGround):
         member, other = self.member(store), self.member(store, AUDIT)
         taken = await self.take(member)
         before = await store.time_ms()
-        await self.settle(member, taken, Again(400, PAST))
+        await self.settle(member, taken, Retried(400, PAST))
         snapshot = await self.snapshot(store, sent, BILLING)
         assert snapshot.state is State.SCHEDULED
         assert snapshot.due_ms is not None
@@ -56,7 +56,7 @@ class GroupSettlingConformance(TopicGround):
         (sent,) = await self.publish(store)
         member = self.member(store)
         for _ in range(3):
-            await self.settle(member, await self.take(member), Again(0, PAST))
+            await self.settle(member, await self.take(member), Retried(0, PAST))
         (delivery,) = await self.take(member)
         assert (delivery.key, delivery.past, delivery.count) == (sent, PAST, 1)
 
@@ -172,7 +172,7 @@ class GroupSettlingConformance(TopicGround):
         await self.join(store, BILLING, AUDIT, group=group)
         (sent,) = await self.publish(store)
         member = self.member(store)
-        await self.settle(member, await self.take(member), AGAIN)
+        await self.settle(member, await self.take(member), RETRIED)
         assert await store.cancel(BILLING, [sent]) == [State.CANCELLED]
         snapshot = await self.snapshot(store, sent, BILLING)
         assert decode_verdict(snapshot.verdict).state is State.CANCELLED
@@ -216,7 +216,7 @@ class GroupSettlingConformance(TopicGround):
         sent = await self.publish(store, 3)
         member = self.member(store)
         taken = await self.take(member, 3)
-        outcomes: list[Outcome] = [DONE, AGAIN, DEAD]
+        outcomes: list[Outcome] = [DONE, RETRIED, DEAD]
         batch = zip(taken, outcomes, strict=True)
         await member.settle(BILLING, [Settlement(*pair) for pair in batch])
         facts = [item.fact for item in await store.events(BILLING)]

@@ -6,13 +6,13 @@ import asyncio
 
 from headrace.core.delivery import Delivery
 from headrace.core.job import State
-from headrace.core.outcome import DONE, Again
+from headrace.core.outcome import DONE, Retried
 from headrace.core.sources import group_queue
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, keys_of, known
-from headrace.testing.conformance.settling import AGAIN, DEAD
+from headrace.testing.conformance.settling import DEAD, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
     BILLING,
@@ -154,7 +154,7 @@ class GroupsConformance(TopicGround):
         state = await self.group(store)
         assert state.counts == Counts(waiting=2, running=3)
         assert state.behind <= 2
-        await self.settle(member, taken[:1], AGAIN)
+        await self.settle(member, taken[:1], RETRIED)
         await self.settle(member, taken[1:2], DEAD)
         await self.settle(member, taken[2:], DONE)
         assert await store.count(BILLING) == Counts(waiting=2, scheduled=1, dead=1)
@@ -175,7 +175,7 @@ class GroupsConformance(TopicGround):
         assert await self.oldest(store) == first
         await self.settle(member, taken, DONE)
         assert await self.oldest(store) == second
-        await self.settle(member, await self.take(member), Again(20, PAST))
+        await self.settle(member, await self.take(member), Retried(20, PAST))
         assert await self.oldest(store) == second
         last = await self.take(member)
         await self.pass_time(0.03)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.call import Child
 from headrace.core.constraints import Constraints, Limit
-from headrace.core.outcome import DONE, RELEASED, Again, Held, task_gate
+from headrace.core.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.store.values import Event
@@ -72,7 +72,7 @@ class HistoryConformance(Ground):
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
         gate = task_gate("task")
-        for outcome in (Again(0, PAST), Again(20, PAST), Held(gate, PAST), RELEASED, DEAD):
+        for outcome in (Retried(0, PAST), Retried(20, PAST), Held(gate, PAST), RELEASED, DEAD):
             taken = await self.take(worker)
             await self.settle(worker, taken, outcome)
             if isinstance(outcome, Held):
@@ -96,7 +96,7 @@ class HistoryConformance(Ground):
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
         gate = task_gate("task")
-        for outcome in (Again(700, PAST), DEAD, Held(gate, PAST)):
+        for outcome in (Retried(700, PAST), DEAD, Held(gate, PAST)):
             await self.settle(worker, await self.take(worker), outcome)
         details = {each.fact.kind: each.fact.detail for each in await self.all_events(store)}
         assert details == {"sent": "", "retry": "700", "dead": "rejected", "held": gate}

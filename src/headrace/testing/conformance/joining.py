@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headrace.core import ids
-from headrace.core.outcome import DONE, Again
+from headrace.core.outcome import DONE, Retried
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST
-from headrace.testing.conformance.settling import AGAIN, DEAD
+from headrace.testing.conformance.settling import DEAD, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
     BILLING,
@@ -100,7 +100,7 @@ class JoiningConformance(TopicGround):
         sent = await self.put(store, [event(key="ab"[n % 2]) for n in range(8)])
         first, second = self.member(store), self.member(store)
         held, failed = await self.take(first, 2)
-        await self.settle(first, [failed], Again(10, PAST))
+        await self.settle(first, [failed], Retried(10, PAST))
         assert not await store.join(BILLING, after, NEW)
         assert (await self.group(store)).ordered == after.ordered
         assert await self.settle(first, [held], DONE) == []
@@ -120,7 +120,7 @@ class JoiningConformance(TopicGround):
         member = self.member(store)
         taken = await self.take(member, 3)
         await self.settle(member, taken[:1], DEAD)
-        await self.settle(member, taken[1:2], AGAIN)
+        await self.settle(member, taken[1:2], RETRIED)
         await member.close()
         assert await store.disband(BILLING)
         assert not await store.disband(BILLING)

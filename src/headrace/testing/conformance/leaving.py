@@ -8,7 +8,7 @@ from headrace.core.call import Child, Parcel, Tick
 from headrace.core.constraints import Constraints, Limit
 from headrace.core.ids import JobKey
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again, Held, task_gate
+from headrace.core.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (
@@ -150,7 +150,7 @@ class LeavingConformance(Ground):
             await self.tell(store, delivery.key)
         await self.settle(worker, again[:2], Held(task_gate("task"), PAST))
         await self.settle(worker, again[2:3], RELEASED)
-        await self.settle(worker, again[3:], Again(10, PAST))
+        await self.settle(worker, again[3:], Retried(10, PAST))
         await store.resume(QUEUE, "task")
         ran = keys_of(rest := known(await worker.reclaim(QUEUE, 9, last_chance=True)))
         if rest:

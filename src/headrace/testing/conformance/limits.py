@@ -7,7 +7,7 @@ import pytest
 from headrace.core.call import Parcel
 from headrace.core.constraints import Constraints, Limit
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again, Held
+from headrace.core.outcome import DONE, RELEASED, Held, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known, parcel
@@ -116,7 +116,7 @@ class LimitsConformance(Ground):
         worker = self.worker(store)
         one, two = await self.take(worker, 2)
         assert await worker.begin(QUEUE, [one, two]) == {}
-        await self.settle(worker, [one], Again(delay_ms, PAST))
+        await self.settle(worker, [one], Retried(delay_ms, PAST))
         await self.settle(worker, [two], DONE)
         await self.pass_time(0.04)
         await worker.promote(QUEUE)

@@ -10,13 +10,13 @@ from headrace.core.constraints import Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again, Outcome
+from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Consumer, Store
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
 _STEPS = 60
-_OUTCOMES: list[Outcome] = [DONE, DONE, Again(0, PAST), Again(2, PAST), DEAD, RELEASED]
+_OUTCOMES: list[Outcome] = [DONE, DONE, Retried(0, PAST), Retried(2, PAST), DEAD, RELEASED]
 
 
 class _Mixture:

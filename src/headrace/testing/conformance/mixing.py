@@ -11,7 +11,7 @@ from headrace.core.call import Child, Parcel
 from headrace.core.constraints import Constraints, Limit, decode_constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
+from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.store.contract import Consumer, JobSnapshot, Store, reclaim_every
 from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, kept, known, parcel
 from headrace.testing.conformance.leaving import BRIEF, QUEUES, LeavingConformance
@@ -101,7 +101,7 @@ class Mix:
             else:
                 await self.note_start(delivery)
         for delivery in known(await self.worker.reclaim(QUEUES[0], 3, last_chance=True)):
-            await self.end(delivery, Again(0, PAST))
+            await self.end(delivery, Retried(0, PAST))
 
     async def note_start(self, delivery: Delivery) -> None:
         self.running.append(delivery)
@@ -120,7 +120,7 @@ class Mix:
         if self.running:
             delivery = self.running.pop(self.chance.randrange(len(self.running)))
             outcomes: list[Outcome] = [DONE, kept(seconds=0.1), DEAD, RELEASED]
-            outcomes += [Again(0, PAST), Again(20, PAST)]
+            outcomes += [Retried(0, PAST), Retried(20, PAST)]
             await self.end(delivery, self.chance.choices(outcomes, [5, 5, 1, 1, 1, 2])[0])
 
     async def end(self, delivery: Delivery, outcome: Outcome) -> None:

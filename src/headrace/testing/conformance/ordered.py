@@ -11,11 +11,11 @@ from headrace.core.call import Parcel
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again
+from headrace.core.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, keys_of, known
-from headrace.testing.conformance.settling import AGAIN, DEAD
+from headrace.testing.conformance.settling import DEAD, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
     BILLING,
@@ -106,7 +106,7 @@ class OrderedConformance(TopicGround):
         first, other = await self.take(member, 2)
         assert (first.key, other.key) == (events[0].key, events[2].key)
         for _ in range(2):
-            await self.settle(member, [first], Again(delay_ms, PAST))
+            await self.settle(member, [first], Retried(delay_ms, PAST))
             if delay_ms:
                 await self.nothing_left(member)
             await self.pass_time(0.06)
@@ -142,7 +142,7 @@ class OrderedConformance(TopicGround):
         await self.join(store, group=ORDERED)
         sent = await self.publish(store, 2, key="a")
         member = self.member(store)
-        await self.settle(member, await self.take(member), AGAIN)
+        await self.settle(member, await self.take(member), RETRIED)
         await self.nothing_left(member)
         assert await store.cancel(BILLING, sent[:1]) == [State.CANCELLED]
         assert keys_of(await self.take(member)) == sent[1:]
@@ -198,7 +198,7 @@ class OrderedConformance(TopicGround):
         await self.join(store, AUDIT)
         sent = await self.publish(store, 5, key="a")
         member, other = self.member(store), self.member(store, AUDIT)
-        await self.settle(member, await self.take(member), AGAIN)
+        await self.settle(member, await self.take(member), RETRIED)
         assert keys_of(await self.take(other, 5)) == sent
 
     async def test_a_dead_event_is_skipped_if_the_group_wants_so(self, store: Store) -> None:

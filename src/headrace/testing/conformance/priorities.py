@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from headrace.core.constraints import MAX_PRIORITY, Constraints, decode_constraints
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again
+from headrace.core.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
@@ -74,7 +74,7 @@ class PrioritiesConformance(Ground):
         worker = self.worker(store)
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
-        for outcome in (Again(0, PAST), Again(50, PAST), DEAD):
+        for outcome in (Retried(0, PAST), Retried(50, PAST), DEAD):
             (first,) = await self.take(worker)
             assert first.key == later.key
             await self.settle(worker, [first], outcome)

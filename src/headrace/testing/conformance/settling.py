@@ -16,15 +16,15 @@ from headrace.core.job import (
     decode_verdict,
     encode_verdict,
 )
-from headrace.core.outcome import DONE, RELEASED, Again, Cancelled, Dead, Outcome
+from headrace.core.outcome import DONE, RELEASED, Cancelled, Dead, Outcome, Retried
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known
 
 DEAD = Dead(Reason.REJECTED, PAST, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000)
 CANCELLED = Cancelled(CANCELLED_VERDICT, 60_000)
-AGAIN = Again(60_000, PAST)
-OUTCOMES: list[Outcome] = [DONE, kept(), AGAIN, Again(0, PAST), DEAD, RELEASED]
+RETRIED = Retried(60_000, PAST)
+OUTCOMES: list[Outcome] = [DONE, kept(), RETRIED, Retried(0, PAST), DEAD, RELEASED]
 
 
 class SettlingConformance(Ground):
@@ -46,23 +46,23 @@ class SettlingConformance(Ground):
         await self.pass_time(0.6)
         assert await store.get(QUEUE, [key]) == [None]
 
-    async def test_again_schedules_the_job_with_its_past(self, store: Store) -> None:
+    async def test_retried_schedules_the_job_with_its_past(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         before = await store.time_ms()
-        await self.settle(worker, await self.take(worker), AGAIN)
+        await self.settle(worker, await self.take(worker), RETRIED)
         (snapshot,) = await store.get(QUEUE, [key], bodies=True)
         assert snapshot is not None
         assert snapshot.state is State.SCHEDULED
         assert snapshot.due_ms is not None
-        assert snapshot.due_ms >= before + AGAIN.delay_ms
+        assert snapshot.due_ms >= before + RETRIED.delay_ms
         assert snapshot.past == PAST
         assert await store.count(QUEUE) == Counts(scheduled=1)
 
     async def test_again_at_once_is_a_new_delivery(self, store: Store) -> None:
         await self.send(store)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), Again(0, PAST))
+        await self.settle(worker, await self.take(worker), Retried(0, PAST))
         (delivery,) = await self.take(worker)
         assert (delivery.past, delivery.count) == (PAST, 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.constraints import Constraints
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
+from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
@@ -21,10 +21,10 @@ from headrace.testing.conformance.ground import (
 )
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
-ENDS: list[Outcome] = [kept(), DEAD, DONE, CANCELLED, Again(60_000, PAST)]
+ENDS: list[Outcome] = [kept(), DEAD, DONE, CANCELLED, Retried(60_000, PAST)]
 NOT_ENDS: list[Outcome] = [
-    Again(0, PAST),
-    Again(60_000, PAST),
+    Retried(0, PAST),
+    Retried(60_000, PAST),
     RELEASED,
     Held(task_gate("task"), PAST),
 ]
@@ -64,7 +64,7 @@ class StoppingConformance(Ground):
         answers = await store.cancel(QUEUE, [running, waiting, b"=nobody"], running=False)
         assert answers == [State.RUNNING, State.CANCELLED, None]
         assert (await store.control(QUEUE)).cancelling == ()
-        assert await self.settle(worker, taken, Again(0, PAST)) == []
+        assert await self.settle(worker, taken, Retried(0, PAST)) == []
         assert keys_of(await self.take(worker)) == [running]
 
     async def test_what_nobody_cancelled_is_handed_back(self, store: Store) -> None:
@@ -91,7 +91,7 @@ class StoppingConformance(Ground):
         assert await self.settle(worker, known(again), kept()) == []
         assert await self.states(store, [new.key]) == [State.DONE]
 
-    @pytest.mark.parametrize("outcome", ENDS, ids=["kept", "dead", "done", "cancelled", "again"])
+    @pytest.mark.parametrize("outcome", ENDS, ids=["kept", "dead", "done", "cancelled", "retried"])
     async def test_workers_are_told_that_a_cancelled_job_has_ended(
         self, store: Store, outcome: Outcome
     ) -> None:

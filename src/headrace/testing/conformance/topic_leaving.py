@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.delivery import Delivery
 from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Again, Held, Outcome, task_gate
+from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Bound, Group
 from headrace.store.values import Control, Counts, Report
@@ -76,7 +76,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
         await self.put(store, [event(key="ab"[n % 2]) for n in range(6)])
         await self.put(store, [event() for _ in range(6)])
         members = [self.member(store, queue) for queue in GROUPS]
-        outcomes: list[Outcome] = [BRIEFLY_DEAD, Again(60_000, PAST), RELEASED]
+        outcomes: list[Outcome] = [BRIEFLY_DEAD, Retried(60_000, PAST), RELEASED]
         for member in members:
             taken = await self.take(member, 5)
             for delivery, outcome in zip(taken, outcomes, strict=False):
@@ -117,7 +117,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
         await store.pause(BILLING, TASK)
         await self.settle(member, [held], Held(task_gate(TASK), PAST))
         await store.resume(BILLING, TASK)
-        await self.settle(member, [failed], Again(10, PAST))
+        await self.settle(member, [failed], Retried(10, PAST))
         await self.settle(member, [released], RELEASED)
         back = known(await member.reclaim(BILLING, 9, last_chance=True))
         await self.settle(member, back, DONE)

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.constraints import decode_constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, RELEASED, Again, Outcome
+from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Consumer, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts
@@ -102,8 +102,8 @@ class TopicMix:
         if not (await member.renew([delivery])):
             outcomes: list[Outcome] = [
                 DONE,
-                Again(0, PAST),
-                Again(15, PAST),
+                Retried(0, PAST),
+                Retried(15, PAST),
                 BRIEFLY_DEAD,
                 RELEASED,
             ]

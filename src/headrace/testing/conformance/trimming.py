@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.outcome import DONE, Again
+from headrace.core.outcome import DONE, Retried
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position, Published, Trimmed
@@ -122,7 +122,7 @@ class TrimmingConformance(TopicGround):
         member = self.member(store)
         first, second = await self.take(member, 2)
         await self.settle(member, [first], DEAD)
-        await self.settle(member, [second], Again(2000, PAST))
+        await self.settle(member, [second], Retried(2000, PAST))
         await self.pass_time(0.01)
         for _ in range(2):
             await store.trim(LOG, retention_ms=0, gone_after_ms=WEEK_MS)

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.call import Parcel, Tick
 from headrace.core.constraints import Constraints
-from headrace.core.outcome import DONE, RELEASED, Again, Outcome
+from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
@@ -52,7 +52,7 @@ class UniqueConformance(Ground):
         first, second = parcel(constraints=NAME, delay_ms=50), parcel(constraints=NAME)
         await store.append(QUEUE, [first])
         worker = self.worker(store)
-        for outcome in (Again(0, PAST), Again(50, PAST), RELEASED):
+        for outcome in (Retried(0, PAST), Retried(50, PAST), RELEASED):
             assert await store.append(QUEUE, [second]) == {0: first.key}
             await self.pass_time(0.06)
             await worker.promote(QUEUE)

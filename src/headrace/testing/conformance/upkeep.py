@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, Again
+from headrace.core.outcome import DONE, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
@@ -117,7 +117,7 @@ class UpkeepConformance(Ground):
     async def test_a_retried_job_keeps_its_past_through_the_schedule(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), Again(50, PAST))
+        await self.settle(worker, await self.take(worker), Retried(50, PAST))
         await self.pass_time(0.1)
         await worker.promote(QUEUE)
         (delivery,) = await self.take(worker)

@@ -159,7 +159,7 @@ local function taken_out(receipt)
   return true
 end
 
-local function again(job, delay)
+local function retry(job, delay)
   local due, constraints = now() + delay + 1, constraints_of(job)
   if constraints.r then
     give_back(constraints.r, job.key)
@@ -277,27 +277,25 @@ local function is_ours(effect, receipt, count)
   return taken_out(receipt)
 end
 
-local told_as = {again = 'retry'}
-
 local function move(receipt, job_key, count, kind, value, past, envelope, verdict, ttl, constraints, inputs)
   local effect = effect_of(kind, value, job_key)
   local job = {key = job_key, envelope = envelope, past = past, constraints = constraints, inputs = inputs}
   if not is_ours(effect, receipt, count) then
     lose(receipt, count)
-    correct(job, told_as[kind] or kind)
+    correct(job, kind)
     return
   elseif effect == 'released' then
     hand_back(receipt, job_key, count)
-  elseif effect == 'again' then
-    again(job, tonumber(value))
+  elseif effect == 'retry' then
+    retry(job, tonumber(value))
   elseif effect == 'held' then
     hold_at(value, job)
   else
     end_it(job, effect, value, verdict, ttl)
   end
   if kind ~= effect then
-    correct(job, told_as[kind] or kind)
-    tell(told_as[effect] or effect, job)
+    correct(job, kind)
+    tell(effect, job)
   end
 end
 
@@ -305,7 +303,7 @@ for _, each in ipairs(moves) do
   local fine, failure = pcall(move, unpack(each))
   if not fine then
     local job = {key = each[2], envelope = each[7], past = each[6], constraints = each[10], inputs = each[11]}
-    correct(job, told_as[each[4]] or each[4])
+    correct(job, each[4])
     if out == each[1] then
       die_on_the_way(job, failure)
     else
