@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace import Headrace
 from headrace.core.call import Parcel
 from headrace.core.ids import new_key, to_key, to_text
-from headrace.core.job import Attempt, Past, encode_envelope, encode_past, peek_key
+from headrace.core.job import Attempt, History, encode_envelope, encode_history, peek_key
 from headrace.core.outcome import Dead
 from headrace.store.contract import Settlement
 
@@ -18,7 +18,7 @@ async def bury(
     *,
     queue: str = "default",
     reason: str = "rejected",
-    past: Past | None = None,
+    history: History | None = None,
 ) -> list[str]:
     """Send these envelopes and have them judged dead, in this order; their ids."""
     store = (await app.session()).store
@@ -33,7 +33,7 @@ async def bury(
             if not delivery.key:
                 (delivery.key,) = (key for key in left if len(left) == 1)
             left.remove(delivery.key)
-        outcome = Dead(reason, encode_past(past or one_attempt()))
+        outcome = Dead(reason, encode_history(history or one_attempt()))
         await consumer.settle(queue, [Settlement(delivery, outcome) for delivery in deliveries])
     await consumer.close()
     return [to_text(key) for key in keys]
@@ -45,5 +45,5 @@ def envelope(task: str = "send", *arguments: object, id: str | None = None) -> b
     return encode_envelope(to_key(id) if id else new_key(), task, codec.encode(arguments))
 
 
-def one_attempt(text: str = "no such user") -> Past:
-    return Past((Attempt(1, 1_000_000, 1_002_500, "worker-1", "ValueError", text, "trace"),), 1)
+def one_attempt(text: str = "no such user") -> History:
+    return History((Attempt(1, 1_000_000, 1_002_500, "worker-1", "ValueError", text, "trace"),), 1)

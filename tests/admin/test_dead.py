@@ -8,7 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, State
 from headrace.admin.dead.dead_info import PAGE
-from headrace.core.job import Past
+from headrace.core.job import History
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.admin.counting import counted
 
@@ -70,7 +70,7 @@ async def test_bytes_that_are_no_job_can_be_looked_at(app: Headrace) -> None:
 
 async def test_a_dead_job_without_any_attempt_still_has_a_time_of_death(app: Headrace) -> None:
     before = datetime.now(UTC) - timedelta(minutes=5)
-    (id,) = await bury(app, [envelope()], past=Past())
+    (id,) = await bury(app, [envelope()], history=History())
     async with counted(app) as calls:
         info = await app.admin.dead_job(id)
     assert not calls["dead"]
@@ -125,7 +125,7 @@ async def test_purge_forgets(app: Headrace) -> None:
 
 
 async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
-    await bury(app, [envelope()], past=one_attempt())
+    await bury(app, [envelope()], history=one_attempt())
     with pytest.raises(ConfigError, match="say which"):
         await app.admin.purge()
     with pytest.raises(ConfigError, match="say which"):
@@ -137,9 +137,9 @@ async def test_nothing_said_is_not_everything_meant(app: Headrace) -> None:
 
 
 async def test_dead_jobs_are_found_by_a_text_in_their_last_error(app: Headrace) -> None:
-    (wanted,) = await bury(app, [envelope()], past=one_attempt("connection REFUSED"))
-    await bury(app, [envelope()], past=one_attempt("no such user"))
-    await bury(app, [envelope()], past=Past())
+    (wanted,) = await bury(app, [envelope()], history=one_attempt("connection REFUSED"))
+    await bury(app, [envelope()], history=one_attempt("no such user"))
+    await bury(app, [envelope()], history=History())
     admin = app.admin
     assert [info.id for info in await admin.dead(error="connection refused")] == [wanted]
     assert len(await admin.dead(error="valueerror")) == 2
@@ -167,8 +167,8 @@ async def test_a_condition_that_does_not_exist_is_not_ignored(app: Headrace) -> 
 
 
 async def test_dead_jobs_are_searched_for_in_id_arguments_and_errors(app: Headrace) -> None:
-    (ann,) = await bury(app, [envelope("send", "Ann")], past=one_attempt("refused"))
-    (bob,) = await bury(app, [envelope("send", "bob", id="mail-7")], past=one_attempt("for ann"))
+    (ann,) = await bury(app, [envelope("send", "Ann")], history=one_attempt("refused"))
+    (bob,) = await bury(app, [envelope("send", "bob", id="mail-7")], history=one_attempt("for ann"))
     admin = app.admin
 
     async def ids(text: str, *, arguments: bool = True) -> list[str]:

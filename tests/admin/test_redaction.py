@@ -177,7 +177,7 @@ async def test_nothing_is_shown_if_the_hook_fails(
         raise KeyError(value)
 
     app.redact = fail
-    (id,) = await bury(app, [envelope("send", CARD)], past=one_attempt(f"no {CARD}"))
+    (id,) = await bury(app, [envelope("send", CARD)], history=one_attempt(f"no {CARD}"))
     admin = app.admin.redacted()
     job = await admin.job(id)
     assert job.arguments == "(hidden: redact failed)"
@@ -189,7 +189,7 @@ async def test_nothing_is_shown_if_the_hook_fails(
 
 async def test_of_bytes_that_are_no_job_nothing_is_shown(app: Headrace) -> None:
     app.redact = hide
-    (id,) = await bury(app, [b"\xc1" + CARD.encode()], past=one_attempt(f"no {CARD}"))
+    (id,) = await bury(app, [b"\xc1" + CARD.encode()], history=one_attempt(f"no {CARD}"))
     dead = await app.admin.redacted().dead_job(id)
     assert dead.arguments is None
     assert not leaks(repr(dead.attempts))

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Context, Headrace, Reject, RetryLater, State
 from headrace.admin.jobs.why import span
-from headrace.core.job import Attempt, Past
+from headrace.core.job import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
 
 
@@ -243,22 +243,24 @@ async def test_a_job_that_expired_before_it_was_started(app: Headrace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("past", "tries"),
+    ("history", "tries"),
     [
-        (Past((_refusal(1),), 1), ", never started: too late."),
+        (History((_refusal(1),), 1), ", never started: too late."),
         # It was deferred, or its worker died: nobody knows whether it had been started.
-        (Past((_refusal(1),), 2), "+00:00: too late."),
-        (Past((*one_attempt().attempts, _refusal(2)), 2), ", after 1 attempt: too late."),
+        (History((_refusal(1),), 2), "+00:00: too late."),
+        (History((*one_attempt().attempts, _refusal(2)), 2), ", after 1 attempt: too late."),
         (one_attempt(), ", after 1 attempt: ValueError: no such user."),
     ],
 )
-async def test_what_was_never_started_is_no_attempt(app: Headrace, past: Past, tries: str) -> None:
-    (id,) = await bury(app, [envelope()], reason="expired", past=past)
+async def test_what_was_never_started_is_no_attempt(
+    app: Headrace, history: History, tries: str
+) -> None:
+    (id,) = await bury(app, [envelope()], reason="expired", history=history)
     assert (await app.admin.why(id)).endswith(tries)
 
 
 async def test_a_dead_job_without_an_attempt(app: Headrace) -> None:
-    (id,) = await bury(app, [envelope()], reason="expired", past=Past())
+    (id,) = await bury(app, [envelope()], reason="expired", history=History())
     assert await app.admin.why(id) == "It is dead (expired)."
 
 

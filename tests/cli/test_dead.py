@@ -34,7 +34,7 @@ class Graveyard:
     async def _fill(self) -> None:
         async with Headrace(self.url) as app:
             evil = one_attempt("\x1b[2J wiped\nsecond line")
-            await bury(app, [envelope("send", "ann", id="mail-1")], queue="mail", past=evil)
+            await bury(app, [envelope("send", "ann", id="mail-1")], queue="mail", history=evil)
             await bury(app, [envelope("send", "bob", id="mail-2")], queue="mail", reason="expired")
             await bury(app, [envelope("load", id="load-1")], queue="data")
             (self.broken,) = await bury(app, [b"\xc1" * 80], queue="data", reason="malformed")

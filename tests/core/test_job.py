@@ -1,4 +1,4 @@
-"""The envelope on the wire, the past beside it, and the verdict at the end."""
+"""The envelope on the wire, the history beside it, and the verdict at the end."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 from headrace.core import ids
 from headrace.core.job import (
     FORMAT,
+    NO_HISTORY,
     NO_OVERRIDES,
-    NO_PAST,
     Attempt,
+    History,
     Malformed,
     NewerFormat,
     Overrides,
-    Past,
     Reason,
     State,
     Verdict,
     WireRetry,
     decode_envelope,
-    decode_past,
+    decode_history,
     decode_verdict,
     done_verdict,
     encode_envelope,
-    encode_past,
+    encode_history,
     encode_verdict,
     key_and_task,
     peek_key,
@@ -63,7 +63,7 @@ overrides = st.builds(
     sent_ms=st.none() | numbers,
 )
 attempts = st.builds(Attempt, numbers, numbers, numbers, texts, texts, texts, texts)
-pasts = st.builds(Past, st.lists(attempts, max_size=4).map(tuple), numbers, numbers)
+histories = st.builds(History, st.lists(attempts, max_size=4).map(tuple), numbers, numbers)
 verdicts = st.builds(
     Verdict, st.sampled_from(State), st.binary(max_size=20), texts, texts, texts, texts
 )
@@ -218,25 +218,25 @@ def test_exception_classes_of_a_retry_policy_travel_by_name() -> None:
     assert not wire.policy().retries(ValueError())
 
 
-@given(pasts)
-def test_a_past_comes_back_as_it_was(past: Past) -> None:
-    assert decode_past(encode_past(past)) == past
+@given(histories)
+def test_a_history_comes_back_as_it_was(history: History) -> None:
+    assert decode_history(encode_history(history)) == history
 
 
 @given(garbage)
 @example(b"")
 @example(b"\x91\x91\x97\x01\x01\x01\xa1\xff\xa0\xa0\xa0")
 @example(b"\x91" * 5000)
-def test_a_past_that_cannot_be_read_is_an_empty_one(data: bytes) -> None:
-    assert isinstance(decode_past(data), Past)
+def test_a_history_that_cannot_be_read_is_an_empty_one(data: bytes) -> None:
+    assert isinstance(decode_history(data), History)
     if not data:
-        assert decode_past(data) is NO_PAST
+        assert decode_history(data) is NO_HISTORY
 
 
-@given(pasts, plain)
-def test_a_past_with_more_than_we_know_keeps_what_we_know(past: Past, extra: Any) -> None:
-    known = msgspec.msgpack.decode(encode_past(past))
-    assert decode_past(pack([*known, extra])) == past
+@given(histories, plain)
+def test_a_history_with_more_than_we_know_keeps_what_we_know(history: History, extra: Any) -> None:
+    known = msgspec.msgpack.decode(encode_history(history))
+    assert decode_history(pack([*known, extra])) == history
 
 
 @given(verdicts)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.core.job import NO_PAST, Past, Reason, State, decode_past, decode_verdict
+from headrace.core.job import NO_HISTORY, History, Reason, State, decode_history, decode_verdict
 from headrace.core.judgement import FailedRun, Unfit, describe, judge
 from headrace.core.limits import MAX_ERROR_TEXT, MAX_TRACEBACK
 from headrace.core.outcome import Dead, Outcome, Retried
@@ -26,13 +26,13 @@ class Broken(Exception):
 
 def failed(
     error: BaseException,
-    past: Past = NO_PAST,
+    history: History = NO_HISTORY,
     *,
     delivered: int = 1,
     retry: Retry = PROMPT,
     result_ttl_ms: int = 60_000,
 ) -> FailedRun:
-    return FailedRun(error, past, delivered, 1_000, 2_500, "worker-1", retry, result_ttl_ms)
+    return FailedRun(error, history, delivered, 1_000, 2_500, "worker-1", retry, result_ttl_ms)
 
 
 def raised(error: BaseException) -> BaseException:
@@ -43,21 +43,21 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-def past_of(outcome: Outcome) -> Past:
+def history_of(outcome: Outcome) -> History:
     assert isinstance(outcome, (Retried, Dead))
-    return decode_past(outcome.past)
+    return decode_history(outcome.history)
 
 
 @given(st.integers(1, 12))
 def test_max_attempts_is_the_number_of_runs_in_all(max_attempts: int) -> None:
-    policy, past, runs = Retry(max_attempts), NO_PAST, 0
+    policy, history, runs = Retry(max_attempts), NO_HISTORY, 0
     while True:
-        outcome = judge(failed(ValueError("x"), past, retry=policy))
+        outcome = judge(failed(ValueError("x"), history, retry=policy))
         runs += 1
-        past = past_of(outcome)
+        history = history_of(outcome)
         if isinstance(outcome, Dead):
             break
-    assert runs == max_attempts == len(past.attempts)
+    assert runs == max_attempts == len(history.attempts)
     assert outcome.reason == Reason.RETRIES_EXHAUSTED
 
 
@@ -71,10 +71,10 @@ def test_a_retry_waits_as_its_policy_says() -> None:
 def test_a_retry_never_waits_longer_than_the_cap(
     seed: int, earlier: int, base: float, cap: float
 ) -> None:
-    first = past_of(judge(failed(ValueError("x"))))
-    past = Past(first.attempts * earlier, earlier, 0)
+    first = history_of(judge(failed(ValueError("x"))))
+    history = History(first.attempts * earlier, earlier, 0)
     policy = Retry(10**6, base=base, cap=cap)
-    outcome = judge(failed(ValueError(), past, retry=policy), random.Random(seed))
+    outcome = judge(failed(ValueError(), history, retry=policy), random.Random(seed))
     assert isinstance(outcome, Retried)
     assert 0 <= outcome.delay_ms <= cap * 1000 + 1
 
@@ -103,7 +103,7 @@ def test_reject_kills_the_job_with_its_reason() -> None:
     outcome = judge(failed(Reject("no such customer"), retry=Retry(100)))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.REJECTED
-    assert past_of(outcome).attempts[-1].error_text == "no such customer"
+    assert history_of(outcome).attempts[-1].error_text == "no such customer"
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -111,14 +111,14 @@ def test_an_unfit_job_is_dead_for_the_reason_it_names(reason: Reason) -> None:
     outcome = judge(failed(Unfit(reason, "cannot be run"), retry=Retry(100)))
     assert isinstance(outcome, Dead)
     assert outcome.reason == reason
-    assert past_of(outcome).attempts[-1].error_text == "cannot be run"
+    assert history_of(outcome).attempts[-1].error_text == "cannot be run"
 
 
 def test_retry_later_sets_the_delay_and_uses_an_attempt() -> None:
     outcome = judge(failed(RetryLater(7.5)))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 7_500
-    assert len(past_of(outcome).attempts) == 1
+    assert len(history_of(outcome).attempts) == 1
 
 
 def test_retry_later_without_a_delay_waits_as_the_policy_says() -> None:
@@ -146,16 +146,16 @@ def test_retry_later_gives_up_after_the_last_attempt() -> None:
 
 @given(st.integers(0, 5), st.integers(1, 3))
 def test_defer_uses_no_attempt_and_keeps_the_history(earlier: int, delivered: int) -> None:
-    past = NO_PAST
+    history = NO_HISTORY
     for _ in range(earlier):
-        past = past_of(judge(failed(ValueError("x"), past, retry=Retry(100))))
-    outcome = judge(failed(Defer(3), past, delivered=delivered, retry=Retry(1)))
+        history = history_of(judge(failed(ValueError("x"), history, retry=Retry(100))))
+    outcome = judge(failed(Defer(3), history, delivered=delivered, retry=Retry(1)))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 3_000
-    later = past_of(outcome)
-    assert later.attempts == past.attempts
-    assert later.deliveries == past.deliveries + delivered
-    assert later.crashes == past.crashes + delivered - 1
+    later = history_of(outcome)
+    assert later.attempts == history.attempts
+    assert later.deliveries == history.deliveries + delivered
+    assert later.crashes == history.crashes + delivered - 1
 
 
 ends: st.SearchStrategy[list[tuple[int, Exception]]] = st.lists(
@@ -166,22 +166,24 @@ ends: st.SearchStrategy[list[tuple[int, Exception]]] = st.lists(
 
 @given(ends)
 def test_deliveries_and_crashes_add_up_over_any_life(life: list[tuple[int, Exception]]) -> None:
-    past = NO_PAST
+    history = NO_HISTORY
     for delivered, error in life:
-        past = past_of(judge(failed(error, past, delivered=delivered, retry=Retry(100))))
-    assert past.deliveries == sum(delivered for delivered, _ in life)
-    assert past.crashes == sum(delivered - 1 for delivered, _ in life)
-    assert len(past.attempts) == sum(not isinstance(error, Defer) for _, error in life)
+        history = history_of(judge(failed(error, history, delivered=delivered, retry=Retry(100))))
+    assert history.deliveries == sum(delivered for delivered, _ in life)
+    assert history.crashes == sum(delivered - 1 for delivered, _ in life)
+    assert len(history.attempts) == sum(not isinstance(error, Defer) for _, error in life)
 
 
 def test_attempts_are_kept_in_order_with_times_and_worker() -> None:
-    past = NO_PAST
+    history = NO_HISTORY
     for text in ("first", "second", "third"):
-        past = past_of(judge(failed(ValueError(text), past)))
-    assert [attempt.number for attempt in past.attempts] == [1, 2, 3]
-    assert [attempt.error_text for attempt in past.attempts] == ["first", "second", "third"]
-    assert {attempt.worker for attempt in past.attempts} == {"worker-1"}
-    assert {(attempt.started_ms, attempt.ended_ms) for attempt in past.attempts} == {(1_000, 2_500)}
+        history = history_of(judge(failed(ValueError(text), history)))
+    assert [attempt.number for attempt in history.attempts] == [1, 2, 3]
+    assert [attempt.error_text for attempt in history.attempts] == ["first", "second", "third"]
+    assert {attempt.worker for attempt in history.attempts} == {"worker-1"}
+    assert {(attempt.started_ms, attempt.ended_ms) for attempt in history.attempts} == {
+        (1_000, 2_500)
+    }
 
 
 def test_a_dead_job_leaves_a_verdict_for_those_who_wait() -> None:
@@ -198,7 +200,7 @@ def test_a_task_that_keeps_no_result_leaves_no_verdict() -> None:
     outcome = judge(failed(Reject("why"), result_ttl_ms=0))
     assert isinstance(outcome, Dead)
     assert (outcome.verdict, outcome.ttl_ms) == (b"", 0)
-    assert past_of(outcome).attempts[-1].error_text == "why"
+    assert history_of(outcome).attempts[-1].error_text == "why"
 
 
 def test_the_same_error_gives_the_same_outcome() -> None:
@@ -234,7 +236,7 @@ def test_the_attempts_of_a_job_stay_small_however_deep_it_recursed() -> None:
     except RecursionError as error:
         outcome = judge(failed(error))
     assert isinstance(outcome, Retried)
-    assert len(outcome.past) < 2 * MAX_TRACEBACK
+    assert len(outcome.history) < 2 * MAX_TRACEBACK
 
 
 def test_an_error_without_a_text_is_described_all_the_same() -> None:
@@ -253,7 +255,7 @@ odd_texts = st.text(st.sampled_from("a\n\0\x7f\ud800\udcff\ue000\U0010ffff…"),
 def test_whatever_the_text_of_an_error_it_can_be_stored(text: str) -> None:
     """A name of a file that is not UTF-8 reaches Python as text with lone surrogates."""
     for error in (ValueError(text), Reject(text), RetryLater(1, text), Unfit(Reason.EXPIRED, text)):
-        assert len(past_of(judge(failed(raised(error)))).attempts) == 1
+        assert len(history_of(judge(failed(raised(error)))).attempts) == 1
 
 
 def test_an_error_from_another_process_keeps_its_name_text_and_traceback() -> None:

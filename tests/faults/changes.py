@@ -19,7 +19,7 @@ from headrace.store.contract import Consumer, Settlement
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, Counts, Ending, IdempotencyKey, Report
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.topic_ground import BILLING, LOG, ORDERED, PLAIN, START, event
 from tests.faults.proxy import Fault, Proxy, calls
 
@@ -72,7 +72,7 @@ class Change:
 
     async def die(self) -> None:
         taken = await self.take(self.helper)
-        await self.ground.settle(self.helper, [taken], Dead("failed", PAST))
+        await self.ground.settle(self.helper, [taken], Dead("failed", HISTORY))
 
 
 class Append(Change):

@@ -107,7 +107,7 @@ ON_REDIS: dict[str, Plant] = {
     "constraints: of a scheduled job": lambda o: o.schedule(
         b"0,5,0:" + pack({"k": [1]}) + envelope()
     ),
-    "entry: past": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "h", b"\xc1"),
+    "entry: history": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "h", b"\xc1"),
     "entry: inputs": lambda o: o.run("XADD", o.keys.ready, "*", "j", envelope(), "i", b"\xc1"),
     "entry: no job": lambda o: o.run("XADD", o.keys.ready, "*", BAD_TEXT, BAD_TEXT),
     "parked: no lengths": lambda o: o.schedule(b"garbage"),
@@ -128,10 +128,10 @@ ON_REDIS: dict[str, Plant] = {
     "dead: reason not UTF-8": lambda o: o.bury(
         b"k", _GOOD, b"r", BAD_TEXT, b"j", envelope(_GOOD), b"h", b""
     ),
-    "dead: past": lambda o: o.bury(
+    "dead: history": lambda o: o.bury(
         b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h", b"\xc1\xff"
     ),
-    "dead: past of another age": lambda o: o.bury(
+    "dead: history of another age": lambda o: o.bury(
         b"k", _GOOD, b"r", b"odd", b"j", envelope(_GOOD), b"h",
         pack([[[1, 10**17, -(10**17), "w", "E", "text", ""]], 1, 0]),
     ),
@@ -235,8 +235,8 @@ IN_SQLITE: dict[str, PlantRow] = {
     "constraints: text": lambda o: o.job(
         "scheduled", constraints="odd", flags=_LADEN | _CONSTRAINED
     ),
-    "past": lambda o: o.job("waiting", past=b"\xc1", flags=_LADEN),
-    "past that is text": lambda o: o.job("waiting", past="odd", flags=_LADEN),
+    "history": lambda o: o.job("waiting", history=b"\xc1", flags=_LADEN),
+    "history that is text": lambda o: o.job("waiting", history="odd", flags=_LADEN),
     "inputs that are a number": lambda o: o.job("waiting", inputs=3, flags=_LADEN),
     "envelope": lambda o: o.job("waiting", envelope=BAD_TEXT),
     "envelope that is text": lambda o: o.job("waiting", envelope="odd"),
@@ -252,8 +252,8 @@ IN_SQLITE: dict[str, PlantRow] = {
         o.job("dead", key=_GOOD), o.run(f"UPDATE jobs SET reason={_TEXT} WHERE key=?", _GOOD)
     ),
     "dead: reason that is bytes": lambda o: o.job("dead", reason=BAD_TEXT),
-    "dead: past": lambda o: o.job("dead", past=b"\xc1"),
-    "dead: past that is text": lambda o: o.job("dead", past="odd"),
+    "dead: history": lambda o: o.job("dead", history=b"\xc1"),
+    "dead: history that is text": lambda o: o.job("dead", history="odd"),
     "dead: envelope": lambda o: o.job("dead", envelope=BAD_TEXT),
     "dead: envelope that is text": lambda o: o.job("dead", envelope="odd"),
     "dead: time that is text": lambda o: o.job("dead", time_ms="odd"),

@@ -9,7 +9,7 @@ import msgspec
 from headrace.core import ids
 from headrace.core.call import Parcel
 from headrace.core.constraints import Constraints
-from headrace.core.job import decode_past, encode_envelope
+from headrace.core.job import decode_history, encode_envelope
 from headrace.store.topics import Published
 from headrace.store.values import Counts
 from tests.faults import post
@@ -62,7 +62,10 @@ async def survive_poison(crew: Crew, others: int) -> None:
         dead = {job.reason: job for job in (await store.dead(queue)).jobs}
         if group == "billing":
             crashed = dead.pop("crash_loop")
-            assert (ids.to_text(crashed.key), decode_past(crashed.past).crashes) == (deadly, 3)
+            assert (ids.to_text(crashed.key), decode_history(crashed.history).crashes) == (
+                deadly,
+                3,
+            )
         kept = {reason: job.envelope for reason, job in dead.items()}
         assert kept == {reason: item.envelope for reason, item in bad.items()}
 

@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, field
 
 from headrace import EnqueueUnknown, HeadraceError, State, StoreUnavailable
-from headrace.core.job import decode_past
+from headrace.core.job import decode_history
 from tests.faults.crew import LONG, Crew, WorkerProcess, eventually
 from tests.servers import RedisServer
 
@@ -206,7 +206,7 @@ async def stop_a_deadly_job(crew: Crew, deadly: int, others: int) -> None:
     assert await crew.dead() == {job.id: "crash_loop" for job in bad}
     store = (await crew.app.session()).store
     buried_jobs = (await store.dead("default")).jobs
-    assert [decode_past(dead.past).crashes for dead in buried_jobs] == [3] * deadly
+    assert [decode_history(dead.history).crashes for dead in buried_jobs] == [3] * deadly
     begun = [len(crew.runs()[job.id]) for job in bad]
     # Of two that were held together, one may have had no time to begin.
     assert begun == [3] if deadly == 1 else max(begun) <= 3

@@ -52,7 +52,7 @@ _BROKEN: dict[str, tuple[list[bytes], str]] = {
     "too many arguments": ([b"j", job(arguments=([1, 2, 3], {}))], "bad_arguments"),
     "no arguments": ([b"j", encode_envelope(ids.new_key(), "double", b"")], "bad_arguments"),
     "too large": ([b"j", job(arguments=([1], {"x": "x" * 100_000}))], "oversize"),
-    "a broken past": ([b"j", job("nowhere"), b"h", b"\xc1garbage"], "unknown_task"),
+    "a broken history": ([b"j", job("nowhere"), b"h", b"\xc1garbage"], "unknown_task"),
 }
 
 

@@ -54,8 +54,8 @@ PAGES = (
 UNREADABLE = {
     "reason not UTF-8",
     "reason that is bytes",
-    "past",
-    "past that is text",
+    "history",
+    "history that is text",
     "envelope",
     "envelope that is text",
     "no field of ours",

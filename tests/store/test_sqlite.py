@@ -520,21 +520,21 @@ class TestSettle:
     ) -> None:
         await store.append("q", parcels("a b"))
         held = await consumer.fetch(1, 0)
-        await consumer.settle("q", all_as(Retried(500, b"past"), held))
+        await consumer.settle("q", all_as(Retried(500, b"history"), held))
         [snapshot] = await store.get("q", [key("a")], bodies=True)
         assert snapshot is not None
-        assert (snapshot.due_ms, snapshot.past) == (NOW_MS + 501, b"past")
+        assert (snapshot.due_ms, snapshot.history) == (NOW_MS + 501, b"history")
         clock.advance(501)
         await consumer.promote("q")
         taken = await consumer.fetch(2, 0)
         assert names(taken) == "b a"
-        assert (taken[1].count, taken[1].past) == (1, b"past")
+        assert (taken[1].count, taken[1].history) == (1, b"history")
 
     async def test_again_at_once_goes_to_the_back(
         self, store: SqliteStore, consumer: SqliteConsumer
     ) -> None:
         await store.append("q", parcels("a b"))
-        await consumer.settle("q", all_as(Retried(0, b"past"), await consumer.fetch(1, 0)))
+        await consumer.settle("q", all_as(Retried(0, b"history"), await consumer.fetch(1, 0)))
         assert names(await consumer.fetch(2, 0)) == "b a"
 
     async def test_moments_beyond_all_numbers_are_stored(
@@ -553,14 +553,14 @@ class TestSettle:
     async def test_dead(self, store: SqliteStore, consumer: SqliteConsumer) -> None:
         await store.append("q", parcels("a"))
         verdict = encode_verdict(Verdict(State.DEAD, reason="rejected"))
-        outcome = Dead("rejected \ud800", b"past", verdict, ttl_ms=1000)
+        outcome = Dead("rejected \ud800", b"history", verdict, ttl_ms=1000)
         await consumer.settle("q", all_as(outcome, await consumer.fetch(1, 0)))
         [snapshot] = await store.get("q", [key("a")])
         assert snapshot is not None
         assert (snapshot.state, snapshot.reason) == (State.DEAD, "rejected ?")
         assert decode_verdict(snapshot.verdict).state is State.DEAD
         [job] = (await store.dead("q")).jobs
-        assert (job.key, job.died_ms, job.past) == (key("a"), NOW_MS, b"past")
+        assert (job.key, job.died_ms, job.history) == (key("a"), NOW_MS, b"history")
         assert job.envelope == parcel("a").envelope
 
     async def test_released_jobs_are_first_again_and_uncounted(
@@ -832,7 +832,7 @@ class TestPeople:
         assert await store.replay("q", [key("a")]) == [False]
         [snapshot] = await store.get("q", [key("a")], bodies=True)
         assert snapshot is not None
-        assert (snapshot.state, snapshot.verdict, snapshot.past) == (State.WAITING, b"", b"")
+        assert (snapshot.state, snapshot.verdict, snapshot.history) == (State.WAITING, b"", b"")
         assert names(await consumer.fetch(2, 0)) == "b a"
 
     async def test_purge_forgets(self, store: SqliteStore, consumer: SqliteConsumer) -> None:
@@ -898,7 +898,7 @@ class TestPeople:
 async def bury(store: SqliteStore, consumer: SqliteConsumer, name: str) -> None:
     verdict = encode_verdict(Verdict(State.DEAD, reason="rejected"))
     await store.append("q", parcels(name))
-    dead = Dead("rejected", b"past", verdict, ttl_ms=1000)
+    dead = Dead("rejected", b"history", verdict, ttl_ms=1000)
     assert await consumer.settle("q", all_as(dead, await consumer.fetch(1, 0))) == []
 
 

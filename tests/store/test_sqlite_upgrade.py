@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-PAST = b"\x90"
+HISTORY = b"\x90"
 LATER_MS = 2**50
 VERDICT = encode_verdict(Verdict(State.DONE, b"\x01"))
 JOBS = (
-    # id, key, state, position, time_ms, count, owner, reason, past
+    # id, key, state, position, time_ms, count, owner, reason, history
     (1, "first", "waiting", 1, 0, 0, "", "", b""),
-    (2, "retried", "waiting", 2, 0, 0, "", "", PAST),
-    (3, "later", "scheduled", 0, LATER_MS, 0, "", "", PAST),
+    (2, "retried", "waiting", 2, 0, 0, "", "", HISTORY),
+    (3, "later", "scheduled", 0, LATER_MS, 0, "", "", HISTORY),
     (4, "held", "running", 4, LATER_MS, 2, "w1", "", b""),
-    (5, "given-up", "dead", 5, LATER_MS, 1, "", "rejected", PAST),
+    (5, "given-up", "dead", 5, LATER_MS, 1, "", "rejected", HISTORY),
 )
 
 
@@ -53,8 +53,8 @@ def _write_version_1(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.execute("INSERT INTO queues VALUES (7, 'test', 'q')")
     connection.execute("UPDATE numbers SET last = 5")
-    for id, name, *place, past in JOBS:
-        row = (id, 7, to_key(name), *place, past, envelope(name))
+    for id, name, *place, history in JOBS:
+        row = (id, 7, to_key(name), *place, history, envelope(name))
         connection.execute(f"INSERT INTO jobs VALUES ({','.join('?' * len(row))})", row)
     result = (1, 7, to_key("ended"), LATER_MS, VERDICT)
     connection.execute("INSERT INTO results VALUES (?, ?, ?, ?, ?)", result)
@@ -69,19 +69,21 @@ def envelope(name: str) -> bytes:
 
 async def test_every_job_is_where_it_was(store: SqliteStore) -> None:
     snapshots = await store.get("q", [to_key(job[1]) for job in JOBS], bodies=True)
-    seen = [(s.state, s.worker, s.reason, s.past, s.envelope) for s in snapshots if s is not None]
+    seen = [
+        (s.state, s.worker, s.reason, s.history, s.envelope) for s in snapshots if s is not None
+    ]
     assert seen == [(job[2], job[6], job[7], job[8], envelope(job[1])) for job in JOBS]
     [ended] = await store.get("q", [to_key("ended")])
     assert ended is not None
     assert ended.verdict == VERDICT
 
 
-async def test_jobs_are_delivered_in_their_order_with_their_past(store: SqliteStore) -> None:
+async def test_jobs_are_delivered_in_their_order_with_their_history(store: SqliteStore) -> None:
     worker = store.consumer("w2", ["q"], 30.0)
     deliveries = await worker.fetch(10, 0)
-    assert [(d.envelope, d.past) for d in deliveries] == [
+    assert [(d.envelope, d.history) for d in deliveries] == [
         (envelope("first"), b""),
-        (envelope("retried"), PAST),
+        (envelope("retried"), HISTORY),
     ]
 
 
@@ -96,7 +98,7 @@ async def test_what_was_dead_can_be_sent_again(store: SqliteStore) -> None:
     assert await store.replay("q", [to_key("given-up")]) == [True]
     [snapshot] = await store.get("q", [to_key("given-up")], bodies=True)
     assert snapshot is not None
-    assert (snapshot.state, snapshot.past) == (State.WAITING, b"")
+    assert (snapshot.state, snapshot.history) == (State.WAITING, b"")
 
 
 async def test_what_waited_is_taken_to_wait_since_the_upgrade(store: SqliteStore) -> None:

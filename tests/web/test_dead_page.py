@@ -47,8 +47,8 @@ async def edited(person: Person, id: str, **arguments: str) -> httpx.Response:
 
 async def test_dead_jobs_are_listed_and_filtered(app: Headrace) -> None:
     (first,) = await bury(app, [envelope("send", "ann")], reason="rejected")
-    past = one_attempt("no such host")
-    (second,) = await bury(app, [envelope("load", "bob")], queue="files", past=past)
+    history = one_attempt("no such host")
+    (second,) = await bury(app, [envelope("load", "bob")], queue="files", history=history)
     async with Person(app) as person:
         page = await person.page("/dead")
         assert set(listed(page)) == {first, second}

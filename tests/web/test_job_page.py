@@ -108,8 +108,8 @@ async def test_of_a_long_argument_the_page_has_the_beginning_and_a_link_to_all(
 
 async def test_errors_and_tracebacks_are_text(quick: Headrace) -> None:
     async with quick as app, Person(app) as person:
-        past = one_attempt(f"{SCRIPT}{BREAKER}{CONTROL}")
-        (id,) = await bury(app, [envelope("gone")], past=past, reason="rejected")
+        history = one_attempt(f"{SCRIPT}{BREAKER}{CONTROL}")
+        (id,) = await bury(app, [envelope("gone")], history=history, reason="rejected")
         page = await person.page("/job", id=id)
         assert_harmless(page)
         assert "<summary>Traceback</summary><pre>trace</pre>" in page

@@ -234,8 +234,8 @@ async def test_what_a_list_does_not_go_by_is_not_in_its_actions(app: Headrace) -
 
 
 async def test_names_and_errors_of_jobs_are_shown_as_text(app: Headrace) -> None:
-    past = one_attempt(f"{SCRIPT}{BREAKER}{TURNED}{'x' * 100_000}")
-    await bury(app, [envelope(f"{SCRIPT}{TURNED}", "bob", id=BREAKER)], past=past)
+    history = one_attempt(f"{SCRIPT}{BREAKER}{TURNED}{'x' * 100_000}")
+    await bury(app, [envelope(f"{SCRIPT}{TURNED}", "bob", id=BREAKER)], history=history)
     async with Person(app) as person:
         page = await person.page("/jobs", state="dead")
         assert_harmless(page)

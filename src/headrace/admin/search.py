@@ -14,7 +14,7 @@ from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, decode_past
+from headrace.core.job import Envelope, decode_history
 
 _RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
 _BEGINNING = 8
@@ -41,22 +41,22 @@ class Search:
     ) -> Search:
         return cls((text or "").casefold(), arguments and not redaction.active, redaction)
 
-    def finds(self, key: JobKey, envelope: Envelope | None, past: bytes) -> bool:
+    def finds(self, key: JobKey, envelope: Envelope | None, history: bytes) -> bool:
         return (
             not self.text
             or self._names(ids.to_text(key).casefold())
             or (
-                any(self.text in text.casefold() for text in self._texts(envelope, past))
-                and self._may_be_seen(envelope, past)
+                any(self.text in text.casefold() for text in self._texts(envelope, history))
+                and self._may_be_seen(envelope, history)
             )
         )
 
-    def _may_be_seen(self, envelope: Envelope | None, past: bytes) -> bool:
+    def _may_be_seen(self, envelope: Envelope | None, history: bytes) -> bool:
         """Whether it is also in what is shown."""
         if not self.redaction.active:
             return True
         masks = self.redaction.masks(envelope)
-        texts = (masks.text(text) for text in self._texts(envelope, past))
+        texts = (masks.text(text) for text in self._texts(envelope, history))
         return any(self.text in text.casefold() for text in texts)
 
     def _names(self, id: str) -> bool:
@@ -64,9 +64,9 @@ class Search:
             return id == self.text or (len(self.text) >= _BEGINNING and id.startswith(self.text))
         return self.text in id
 
-    def _texts(self, envelope: Envelope | None, past: bytes) -> Iterable[str]:
+    def _texts(self, envelope: Envelope | None, history: bytes) -> Iterable[str]:
         """Where to look, what is cheap to make first."""
-        for attempt in decode_past(past).attempts:
+        for attempt in decode_history(history).attempts:
             yield AttemptInfo.of(attempt).error
         if self.arguments and envelope is not None:
             written = _written(arguments_of(envelope, _MOST_SEARCHED))

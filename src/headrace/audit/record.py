@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from headrace.core.job import Attempt, decode_past
+from headrace.core.job import Attempt, decode_history
 from headrace.core.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Retried
 
 Ended = Literal[
@@ -75,7 +75,7 @@ def ending_of(outcome: Outcome, attempts: int) -> Ending:
     if isinstance(outcome, Done):
         return _DONE
     if isinstance(outcome, (Retried, Dead)):
-        return _unsuccessful(outcome, decode_past(outcome.past).attempts[attempts:])
+        return _unsuccessful(outcome, decode_history(outcome.history).attempts[attempts:])
     if isinstance(outcome, Held):
         return Ending("held", outcome.gate)
     if isinstance(outcome, Cancelled):

@@ -14,7 +14,14 @@ from headrace.client.watch import JobUpdate, Watch
 from headrace.core import codec, ids
 from headrace.core.clock import to_datetime
 from headrace.core.ids import JobKey
-from headrace.core.job import Attempt, State, Verdict, decode_envelope, decode_past, decode_verdict
+from headrace.core.job import (
+    Attempt,
+    State,
+    Verdict,
+    decode_envelope,
+    decode_history,
+    decode_verdict,
+)
 from headrace.core.limits import check_seconds
 from headrace.core.progress import Progress, decode_progress
 from headrace.errors import (
@@ -217,7 +224,7 @@ class Job(Generic[R]):
 
 def _failure(job_id: str, snapshot: JobSnapshot, verdict: Verdict | None) -> JobFailed:
     if verdict is None:
-        last = decode_past(snapshot.past).attempts[-1:]
+        last = decode_history(snapshot.history).attempts[-1:]
         told = [(a.error_type, a.error_text, a.traceback) for a in last]
         return JobFailed(job_id, snapshot.reason, *(told or [("", "it was given up", "")])[0])
     return JobFailed(
@@ -226,8 +233,8 @@ def _failure(job_id: str, snapshot: JobSnapshot, verdict: Verdict | None) -> Job
 
 
 def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
-    past = decode_past(snapshot.past)
-    attempts = tuple(AttemptInfo.of(attempt) for attempt in past.attempts)
+    history = decode_history(snapshot.history)
+    attempts = tuple(AttemptInfo.of(attempt) for attempt in history.attempts)
     blocked = snapshot.state is State.BLOCKED
     return JobInfo(
         id=job_id,

@@ -16,7 +16,7 @@ class Delivery:
     leases taken away, or of files, when it was read."""
 
     # On the hot path: what is the same for most deliveries stands here and is not set on each.
-    past = b""
+    history = b""
     constraints = b""
     inputs = b""
     """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
@@ -37,13 +37,13 @@ class Delivery:
     """Called with the outcome before it is written, if anyone wants to know."""
 
     def __init__(
-        self, queue: str, receipt: Receipt, envelope: bytes, past: bytes = b"", count: int = 1
+        self, queue: str, receipt: Receipt, envelope: bytes, history: bytes = b"", count: int = 1
     ) -> None:
         self.queue = queue
         self.receipt = receipt
         self.envelope = envelope
-        if past:
-            self.past = past
+        if history:
+            self.history = history
         if count != 1:
             self.count = count
 
@@ -70,7 +70,7 @@ class Delivery:
 # first of a worker come by the hundred, before anything else is set on them: each would get a dict
 # of its own for what is set later, which takes twice the time and memory.
 _first = Delivery("", 0, b"")
-for _name in ("past", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
+for _name in ("history", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
     setattr(_first, _name, getattr(Delivery, _name))
 for _name in ("task", "attempt", "started_ms", "took_us", "told"):
     setattr(_first, _name, getattr(Delivery, _name))

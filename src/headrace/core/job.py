@@ -2,7 +2,7 @@
 
 The envelope is written once, by the sender, and never again: whatever moves the job passes the same
 bytes on, so fields that a newer sender added survive older workers. What changes from run to run is
-kept beside it, in the `Past`.
+kept beside it, in the `History`.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class Attempt(msgspec.Struct, array_like=True, frozen=True):
     traceback: str
 
 
-class Past(msgspec.Struct, array_like=True, frozen=True):
+class History(msgspec.Struct, array_like=True, frozen=True):
     """What has happened to a job before the delivery at hand."""
 
     attempts: tuple[Attempt, ...] = ()
@@ -278,28 +278,28 @@ class Past(msgspec.Struct, array_like=True, frozen=True):
     """Of those deliveries, the ones that ended without an outcome."""
 
 
-NO_PAST = Past()
-_decode_past = msgspec.msgpack.Decoder(Past).decode
+NO_HISTORY = History()
+_decode_history = msgspec.msgpack.Decoder(History).decode
 
 
-def encode_past(past: Past) -> bytes:
-    return _encode(past)
+def encode_history(history: History) -> bytes:
+    return _encode(history)
 
 
-def decode_past(data: bytes) -> Past:
-    """The past in `data`; empty if there is none or it cannot be read, for a job must not be lost
-    over its history."""
+def decode_history(data: bytes) -> History:
+    """The history in `data`; empty if there is none or it cannot be read, for a job must not be
+    lost over its history."""
     if not data:
-        return NO_PAST
+        return NO_HISTORY
     try:
-        return _decode_past(data)
+        return _decode_history(data)
     except _UNREADABLE:
-        return NO_PAST
+        return NO_HISTORY
 
 
-def is_readable_past(data: bytes) -> bool:
-    """Whether `decode_past` tells all that there is."""
-    return not data or decode_past(data) is not NO_PAST
+def is_readable_history(data: bytes) -> bool:
+    """Whether `decode_history` tells all that there is."""
+    return not data or decode_history(data) is not NO_HISTORY
 
 
 class Verdict(msgspec.Struct, array_like=True, frozen=True):

@@ -11,11 +11,11 @@ import msgspec
 
 from headrace.core.job import (
     Attempt,
-    Past,
+    History,
     Reason,
     State,
     Verdict,
-    encode_past,
+    encode_history,
     encode_verdict,
 )
 from headrace.core.limits import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
@@ -47,7 +47,7 @@ class FailedRun:
     """All that bears on the judgement of a run that did not succeed."""
 
     error: BaseException
-    past: Past
+    history: History
     delivered: int
     """Deliveries at the job's present place, this one included."""
     started_ms: int
@@ -61,15 +61,15 @@ def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     """Retried, dead or held, and when."""
     error = run.error
     if isinstance(error, Defer):
-        past = moved_on(run.past, run.delivered)
-        return Retried(_ms(getattr(error, "delay", 0.0)), encode_past(past))
+        history = moved_on(run.history, run.delivered)
+        return Retried(_ms(getattr(error, "delay", 0.0)), encode_history(history))
     if isinstance(error, NotNow):
-        return Held(error.gate, encode_past(moved_on(run.past, run.delivered)))
+        return Held(error.gate, encode_history(moved_on(run.history, run.delivered)))
     if isinstance(error, Unfit):
         return _dead(run, error.reason)
     if isinstance(error, Reject):
         return _dead(run, Reason.REJECTED)
-    number = len(run.past.attempts) + 1
+    number = len(run.history.attempts) + 1
     if not isinstance(error, RetryLater) and not run.retry.retries(error):
         return _dead(run, Reason.NOT_RETRYABLE)
     if number >= run.retry.max_attempts:
@@ -77,7 +77,7 @@ def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     # A subclass may have forgotten to call ours.
     asked = getattr(error, "delay", None) if isinstance(error, RetryLater) else None
     delay = run.retry.delay(number, rng) if asked is None else asked
-    return Retried(_ms(delay), encode_past(_failed(run)))
+    return Retried(_ms(delay), encode_history(_failed(run)))
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:
@@ -117,28 +117,30 @@ def _storable(text: str) -> str:
 
 
 def _dead(run: FailedRun, reason: Reason) -> Dead:
-    past = _failed(run)
-    last = past.attempts[-1]
+    history = _failed(run)
+    last = history.attempts[-1]
     verdict = b""
     if run.result_ttl_ms:
         verdict = encode_verdict(
             Verdict(State.DEAD, b"", reason, last.error_type, last.error_text, last.traceback)
         )
-    return Dead(reason, encode_past(past), verdict, run.result_ttl_ms)
+    return Dead(reason, encode_history(history), verdict, run.result_ttl_ms)
 
 
-def _failed(run: FailedRun) -> Past:
-    """The past with this run as one more attempt."""
-    number = len(run.past.attempts) + 1
+def _failed(run: FailedRun) -> History:
+    """The history with this run as one more attempt."""
+    number = len(run.history.attempts) + 1
     attempt = Attempt(number, run.started_ms, run.ended_ms, run.worker, *describe(run.error))
-    moved = moved_on(run.past, run.delivered)
-    return msgspec.structs.replace(moved, attempts=(*run.past.attempts, attempt))
+    moved = moved_on(run.history, run.delivered)
+    return msgspec.structs.replace(moved, attempts=(*run.history.attempts, attempt))
 
 
-def moved_on(past: Past, delivered: int) -> Past:
-    """The past of a job that leaves its place after so many deliveries there: all but the last had
-    no outcome."""
-    return Past(past.attempts, past.deliveries + delivered, past.crashes + delivered - 1)
+def moved_on(history: History, delivered: int) -> History:
+    """The history of a job that leaves its place after `delivered` deliveries there, all without an
+    outcome but the last."""
+    return History(
+        history.attempts, history.deliveries + delivered, history.crashes + delivered - 1
+    )
 
 
 def _ms(seconds: float) -> int:

@@ -25,13 +25,13 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 
 class Retried(msgspec.Struct, frozen=True):
     delay_ms: int
-    past: bytes
-    """An encoded `Past` that includes the delivery at hand."""
+    history: bytes
+    """An encoded `History` that includes the delivery at hand."""
 
 
 class Dead(msgspec.Struct, frozen=True):
     reason: str
-    past: bytes
+    history: bytes
     verdict: bytes = b""
     ttl_ms: int = 0
 
@@ -44,8 +44,8 @@ class Cancelled(msgspec.Struct, frozen=True):
 class Held(msgspec.Struct, frozen=True):
     gate: str
     """`task_gate` of a paused task, or the name of one of the job's limits."""
-    past: bytes
-    """An encoded `Past` that includes the delivery at hand."""
+    history: bytes
+    """An encoded `History` that includes the delivery at hand."""
 
 
 _TASK_GATE = "task "

@@ -11,7 +11,7 @@ from headrace.client.context import Context
 from headrace.client.task import Task
 from headrace.core import ids
 from headrace.core.delivery import Delivery
-from headrace.core.job import Envelope, Malformed, NewerFormat, Past, decode_envelope
+from headrace.core.job import Envelope, History, Malformed, NewerFormat, decode_envelope
 from headrace.core.outcome import Outcome
 
 Settled = Callable[[Ending], None]
@@ -25,7 +25,7 @@ class Entering(Protocol):
     kwargs: dict[str, Any]
     envelope: Envelope
     delivery: Delivery
-    past: Past
+    history: History
     lease_lost: bool
 
     @property
@@ -111,7 +111,7 @@ def _tell(
 ) -> None:
     if before is not None:
         before(outcome)
-    ending = ending_of(outcome, len(run.past.attempts))
+    ending = ending_of(outcome, len(run.history.attempts))
     tell(ending._replace(outcome="lost") if run.lease_lost else ending)
 
 

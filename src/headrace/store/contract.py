@@ -56,7 +56,7 @@ class JobSnapshot(msgspec.Struct, frozen=True):
     reason: str = ""
     """Of a dead job why; of a blocked one what it waits for: `lane`, `flow` or the gate's name."""
     envelope: bytes = b""
-    past: bytes = b""
+    history: bytes = b""
     constraints: bytes = b""
     progress: bytes = b""
     """An encoded `Progress` of a job that has told of one and has not ended."""
@@ -75,7 +75,7 @@ class DeadJob(msgspec.Struct, frozen=True):
     died_ms: int
     reason: str
     envelope: bytes
-    past: bytes
+    history: bytes
     constraints: bytes = b""
 
 
@@ -275,7 +275,7 @@ class Store(Topics, Protocol):
     async def get(
         self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
-        """What is known of these jobs; with `bodies` also envelope and past."""
+        """What is known of these jobs; with `bodies` also envelope and history."""
         ...
 
     async def on_finished(self, queue: str, listener: Listener) -> ListenerHandle:
@@ -305,9 +305,10 @@ class Store(Topics, Protocol):
     async def replay(
         self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
-        """Send dead jobs again, as they were or, one for each, with other bytes, with a clean past;
-        False for those that are not dead (any more), so asking twice replays once. They go through
-        their lane and limits anew; a `unique` name that another job has meanwhile is left to it."""
+        """Send dead jobs again, as they were or, one for each, with other bytes, with a clean
+        history; False for those that are not dead (any more), so asking twice replays once. They go
+        through their lane and limits anew; a `unique` name that another job has meanwhile is left
+        to it."""
         ...
 
     async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:

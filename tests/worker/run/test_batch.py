@@ -22,7 +22,7 @@ from headrace import (
     State,
 )
 from headrace.core.delivery import Delivery
-from headrace.core.job import Past, encode_past
+from headrace.core.job import History, encode_history
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.executor import Executor
 from headrace.worker.run.runners import Runners
@@ -322,9 +322,9 @@ async def test_a_job_on_its_last_chance_takes_no_others_along(app: Headrace) -> 
         Slots(10),
         Terms("worker", None, crash_limit=3, max_payload=1000, now_ms=lambda: 0),
     )
-    suspicious = encode_past(Past((), deliveries=2, crashes=2))
-    for number, past in enumerate([b"", suspicious, b""]):
+    suspicious = encode_history(History((), deliveries=2, crashes=2))
+    for number, history in enumerate([b"", suspicious, b""]):
         envelope = load.call(number).parcel().envelope
-        executor.start(Delivery("default", number, envelope, past))
+        executor.start(Delivery("default", number, envelope, history))
     await until(lambda: len(settled) == 3)
     assert batches == [[1], [0, 2]]

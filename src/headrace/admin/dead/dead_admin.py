@@ -122,9 +122,9 @@ class DeadAdmin(AdminContext):
         edit: Edit | None = None,
         **conditions: Unpack[DeadConditions],
     ) -> int:
-        """Send dead jobs again with a clean past; the number of them. Named by id, or else all that
-        fit, as in `dead`: at least a queue or a condition must be given. A job that is not dead
-        (any more) is left alone, so asking twice replays once. Events of a group go the oldest
+        """Send dead jobs again with a clean history; the number of them. Named by id, or else all
+        that fit, as in `dead`: at least a queue or a condition must be given. A job that is not
+        dead (any more) is left alone, so asking twice replays once. Events of a group go the oldest
         first, each only in the groups that have it dead; one that is named without a group, in all
         of them.
 
@@ -228,4 +228,4 @@ async def _latest(store: Store, queue: str, selection: Selection, limit: int) ->
 def _seen(key: JobKey, snapshot: JobSnapshot) -> DeadJob:
     """What a look tells of a dead job."""
     died_ms = snapshot.died_ms or 0
-    return DeadJob(key, died_ms, snapshot.reason, snapshot.envelope, snapshot.past)
+    return DeadJob(key, died_ms, snapshot.reason, snapshot.envelope, snapshot.history)

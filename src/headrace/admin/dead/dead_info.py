@@ -15,7 +15,7 @@ from headrace.client.job import AttemptInfo
 from headrace.core import ids
 from headrace.core.clock import to_datetime
 from headrace.core.constraints import decode_constraints
-from headrace.core.job import Envelope, decode_past, is_readable_past
+from headrace.core.job import Envelope, decode_history, is_readable_history
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.store.contract import UNREADABLE, DeadJob
 
@@ -44,8 +44,8 @@ class DeadInfo:
 
     @classmethod
     def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
-        past = decode_past(job.past)
-        attempts = [AttemptInfo.of(attempt) for attempt in past.attempts]
+        history = decode_history(job.history)
+        attempts = [AttemptInfo.of(attempt) for attempt in history.attempts]
         kind = RedactedDead if redaction.active else cls
         info = kind(
             id=ids.to_text(job.key),
@@ -200,7 +200,10 @@ class Selection:
             and self.reason in (None, job.reason)
             and (self.task is None or task_of(job.envelope) == self.task)
             and (not self.error or self._has_error(job))
-            and (not self.search.text or self.search.finds(job.key, opened(job.envelope), job.past))
+            and (
+                not self.search.text
+                or self.search.finds(job.key, opened(job.envelope), job.history)
+            )
         )
 
     def _has_error(self, job: DeadJob) -> bool:
@@ -239,12 +242,12 @@ def _masks(job: DeadJob, redaction: Redaction) -> Masks:
 def _unreadable(job: DeadJob) -> tuple[str, ...]:
     parts = {
         "reason": job.reason == UNREADABLE,
-        "history": not is_readable_past(job.past),
+        "history": not is_readable_history(job.history),
         "envelope": opened(job.envelope) is None,
     }
     return tuple(name for name, is_odd in parts.items() if is_odd)
 
 
 def _last_error(job: DeadJob) -> str:
-    attempts = decode_past(job.past).attempts
+    attempts = decode_history(job.history).attempts
     return AttemptInfo.of(attempts[-1]).error if attempts else ""

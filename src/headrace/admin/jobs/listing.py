@@ -88,7 +88,7 @@ class JobFilter:
             self._in_time(key, envelope)
             and (self.task is None or (envelope is not None and envelope.task == self.task))
             and (not self.flow or self._of_flow(key, envelope))
-            and self.search.finds(key, envelope, snapshot.past)
+            and self.search.finds(key, envelope, snapshot.history)
         )
 
     def _in_time(self, key: JobKey, envelope: Envelope | None) -> bool:

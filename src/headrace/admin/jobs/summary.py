@@ -29,7 +29,7 @@ from headrace.core import codec, ids
 from headrace.core.clock import to_datetime
 from headrace.core.constraints import Constraints, Limit, decode_constraints
 from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, Malformed, State, Verdict, decode_past, decode_verdict
+from headrace.core.job import Envelope, Malformed, State, Verdict, decode_history, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.progress import Progress, decode_progress
 from headrace.store.contract import JobSnapshot
@@ -68,7 +68,7 @@ class JobSummary:
     ) -> JobSummary:
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         task = None if envelope is None else envelope.task
-        attempts = decode_past(snapshot.past).attempts
+        attempts = decode_history(snapshot.history).attempts
         blocked = snapshot.state is State.BLOCKED
         last = attempts[-1] if attempts else None
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
@@ -145,12 +145,12 @@ class JobDetail(JobSummary):
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         overrides = None if envelope is None else envelope.overrides
         masks = redaction.masks(envelope, constraints, _result(snapshot))
-        past = decode_past(snapshot.past).attempts
+        history = decode_history(snapshot.history).attempts
         return cls(
             **{field.name: getattr(summary, field.name) for field in fields(summary)},
             arguments=redaction.arguments(envelope),
             result=redaction.value(summary.task, _result(snapshot)),
-            attempts=masked_attempts([AttemptInfo.of(each) for each in past], masks),
+            attempts=masked_attempts([AttemptInfo.of(each) for each in history], masks),
             flow=_flow(envelope),
             fed=bool(overrides and overrides.feed),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,

@@ -12,7 +12,7 @@ from headrace.core import ids
 from headrace.core.clock import to_datetime
 from headrace.core.constraints import Limit, decode_constraints
 from headrace.core.ids import JobKey
-from headrace.core.job import Past, Reason, State, decode_past
+from headrace.core.job import History, Reason, State, decode_history
 from headrace.core.outcome import gated_task
 from headrace.core.plural import plural
 from headrace.core.rate import QUEUE_LIMIT
@@ -116,22 +116,22 @@ class Why:
         return f"{sentence}."
 
     async def _dead(self) -> str:
-        past = decode_past(self._seen.past)
+        history = decode_history(self._seen.history)
         since = ""
-        if past.attempts:
-            ended = to_datetime(past.attempts[-1].ended_ms)
-            since = f" since {ended.isoformat(sep=' ', timespec='seconds')}{self._tries(past)}"
+        if history.attempts:
+            ended = to_datetime(history.attempts[-1].ended_ms)
+            since = f" since {ended.isoformat(sep=' ', timespec='seconds')}{self._tries(history)}"
         error = f": {self._error}" if self._error else ""
         return f"It is dead ({self._seen.reason}){since}{error}."
 
-    def _tries(self, past: Past) -> str:
+    def _tries(self, history: History) -> str:
         """After how many attempts it was given up; the last on record may be none."""
-        refused = self._seen.reason in _REFUSED and not past.attempts[-1].error_type
-        count = len(past.attempts) - refused
+        refused = self._seen.reason in _REFUSED and not history.attempts[-1].error_type
+        count = len(history.attempts) - refused
         if count:
             return f", after {plural(count, 'attempt')}"
         # After other deliveries it may have been started, and deferred or lost.
-        return ", never started" if past.deliveries <= 1 else ""
+        return ", never started" if history.deliveries <= 1 else ""
 
     @property
     def _error(self) -> str:

@@ -107,7 +107,7 @@ def _action_options(command: Command) -> Command:
     help="Change this argument; may be given again. Needs an APP.",
 )
 def replay(edit: dict[str, Any], **options: Any) -> None:
-    """Send dead jobs again with a clean past, as they were or with other arguments.
+    """Send dead jobs again with a clean history, as they were or with other arguments.
 
     Named by id, or all that --queue, --task, --reason, --error, --search, --since and --until
     leave, or --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent

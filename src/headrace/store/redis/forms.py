@@ -84,7 +84,9 @@ def cancelled(answer: bytes) -> State | None:
 
 def snapshot(reply: list[Any]) -> JobSnapshot | None:
     """What `get.lua` says of a job; `Malformed` if there is but a verdict that is none."""
-    state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress = reply
+    state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress = (
+        reply
+    )
     if not state:
         if not verdict:
             return None
@@ -98,7 +100,7 @@ def snapshot(reply: list[Any]) -> JobSnapshot | None:
         deliveries,
         reason_in(reason) if now is State.DEAD else readable(reason),
         envelope,
-        past,
+        history,
         constraints,
         progress,
         moment if now is State.DEAD else None,
@@ -118,8 +120,8 @@ def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJ
     own = key_of(fields)
     key = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
     envelope = named[b"j"] if b"j" in named else msgspec.msgpack.encode(fields)
-    past, constraints = named.get(b"h", b""), named.get(b"t", b"")
-    return DeadJob(key, died_ms, reason_in(named.get(b"r", b"")), envelope, past, constraints)
+    history, constraints = named.get(b"h", b""), named.get(b"t", b"")
+    return DeadJob(key, died_ms, reason_in(named.get(b"r", b"")), envelope, history, constraints)
 
 
 def reason_in(raw: bytes) -> str:

@@ -42,7 +42,7 @@ class QueueKeys:
 
     | key             | type   | holds                                                            |
     |-----------------|--------|------------------------------------------------------------------|
-    | ready           | stream | jobs to run: fields `j` (envelope), `h` (past), `t`               |
+    | ready           | stream | jobs to run: fields `j` (envelope), `h` (history), `t`            |
     |                 |        | (constraints), `i` (inputs), each but the first only if there    |
     |                 |        | is one                                                           |
     | level + n       | stream | the same, of jobs with priority n                                |

@@ -62,10 +62,10 @@ class Batch:
             return
         self.moved += 1
         receipt, key, count = identity(delivery)
-        kind, value, past, verdict, ttl_ms = _move(item)
+        kind, value, history, verdict, ttl_ms = _move(item)
         if verdict or kind in ("dead", "cancelled"):
             finished.append(key)
-        self._moved += (receipt, key, count, kind, value, past, delivery.envelope)
+        self._moved += (receipt, key, count, kind, value, history, delivery.envelope)
         self._moved += (verdict, ttl_ms, delivery.constraints, delivery.inputs)
 
     def blocks(self, checked: bool) -> list[Argument]:
@@ -89,19 +89,19 @@ class Batch:
 
 
 def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
-    """The outcome as kind, delay or reason or gate, past, verdict, and how long that is kept."""
+    """The outcome as kind, delay or reason or gate, history, verdict, and how long that is kept."""
     delivery, outcome = item.delivery, item.outcome
     if isinstance(outcome, Done):
         return "done", "", b"", outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Retried):
-        return "retry", outcome.delay_ms, outcome.past, b"", 0
+        return "retry", outcome.delay_ms, outcome.history, b"", 0
     if isinstance(outcome, Dead):
-        return "dead", outcome.reason, outcome.past, outcome.verdict, outcome.ttl_ms
+        return "dead", outcome.reason, outcome.history, outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Cancelled):
         return "cancelled", "", b"", outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Held):
-        return "held", outcome.gate, outcome.past, b"", 0
-    return "released", "", delivery.past, b"", 0
+        return "held", outcome.gate, outcome.history, b"", 0
+    return "released", "", delivery.history, b"", 0
 
 
 def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:

@@ -95,7 +95,7 @@ def delivery_of(
         for at in range(2, len(fields), 2) if more else ():
             name, value = fields[at], fields[at + 1]
             if name == b"h":
-                delivery.past = value
+                delivery.history = value
             elif name == b"t":
                 delivery.constraints = value
             elif name == b"i":

@@ -26,7 +26,7 @@ _JOB = """
         CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER),
         CAST(constraints AS BLOB), {bodies} FROM jobs
     WHERE queue = ? AND key = ?"""
-_WITH_BODIES = _JOB.format(bodies="CAST(envelope AS BLOB), CAST(past AS BLOB)")
+_WITH_BODIES = _JOB.format(bodies="CAST(envelope AS BLOB), CAST(history AS BLOB)")
 _WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
 _PROGRESS = "SELECT CAST(value AS BLOB) FROM progress WHERE queue = ? AND key = ?"
 _RESULT = """
@@ -48,7 +48,7 @@ LOCATE = """
 _NAMES = "SELECT CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _DEAD = """
     SELECT id, time_ms, CAST(key AS BLOB), CAST(time_ms AS INTEGER), reason,
-        CAST(envelope AS BLOB), CAST(past AS BLOB), CAST(constraints AS BLOB) FROM jobs
+        CAST(envelope AS BLOB), CAST(history AS BLOB), CAST(constraints AS BLOB) FROM jobs
     WHERE queue = ? AND state = 'dead'{before}
     ORDER BY time_ms DESC, id DESC LIMIT ?"""
 _LATEST_DEAD = _DEAD.format(before="")
@@ -140,7 +140,7 @@ def _snapshot(
 
 
 def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> JobSnapshot | None:
-    state, time_ms, owner, count, reason, _, constraints, envelope, past = job
+    state, time_ms, owner, count, reason, _, constraints, envelope, history = job
     if state not in _STATES:
         return None
     return JobSnapshot(
@@ -151,7 +151,7 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> JobSnapsho
         deliveries=count,
         reason=reason,
         envelope=envelope,
-        past=past,
+        history=history,
         constraints=constraints,
         progress=progress,
         died_ms=time_ms if state == State.DEAD else None,
@@ -197,11 +197,11 @@ def dead(
 
 
 def _dead_job(
-    key: JobKey, died_ms: int, reason: object, envelope: bytes, past: bytes, constraints: bytes
+    key: JobKey, died_ms: int, reason: object, envelope: bytes, history: bytes, constraints: bytes
 ) -> DeadJob:
     readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
     return DeadJob(
-        key, died_ms, str(reason) if readable else UNREADABLE, envelope, past, constraints
+        key, died_ms, str(reason) if readable else UNREADABLE, envelope, history, constraints
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COLUMNS = """id, CAST(envelope AS BLOB), count, CAST(position AS INTEGER), CAST(flags AS INTEGER),
     CAST(ready_ms AS INTEGER)"""
 _LADEN = """
-    SELECT id, CAST(priority AS INTEGER), CAST(past AS BLOB), CAST(constraints AS BLOB),
+    SELECT id, CAST(priority AS INTEGER), CAST(history AS BLOB), CAST(constraints AS BLOB),
         CAST(inputs AS BLOB) FROM jobs
     WHERE id IN (SELECT value FROM json_each(?))"""
 _NOT_PAUSED = """NOT EXISTS (
@@ -217,11 +217,12 @@ def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> 
 def _loaded(
     connection: sqlite3.Connection, deliveries: list[Delivery], laden: list[int]
 ) -> list[Delivery]:
-    """Deliveries with their pasts, constraints and inputs, those of the highest priority first."""
+    """Deliveries with their histories, constraints and inputs, those of the highest priority
+    first."""
     by_receipt = {delivery.receipt: delivery for delivery in deliveries}
     priorities: dict[object, int] = {}
-    for id, priority, past, constraints, inputs in connection.execute(_LADEN, (json_of(laden),)):
+    for id, priority, history, constraints, inputs in connection.execute(_LADEN, (json_of(laden),)):
         delivery = by_receipt[id]
-        delivery.past, delivery.constraints, delivery.inputs = past, constraints, inputs
+        delivery.history, delivery.constraints, delivery.inputs = history, constraints, inputs
         priorities[id] = priority
     return sorted(deliveries, key=lambda delivery: -priorities.get(delivery.receipt, 0))

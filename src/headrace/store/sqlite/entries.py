@@ -24,7 +24,7 @@ CHILDREN = 8
 MARKED = 16
 REPORTED = 32
 ATTACHED = CANCELLING | CONSTRAINED | PASSED | CHILDREN | MARKED | REPORTED
-LADEN = 64  # a past, constraints or inputs, which are delivered with it
+LADEN = 64  # a history, constraints or inputs, which are delivered with it
 
 FLOW_GATE = "f"
 
@@ -72,11 +72,11 @@ _SAVE = """
         flags = new.flags, lane = new.lane, gate = new.gate, reason = new.reason
     FROM new WHERE jobs.id = new.id"""
 _SAVE_SETTLED = """
-    WITH new (id, place, past, state, position, time_ms, flags, lane, gate, reason)
+    WITH new (id, place, history, state, position, time_ms, flags, lane, gate, reason)
         AS (VALUES {rows})
-    UPDATE jobs SET id = new.place, past = new.past, state = new.state, position = new.position,
-        time_ms = new.time_ms, flags = new.flags, lane = new.lane, gate = new.gate,
-        reason = new.reason, count = 0, owner = ''
+    UPDATE jobs SET id = new.place, history = new.history, state = new.state,
+        position = new.position, time_ms = new.time_ms, flags = new.flags, lane = new.lane,
+        gate = new.gate, reason = new.reason, count = 0, owner = ''
     FROM new WHERE jobs.id = new.id"""
 _FLAG = """
     WITH named (queue, key, flag) AS (VALUES {rows})
@@ -166,10 +166,10 @@ def save(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
 def save_settled(
     connection: sqlite3.Connection, settled: Sequence[tuple[Entry, int, bytes]]
 ) -> None:
-    """Write where jobs are that were running, with their new number and their past."""
+    """Write where jobs are that were running, with their new number and their history."""
     for entry, _, _ in settled:
         entry.flags |= LADEN
-    rows = [(entry.id, place, past, *entry.place) for entry, place, past in settled]
+    rows = [(entry.id, place, history, *entry.place) for entry, place, history in settled]
     run_rows(connection, _SAVE_SETTLED, rows)
 
 

@@ -30,7 +30,7 @@ _MAKE = """
 _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ? RETURNING ordered"
 # For each state on its own, because each has an index of its own.
 _FORGET_UNBEGUN = """
-    DELETE FROM jobs WHERE queue = ? AND state = '{state}' AND past = x'' AND EXISTS (
+    DELETE FROM jobs WHERE queue = ? AND state = '{state}' AND history = x'' AND EXISTS (
         SELECT 1 FROM topic_events WHERE log = ? AND topic_events.key = jobs.key)
     RETURNING key, lane, flags"""
 _UNBEGUN = [_FORGET_UNBEGUN.format(state=state) for state in ("waiting", "blocked")]

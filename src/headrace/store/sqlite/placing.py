@@ -32,7 +32,7 @@ _INSERT_UNLESS_ENDED = """
     ON CONFLICT DO NOTHING"""
 _REPLAY = """
     WITH again (id, place, flags, envelope) AS (VALUES {rows})
-    UPDATE jobs SET id = again.place, flags = again.flags, count = 0, owner = '', past = x'',
+    UPDATE jobs SET id = again.place, flags = again.flags, count = 0, owner = '', history = x'',
         envelope = coalesce(again.envelope, jobs.envelope)
     FROM again WHERE jobs.id = again.id"""
 _IS_PLAIN = attrgetter("is_plain")

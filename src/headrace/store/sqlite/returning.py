@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.step import Step
 
 _RETRY = f"""
-    WITH retried (id, place, state, position, time_ms, past) AS (VALUES {{rows}})
+    WITH retried (id, place, state, position, time_ms, history) AS (VALUES {{rows}})
     UPDATE jobs SET id = retried.place, state = retried.state, position = retried.position,
-        time_ms = retried.time_ms, past = retried.past, count = 0, owner = '',
+        time_ms = retried.time_ms, history = retried.history, count = 0, owner = '',
         flags = flags | {LADEN}
     FROM retried WHERE jobs.id = retried.id"""
 # Its position is still the one it was fetched from, before those of all jobs not yet fetched; the
@@ -57,9 +57,9 @@ def _retry_plain(step: Step, settled: Sequence[tuple[Delivery, Retried]]) -> Non
     for place, (delivery, outcome) in enumerate(settled, start=step.new_numbers(len(settled))):
         if outcome.delay_ms > 0:
             due = due_after(step.now_ms, outcome.delay_ms)
-            rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.past))
+            rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.history))
         else:
-            rows.append((delivery.receipt, place, "waiting", place, step.now_ms, outcome.past))
+            rows.append((delivery.receipt, place, "waiting", place, step.now_ms, outcome.history))
     run_rows(step.connection, _RETRY, rows)
 
 
@@ -91,7 +91,8 @@ def hold(step: Step, settled: Sequence[tuple[Delivery, Held]]) -> None:
 def _save(step: Step, settled: Sequence[tuple[Entry, Retried | Held]]) -> None:
     first = step.new_numbers(len(settled))
     placed = [
-        (entry, place, outcome.past) for place, (entry, outcome) in enumerate(settled, start=first)
+        (entry, place, outcome.history)
+        for place, (entry, outcome) in enumerate(settled, start=first)
     ]
     entries.save_settled(step.connection, placed)
 

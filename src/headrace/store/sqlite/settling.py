@@ -36,9 +36,9 @@ _KEEP = """
     ON CONFLICT (queue, key) DO UPDATE
     SET expires_ms = excluded.expires_ms, verdict = excluded.verdict"""
 _BURY = f"""
-    WITH dead (id, died_ms, reason, past) AS (VALUES {{rows}})
-    UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, past = dead.past,
-        owner = '', lane = '', flags = flags & {MARKED} | {LADEN}
+    WITH dead (id, died_ms, reason, history) AS (VALUES {{rows}})
+    UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason,
+        history = dead.history, owner = '', lane = '', flags = flags & {MARKED} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
 
 
@@ -135,7 +135,7 @@ def _end(step: Step, by_kind: dict[type, Settled], attached: dict[Receipt, Entry
     if gone := [*done, *cancelled]:
         entries.delete(step.connection, [delivery.receipt for delivery, _ in gone])
     if dead:
-        rows = [(d.receipt, step.now_ms, _storable(o.reason), o.past) for d, o in dead]
+        rows = [(d.receipt, step.now_ms, _storable(o.reason), o.history) for d, o in dead]
         run_rows(step.connection, _BURY, rows)
         if attached and group_source(step.queue):
             stopping.stop(step, [attached[d.receipt] for d, _ in dead if d.receipt in attached])

@@ -17,7 +17,7 @@ _FIRST = (
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
-    " reason TEXT NOT NULL DEFAULT '', past BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
+    " reason TEXT NOT NULL DEFAULT '', history BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
     "CREATE UNIQUE INDEX jobs_by_key ON jobs (queue, key)",
     "CREATE INDEX jobs_waiting ON jobs (queue, position) WHERE state = 'waiting'",
     "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
@@ -43,10 +43,10 @@ _SECOND = (
     " reason TEXT NOT NULL DEFAULT '', priority INTEGER NOT NULL DEFAULT 0,"
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
-    " past BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
-    "INSERT INTO jobs (id, queue, key, state, position, time_ms, count, owner, reason, flags, past,"
-    " envelope) SELECT id, queue, key, state, position, time_ms, count, owner, reason,"
-    " CASE past WHEN x'' THEN 0 ELSE 64 END, past, envelope FROM first_jobs",
+    " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
+    "INSERT INTO jobs (id, queue, key, state, position, time_ms, count, owner, reason, flags,"
+    " history, envelope) SELECT id, queue, key, state, position, time_ms, count, owner, reason,"
+    " CASE history WHEN x'' THEN 0 ELSE 64 END, history, envelope FROM first_jobs",
     "DROP TABLE first_jobs",
     "CREATE UNIQUE INDEX jobs_by_key ON jobs (queue, key)",
     "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position) WHERE state = 'waiting'",

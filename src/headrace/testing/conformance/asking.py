@@ -57,7 +57,7 @@ class AskingConformance(Ground):
         assert await store.replay(QUEUE, [key]) == [True]
         assert await store.replay(QUEUE, [key]) == [False]
         (delivery,) = await self.take(self.worker(store))
-        assert (delivery.key, delivery.past, delivery.count) == (key, b"", 1)
+        assert (delivery.key, delivery.history, delivery.count) == (key, b"", 1)
         assert (await store.count(QUEUE)).dead == 0
 
     async def test_a_replayed_job_has_no_verdict_any_more(self, store: Store) -> None:

@@ -11,7 +11,7 @@ from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.topics import Bound, Group, Published
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import LEASE, PAST, known
+from headrace.testing.conformance.ground import HISTORY, LEASE, known
 from headrace.testing.conformance.settling import DEAD
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -205,7 +205,7 @@ class BoundsConformance(TopicGround):
         held = await self.take(member)
         later = [event() for _ in range(3)]
         await store.publish(LOG, later, bound=LATEST)
-        assert await self.settle(member, held, Retried(20, PAST)) == []
+        assert await self.settle(member, held, Retried(20, HISTORY)) == []
         assert sorted(await self.handle_all(store, member)) == sorted([first, *keys(later)])
         await self.settled(store)
 

@@ -14,8 +14,8 @@ from headrace.core.job import State, decode_verdict
 from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import (
+    HISTORY,
     LEASE,
-    PAST,
     QUEUE,
     Ground,
     kept,
@@ -107,7 +107,7 @@ class CancellingConformance(Ground):
         first, second = sent = [parcel(constraints=LANE) for _ in range(2)]
         await store.append(QUEUE, sent)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), Retried(60_000, PAST))
+        await self.settle(worker, await self.take(worker), Retried(60_000, HISTORY))
         assert await store.cancel(QUEUE, [first.key]) == [State.CANCELLED]
         assert keys_of(await self.take(worker)) == [second.key]
 

@@ -9,7 +9,7 @@ from headrace.core.job import State, decode_envelope
 from headrace.core.outcome import DONE, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD
 
 DEBOUNCED = Constraints(unique="search 9", debounced=True)
@@ -119,7 +119,7 @@ class DebouncingConformance(Ground):
         await self.pass_time(0.06)
         worker = self.worker(store)
         await worker.promote(QUEUE)
-        await self.settle(worker, await self.take(worker), Retried(60_000, PAST))
+        await self.settle(worker, await self.take(worker), Retried(60_000, HISTORY))
         assert await store.append(QUEUE, [second]) == {}
         assert await self.states(store, [first.key, second.key]) == [State.SCHEDULED] * 2
 

@@ -16,7 +16,7 @@ class DeliveringConformance(Ground):
         (key,) = await self.send(store)
         (delivery,) = await self.take(self.worker(store))
         assert (delivery.key, delivery.queue) == (key, QUEUE)
-        assert (delivery.count, delivery.past) == (1, b"")
+        assert (delivery.count, delivery.history) == (1, b"")
 
     async def test_no_more_is_fetched_than_asked_for(self, store: Store) -> None:
         await self.send(store, 10)

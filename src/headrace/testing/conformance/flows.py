@@ -14,7 +14,7 @@ from headrace.core.job import State, Verdict, done_verdict, encode_verdict
 from headrace.core.outcome import DONE, RELEASED, Done, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
 
 
@@ -59,7 +59,7 @@ class FlowsConformance(FlowGround):
         await self.settle(worker, taken, kept(b"\x07"))
         (delivery,) = await self.take(worker)
         assert (delivery.key, inputs_of(delivery)) == (second.key, [7])
-        assert (delivery.count, delivery.past) == (1, b"")
+        assert (delivery.count, delivery.history) == (1, b"")
 
     async def test_results_come_in_the_order_asked_for(self, store: Store) -> None:
         parents = [parcel() for _ in range(3)]
@@ -108,7 +108,7 @@ class FlowsConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
-        for outcome in (Retried(0, PAST), Retried(50, PAST), RELEASED, DEAD):
+        for outcome in (Retried(0, HISTORY), Retried(50, HISTORY), RELEASED, DEAD):
             (delivery,) = await self.take(worker)
             assert (delivery.key, inputs_of(delivery)) == (second.key, [7])
             await self.settle(worker, [delivery], outcome)
@@ -127,7 +127,9 @@ class FlowsConformance(FlowGround):
             await self.settle(worker, [delivery], kept(msgspec.msgpack.encode(value)))
         assert inputs_of((await self.take(worker))[0]) == values
 
-    @pytest.mark.parametrize("outcome", [Retried(0, PAST), RELEASED], ids=["retried", "released"])
+    @pytest.mark.parametrize(
+        "outcome", [Retried(0, HISTORY), RELEASED], ids=["retried", "released"]
+    )
     async def test_what_is_not_an_end_frees_nobody(self, store: Store, outcome: Outcome) -> None:
         _, second = jobs = chain(2)
         await self.send_flow(store, jobs)

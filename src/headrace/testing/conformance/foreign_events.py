@@ -14,7 +14,7 @@ from headrace.core.outcome import DONE, Dead
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import LEASE, PAST, known
+from headrace.testing.conformance.ground import HISTORY, LEASE, known
 from headrace.testing.conformance.topic_ground import (
     BILLING,
     LOG,
@@ -54,7 +54,7 @@ class ForeignEventsConformance(TopicGround):
         known([taken[0], taken[2]])
         taken[1].key = peek_key(data)
         settlements = [Settlement(each, DONE) for each in taken]
-        settlements[1] = Settlement(taken[1], Dead(Reason.MALFORMED, PAST))
+        settlements[1] = Settlement(taken[1], Dead(Reason.MALFORMED, HISTORY))
         assert await member.settle(BILLING, settlements) == []
         (dead,) = (await store.dead(BILLING)).jobs
         assert (dead.reason, dead.envelope) == ("malformed", data)
@@ -77,5 +77,5 @@ class ForeignEventsConformance(TopicGround):
             await self.pass_time(reclaim_every(LEASE) * 1.1)
             taken = await second.reclaim(BILLING, 10, last_chance=True)
         assert [(each.envelope, each.count) for each in taken] == [(b"\xc1", 2)]
-        assert await self.settle(second, taken, Dead(Reason.MALFORMED, PAST)) == []
+        assert await self.settle(second, taken, Dead(Reason.MALFORMED, HISTORY)) == []
         assert await store.count(BILLING) == Counts(dead=1)

@@ -14,12 +14,12 @@ from headrace.core.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.job import (
-    Past,
+    History,
     State,
     decode_envelope,
     done_verdict,
     encode_envelope,
-    encode_past,
+    encode_history,
 )
 from headrace.core.outcome import DONE, Cancelled, Done, Held, Outcome
 from headrace.store.contract import Consumer, JobSnapshot, Settlement, Store, reclaim_every
@@ -129,7 +129,7 @@ class Ground:
             return []
         refused = await worker.begin(deliveries[0].queue, deliveries)
         for delivery, gate in refused.items():
-            assert await self.settle(worker, [delivery], Held(gate, PAST)) == []
+            assert await self.settle(worker, [delivery], Held(gate, HISTORY)) == []
         begun = [delivery for delivery in deliveries if delivery not in refused]
         assert await self.settle(worker, begun, outcome) == []
         return keys_of(begun)
@@ -249,4 +249,4 @@ def kept(value: bytes = b"\x01", seconds: float = 60.0) -> Done:
     return Done(done_verdict(value), int(seconds * 1000))
 
 
-PAST = encode_past(Past(deliveries=1))
+HISTORY = encode_history(History(deliveries=1))

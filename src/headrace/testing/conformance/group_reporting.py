@@ -6,7 +6,7 @@ from headrace.core.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import LogPage, Report
-from headrace.testing.conformance.ground import PAST, known
+from headrace.testing.conformance.ground import HISTORY, known
 from headrace.testing.conformance.reporting import HALF
 from headrace.testing.conformance.settling import DEAD
 from headrace.testing.conformance.topic_ground import (
@@ -65,7 +65,7 @@ class GroupReportingConformance(TopicGround):
         assert await store.once_all(BILLING, sent) == {}
         await store.once_set(BILLING, sent, "charge", b"\x01")
         await store.once_set(BILLING, sent, "mail", b"")
-        for outcome in (RELEASED, Retried(0, PAST), Retried(50, PAST), DEAD):
+        for outcome in (RELEASED, Retried(0, HISTORY), Retried(50, HISTORY), DEAD):
             await self.settle(member, taken, outcome)
             assert await store.once_all(BILLING, sent) == {"charge": b"\x01", "mail": b""}
             await self.pass_time(0.06)

@@ -9,7 +9,7 @@ from headrace.core.outcome import DONE, Held, Outcome, Retried, task_gate
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, keys_of
+from headrace.testing.conformance.ground import HISTORY, keys_of
 from headrace.testing.conformance.settling import CANCELLED, DEAD, OUTCOMES, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -31,7 +31,7 @@ class GroupSettlingConformance(TopicGround):
         member, other = self.member(store), self.member(store, AUDIT)
         taken = await self.take(member)
         before = await store.time_ms()
-        await self.settle(member, taken, Retried(400, PAST))
+        await self.settle(member, taken, Retried(400, HISTORY))
         snapshot = await self.snapshot(store, sent, BILLING)
         assert snapshot.state is State.SCHEDULED
         assert snapshot.due_ms is not None
@@ -43,7 +43,7 @@ class GroupSettlingConformance(TopicGround):
         await member.promote(BILLING)
         (again,) = await self.take(member)
         assert (again.key, again.envelope) == (sent, taken[0].envelope)
-        assert (again.past, again.count) == (PAST, 1)
+        assert (again.history, again.count) == (HISTORY, 1)
         await self.settle(member, [again], DONE)
         await self.nothing_left(other)
         await self.settled(store, BILLING, AUDIT)
@@ -56,9 +56,9 @@ class GroupSettlingConformance(TopicGround):
         (sent,) = await self.publish(store)
         member = self.member(store)
         for _ in range(3):
-            await self.settle(member, await self.take(member), Retried(0, PAST))
+            await self.settle(member, await self.take(member), Retried(0, HISTORY))
         (delivery,) = await self.take(member)
-        assert (delivery.key, delivery.past, delivery.count) == (sent, PAST, 1)
+        assert (delivery.key, delivery.history, delivery.count) == (sent, HISTORY, 1)
 
     @of_each_kind
     async def test_a_dead_event_is_kept_whole_in_its_group(
@@ -71,7 +71,7 @@ class GroupSettlingConformance(TopicGround):
         await self.settle(member, await self.take(member), DEAD)
         (dead,) = (await store.dead(BILLING)).jobs
         assert (dead.key, dead.reason) == (sent.key, "rejected")
-        assert (dead.envelope, dead.past) == (sent.envelope, PAST)
+        assert (dead.envelope, dead.history) == (sent.envelope, HISTORY)
         assert await store.count(BILLING) == Counts(dead=1)
         assert (await store.dead(AUDIT)).jobs == []
         assert await store.count(AUDIT) == Counts(waiting=1)
@@ -89,7 +89,7 @@ class GroupSettlingConformance(TopicGround):
         assert await store.replay(BILLING, sent[:2]) == [True] * 2
         assert await store.replay(BILLING, sent[:2]) == [False] * 2
         taken = await self.take(member, 2)
-        assert [(each.key, each.past, each.count) for each in taken] == [
+        assert [(each.key, each.history, each.count) for each in taken] == [
             (key, b"", 1) for key in sent[:2]
         ]
         await self.settle(member, taken, DONE)
@@ -155,13 +155,13 @@ class GroupSettlingConformance(TopicGround):
         await store.pause(BILLING, TASK)
         member = self.member(store)
         for delivery in await self.take(member, 3):
-            assert await self.settle(member, [delivery], Held(task_gate(TASK), PAST)) == []
+            assert await self.settle(member, [delivery], Held(task_gate(TASK), HISTORY)) == []
         assert await store.count(BILLING) == Counts(blocked=3)
         await store.resume(BILLING, TASK)
         await member.promote(BILLING)
         again = await self.take(member, 3)
         assert keys_of(again) == sent
-        assert [(each.past, each.count) for each in again] == [(PAST, 1)] * 3
+        assert [(each.history, each.count) for each in again] == [(HISTORY, 1)] * 3
 
     # Cancelling
 

@@ -11,7 +11,7 @@ from headrace.core.sources import group_queue
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, keys_of, known
 from headrace.testing.conformance.settling import DEAD, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -37,7 +37,7 @@ class GroupsConformance(TopicGround):
         await self.put(store, [sent])
         (delivery,) = await self.take(self.member(store))
         assert (delivery.key, delivery.queue, delivery.task) == (sent.key, BILLING, TASK)
-        assert (delivery.envelope, delivery.count, delivery.past) == (sent.envelope, 1, b"")
+        assert (delivery.envelope, delivery.count, delivery.history) == (sent.envelope, 1, b"")
 
     @of_each_kind
     async def test_each_group_gets_each_event_once(self, store: Store, group: Group) -> None:
@@ -175,7 +175,7 @@ class GroupsConformance(TopicGround):
         assert await self.oldest(store) == first
         await self.settle(member, taken, DONE)
         assert await self.oldest(store) == second
-        await self.settle(member, await self.take(member), Retried(20, PAST))
+        await self.settle(member, await self.take(member), Retried(20, HISTORY))
         assert await self.oldest(store) == second
         last = await self.take(member)
         await self.pass_time(0.03)

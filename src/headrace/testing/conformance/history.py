@@ -14,7 +14,7 @@ from headrace.core.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.store.values import Event
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
 
@@ -72,7 +72,13 @@ class HistoryConformance(Ground):
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
         gate = task_gate("task")
-        for outcome in (Retried(0, PAST), Retried(20, PAST), Held(gate, PAST), RELEASED, DEAD):
+        for outcome in (
+            Retried(0, HISTORY),
+            Retried(20, HISTORY),
+            Held(gate, HISTORY),
+            RELEASED,
+            DEAD,
+        ):
             taken = await self.take(worker)
             await self.settle(worker, taken, outcome)
             if isinstance(outcome, Held):
@@ -96,7 +102,7 @@ class HistoryConformance(Ground):
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
         gate = task_gate("task")
-        for outcome in (Retried(700, PAST), DEAD, Held(gate, PAST)):
+        for outcome in (Retried(700, HISTORY), DEAD, Held(gate, HISTORY)):
             await self.settle(worker, await self.take(worker), outcome)
         details = {each.fact.kind: each.fact.detail for each in await self.all_events(store)}
         assert details == {"sent": "", "retry": "700", "dead": "rejected", "held": gate}

@@ -10,7 +10,7 @@ from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST
+from headrace.testing.conformance.ground import HISTORY
 from headrace.testing.conformance.settling import DEAD, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -100,7 +100,7 @@ class JoiningConformance(TopicGround):
         sent = await self.put(store, [event(key="ab"[n % 2]) for n in range(8)])
         first, second = self.member(store), self.member(store)
         held, failed = await self.take(first, 2)
-        await self.settle(first, [failed], Retried(10, PAST))
+        await self.settle(first, [failed], Retried(10, HISTORY))
         assert not await store.join(BILLING, after, NEW)
         assert (await self.group(store)).ordered == after.ordered
         assert await self.settle(first, [held], DONE) == []

@@ -12,7 +12,7 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import DEAD
 
 LANE = Constraints(lane="customer-7")
@@ -126,7 +126,7 @@ class LanesConformance(Ground):
         first, second = sent = in_lane(2)
         await store.append(QUEUE, sent)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), Retried(delay_ms, PAST))
+        await self.settle(worker, await self.take(worker), Retried(delay_ms, HISTORY))
         await worker.promote(QUEUE)
         assert (await self.snapshot(store, second.key)).state is State.BLOCKED
         await self.pass_time(0.06)
@@ -142,7 +142,7 @@ class LanesConformance(Ground):
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         first, _ = await self.take(worker, 2)
-        await self.settle(worker, [first], Retried(50, PAST))
+        await self.settle(worker, [first], Retried(50, HISTORY))
         assert keys_of(await self.take(worker)) == [sent[2].key]
         await self.pass_time(0.06)
         await worker.promote(QUEUE)

@@ -12,8 +12,8 @@ from headrace.core.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (
+    HISTORY,
     LEASE,
-    PAST,
     QUEUE,
     Ground,
     kept,
@@ -148,9 +148,9 @@ class LeavingConformance(Ground):
         again = await self.reclaim(worker, 4)
         for delivery in again:
             await self.tell(store, delivery.key)
-        await self.settle(worker, again[:2], Held(task_gate("task"), PAST))
+        await self.settle(worker, again[:2], Held(task_gate("task"), HISTORY))
         await self.settle(worker, again[2:3], RELEASED)
-        await self.settle(worker, again[3:], Retried(10, PAST))
+        await self.settle(worker, again[3:], Retried(10, HISTORY))
         await store.resume(QUEUE, "task")
         ran = keys_of(rest := known(await worker.reclaim(QUEUE, 9, last_chance=True)))
         if rest:

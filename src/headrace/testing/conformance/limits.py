@@ -10,7 +10,7 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Held, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
 CALLS = Limit("calls", 2, 300)
@@ -116,7 +116,7 @@ class LimitsConformance(Ground):
         worker = self.worker(store)
         one, two = await self.take(worker, 2)
         assert await worker.begin(QUEUE, [one, two]) == {}
-        await self.settle(worker, [one], Retried(delay_ms, PAST))
+        await self.settle(worker, [one], Retried(delay_ms, HISTORY))
         await self.settle(worker, [two], DONE)
         await self.pass_time(0.04)
         await worker.promote(QUEUE)
@@ -135,7 +135,7 @@ class LimitsConformance(Ground):
         assert await dying.begin(QUEUE, await self.take(dying)) == {}
         (again,) = await self.reclaim(other, 1)
         assert await other.begin(QUEUE, [again]) == {again: "slow"}
-        assert await self.settle(other, [again], Held("slow", PAST)) == []
+        assert await self.settle(other, [again], Held("slow", HISTORY)) == []
         held = await self.snapshot(store, first.key)
         assert (held.state, held.reason) == (State.BLOCKED, "slow")
         assert await store.count(QUEUE) == Counts(blocked=2)
@@ -150,13 +150,13 @@ class LimitsConformance(Ground):
         await self.settle(worker, taken, RELEASED)
         again = known(await worker.reclaim(QUEUE, 9, last_chance=True) or await worker.fetch(9, 0))
         assert await worker.begin(QUEUE, again) == {again[0]: "brief"}
-        await self.settle(worker, again, Held("brief", PAST))
+        await self.settle(worker, again, Held("brief", HISTORY))
         for item in (first, second):
             await self.pass_time(0.26)
             await worker.promote(QUEUE)
             (delivery,) = await self.take(worker)
             assert delivery.key == item.key
-            assert delivery.past == (PAST if item is first else b"")
+            assert delivery.history == (HISTORY if item is first else b"")
             assert await worker.begin(QUEUE, [delivery]) == {}
             await self.settle(worker, [delivery], DONE)
 
@@ -170,7 +170,7 @@ class LimitsConformance(Ground):
         again = known(await worker.reclaim(QUEUE, 9, last_chance=True) or await worker.fetch(9, 0))
         assert keys_of(again) == [item.key for item in sent[:3]]
         assert await worker.begin(QUEUE, again) == dict.fromkeys(again, "brief")
-        assert await self.settle(worker, again, Held("brief", PAST)) == []
+        assert await self.settle(worker, again, Held("brief", HISTORY)) == []
         assert await store.count(QUEUE) == Counts(blocked=5)
         assert await self.run_all(store, worker) == [item.key for item in sent]
 

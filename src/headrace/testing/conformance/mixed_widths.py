@@ -12,11 +12,11 @@ from headrace.core.ids import JobKey
 from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Consumer, Store
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
 _STEPS = 60
-_OUTCOMES: list[Outcome] = [DONE, DONE, Retried(0, PAST), Retried(2, PAST), DEAD, RELEASED]
+_OUTCOMES: list[Outcome] = [DONE, DONE, Retried(0, HISTORY), Retried(2, HISTORY), DEAD, RELEASED]
 
 
 class _Mixture:

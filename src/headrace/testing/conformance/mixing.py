@@ -13,7 +13,7 @@ from headrace.core.delivery import Delivery
 from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.store.contract import Consumer, JobSnapshot, Store, reclaim_every
-from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, kept, known, parcel
+from headrace.testing.conformance.ground import HISTORY, LEASE, QUEUE, kept, known, parcel
 from headrace.testing.conformance.leaving import BRIEF, QUEUES, LeavingConformance
 from headrace.testing.conformance.settling import DEAD
 
@@ -92,16 +92,16 @@ class Mix:
         for delivery in known(await self.worker.fetch(self.chance.randint(1, 6), 0)):
             control = await self.store.control(delivery.queue)
             if delivery.task in control.paused_tasks:
-                await self.end(delivery, Held(task_gate(delivery.task), PAST))
+                await self.end(delivery, Held(task_gate(delivery.task), HISTORY))
             elif self.chance.random() < 0.1:
                 # Never begun: it was not fit to run, or its worker stops.
                 await self.end(delivery, RELEASED if self.chance.random() < 0.5 else DEAD)
             elif gate := (await self.worker.begin(delivery.queue, [delivery])).get(delivery):
-                await self.end(delivery, Held(gate, PAST))
+                await self.end(delivery, Held(gate, HISTORY))
             else:
                 await self.note_start(delivery)
         for delivery in known(await self.worker.reclaim(QUEUES[0], 3, last_chance=True)):
-            await self.end(delivery, Retried(0, PAST))
+            await self.end(delivery, Retried(0, HISTORY))
 
     async def note_start(self, delivery: Delivery) -> None:
         self.running.append(delivery)
@@ -120,7 +120,7 @@ class Mix:
         if self.running:
             delivery = self.running.pop(self.chance.randrange(len(self.running)))
             outcomes: list[Outcome] = [DONE, kept(seconds=0.1), DEAD, RELEASED]
-            outcomes += [Retried(0, PAST), Retried(20, PAST)]
+            outcomes += [Retried(0, HISTORY), Retried(20, HISTORY)]
             await self.end(delivery, self.chance.choices(outcomes, [5, 5, 1, 1, 1, 2])[0])
 
     async def end(self, delivery: Delivery, outcome: Outcome) -> None:

@@ -14,7 +14,7 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, keys_of, known
 from headrace.testing.conformance.settling import DEAD, RETRIED
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -106,13 +106,13 @@ class OrderedConformance(TopicGround):
         first, other = await self.take(member, 2)
         assert (first.key, other.key) == (events[0].key, events[2].key)
         for _ in range(2):
-            await self.settle(member, [first], Retried(delay_ms, PAST))
+            await self.settle(member, [first], Retried(delay_ms, HISTORY))
             if delay_ms:
                 await self.nothing_left(member)
             await self.pass_time(0.06)
             await member.promote(BILLING)
             (first,) = await self.take(member)
-            assert (first.key, first.past) == (events[0].key, PAST)
+            assert (first.key, first.history) == (events[0].key, HISTORY)
             await self.nothing_left(member)
         await self.settle(member, [first], DONE)
         assert keys_of(await self.take(member)) == [events[1].key]

@@ -7,7 +7,7 @@ import pytest
 from headrace.core.constraints import Limit
 from headrace.core.outcome import RELEASED, Held, task_gate
 from headrace.store.contract import Store
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, known
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known
 from headrace.testing.conformance.limits import limited
 from headrace.testing.conformance.settling import DEAD
 
@@ -56,7 +56,7 @@ class PacingConformance(Ground):
             await store.cancel(QUEUE, [first.key])
         else:
             await store.pause(QUEUE, "task")
-            outcome = DEAD if how == "ended" else Held(task_gate("task"), PAST)
+            outcome = DEAD if how == "ended" else Held(task_gate("task"), HISTORY)
             await self.settle(worker, await self.take(worker), outcome)
         await worker.promote(QUEUE)
         assert await self.start(worker) == [second.key]

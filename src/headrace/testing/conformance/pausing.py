@@ -9,10 +9,18 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, RELEASED, Held, task_gate
 from headrace.store.contract import Store
 from headrace.store.values import Control, Counts
-from headrace.testing.conformance.ground import LEASE, PAST, QUEUE, Ground, keys_of, known, parcel
+from headrace.testing.conformance.ground import (
+    HISTORY,
+    LEASE,
+    QUEUE,
+    Ground,
+    keys_of,
+    known,
+    parcel,
+)
 
 GATE = task_gate("task")
-HELD = Held(GATE, PAST)
+HELD = Held(GATE, HISTORY)
 
 
 class PausingConformance(Ground):
@@ -121,7 +129,7 @@ class PausingConformance(Ground):
         await worker.promote(QUEUE)
         again = await self.take(worker, 3)
         assert keys_of(again) == sent
-        assert [(delivery.past, delivery.count) for delivery in again] == [(PAST, 1)] * 3
+        assert [(delivery.history, delivery.count) for delivery in again] == [(HISTORY, 1)] * 3
 
     async def test_resuming_calls_those_who_promote(self, store: Store) -> None:
         await self.send(store)
@@ -164,7 +172,7 @@ class PausingConformance(Ground):
         for name in sent:
             await store.pause(QUEUE, name)
         for delivery in await self.take(worker, 2):
-            await self.settle(worker, [delivery], Held(task_gate(delivery.task), PAST))
+            await self.settle(worker, [delivery], Held(task_gate(delivery.task), HISTORY))
         await store.resume(QUEUE, "other")
         await worker.promote(QUEUE)
         assert keys_of(await self.take(worker)) == [sent["other"].key]

@@ -12,7 +12,7 @@ from headrace.core.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
-    PAST,
+    HISTORY,
     QUEUE,
     Ground,
     keys_of,
@@ -74,7 +74,7 @@ class PrioritiesConformance(Ground):
         worker = self.worker(store)
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
-        for outcome in (Retried(0, PAST), Retried(50, PAST), DEAD):
+        for outcome in (Retried(0, HISTORY), Retried(50, HISTORY), DEAD):
             (first,) = await self.take(worker)
             assert first.key == later.key
             await self.settle(worker, [first], outcome)

@@ -12,7 +12,7 @@ from headrace.core.ids import JobKey
 from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.store.values import LogPage, Report
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
 HALF = b"\x92\xcb\x3f\xe0\x00\x00\x00\x00\x00\x00\xa0"
@@ -29,7 +29,7 @@ class ReportingConformance(Ground):
             await store.report(QUEUE, [Report(key, progress)])
             assert (await self.snapshot(store, key)).progress == progress
         await store.report(QUEUE, [Report(key, lines=("only a line",))])
-        await self.settle(worker, taken, Retried(60_000, PAST))
+        await self.settle(worker, taken, Retried(60_000, HISTORY))
         assert (await self.snapshot(store, key)).progress == HALF
 
     @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ class MarksConformance(Ground):
         worker = self.worker(store)
         taken = await self.take(worker)
         await store.once_set(QUEUE, key, "charge", b"\x01")
-        for outcome in (RELEASED, Retried(0, PAST), Retried(50, PAST), DEAD):
+        for outcome in (RELEASED, Retried(0, HISTORY), Retried(50, HISTORY), DEAD):
             await self.settle(worker, taken, outcome)
             assert await store.once_all(QUEUE, key) == {"charge": b"\x01"}
             await self.pass_time(0.06)

@@ -12,7 +12,7 @@ from headrace.errors import EventNotFound, GroupNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, keys_of, known
 from headrace.testing.conformance.settling import DEAD
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -71,7 +71,7 @@ class RewindingConformance(TopicGround):
         sent = await self.publish(store, 5)
         member = self.member(store)
         held, failed, *_ = await self.take(member, 2)
-        await self.settle(member, [failed], Retried(50, PAST))
+        await self.settle(member, [failed], Retried(50, HISTORY))
         await store.rewind(BILLING, NEW)
         await self.settle(member, [held], DONE)
         await self.pass_time(0.06)
@@ -88,7 +88,7 @@ class RewindingConformance(TopicGround):
         member = self.member(store)
         held, failed, done, *_ = await self.take(member, 3)
         await self.settle(member, [done], DONE)
-        await self.settle(member, [failed], Retried(50, PAST))
+        await self.settle(member, [failed], Retried(50, HISTORY))
         await store.rewind(BILLING, START)
         first = await self.take(member)
         await self.settle(member, [held], DONE)
@@ -153,10 +153,10 @@ class RewindingConformance(TopicGround):
         member = self.member(store)
         held = known(await member.fetch(10, 0))
         await store.rewind(BILLING, Position("event", sent[4]))
-        await self.settle(member, held, Retried(0, PAST))
+        await self.settle(member, held, Retried(0, HISTORY))
         assert await self.handle_all(store, member) == [sent[0], *sent[4:]]
         await store.rewind(BILLING, START)
-        await self.settle(member, known(await member.fetch(10, 0)), Retried(50, PAST))
+        await self.settle(member, known(await member.fetch(10, 0)), Retried(50, HISTORY))
         await store.rewind(BILLING, NEW)
         assert await self.handle_all(store, member) == sent[:1]
         await self.settled(store)

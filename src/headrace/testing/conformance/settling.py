@@ -19,12 +19,14 @@ from headrace.core.job import (
 from headrace.core.outcome import DONE, RELEASED, Cancelled, Dead, Outcome, Retried
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, known
 
-DEAD = Dead(Reason.REJECTED, PAST, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000)
+DEAD = Dead(
+    Reason.REJECTED, HISTORY, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000
+)
 CANCELLED = Cancelled(CANCELLED_VERDICT, 60_000)
-RETRIED = Retried(60_000, PAST)
-OUTCOMES: list[Outcome] = [DONE, kept(), RETRIED, Retried(0, PAST), DEAD, RELEASED]
+RETRIED = Retried(60_000, HISTORY)
+OUTCOMES: list[Outcome] = [DONE, kept(), RETRIED, Retried(0, HISTORY), DEAD, RELEASED]
 
 
 class SettlingConformance(Ground):
@@ -46,7 +48,7 @@ class SettlingConformance(Ground):
         await self.pass_time(0.6)
         assert await store.get(QUEUE, [key]) == [None]
 
-    async def test_retried_schedules_the_job_with_its_past(self, store: Store) -> None:
+    async def test_retried_schedules_the_job_with_its_history(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         before = await store.time_ms()
@@ -56,15 +58,15 @@ class SettlingConformance(Ground):
         assert snapshot.state is State.SCHEDULED
         assert snapshot.due_ms is not None
         assert snapshot.due_ms >= before + RETRIED.delay_ms
-        assert snapshot.past == PAST
+        assert snapshot.history == HISTORY
         assert await store.count(QUEUE) == Counts(scheduled=1)
 
     async def test_again_at_once_is_a_new_delivery(self, store: Store) -> None:
         await self.send(store)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), Retried(0, PAST))
+        await self.settle(worker, await self.take(worker), Retried(0, HISTORY))
         (delivery,) = await self.take(worker)
-        assert (delivery.past, delivery.count) == (PAST, 1)
+        assert (delivery.history, delivery.count) == (HISTORY, 1)
 
     async def test_a_dead_job_is_kept_whole(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -74,7 +76,7 @@ class SettlingConformance(Ground):
         (snapshot,) = await store.get(QUEUE, [key], bodies=True)
         assert snapshot is not None
         assert (snapshot.state, snapshot.reason) == (State.DEAD, "rejected")
-        assert (snapshot.envelope, snapshot.past) == (delivery.envelope, PAST)
+        assert (snapshot.envelope, snapshot.history) == (delivery.envelope, HISTORY)
         (dead,) = (await store.dead(QUEUE)).jobs
         assert (dead.key, dead.reason, dead.envelope) == (key, "rejected", delivery.envelope)
         assert (snapshot.died_ms, snapshot.due_ms) == (dead.died_ms, None)

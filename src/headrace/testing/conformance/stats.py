@@ -14,7 +14,7 @@ from headrace.core.job import State
 from headrace.core.outcome import DONE, Outcome, Retried
 from headrace.core.tally import BUCKETS_US, kind_of
 from headrace.store.contract import Settlement, Store
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD
 
 
@@ -46,7 +46,7 @@ class StatsConformance(Ground):
         taken = await self.take(worker, 3)
         await self.settle(worker, taken[:1], DONE)
         await self.settle(worker, taken[1:2], DEAD)
-        await self.settle(worker, taken[2:], Retried(60_000, PAST))
+        await self.settle(worker, taken[2:], Retried(60_000, HISTORY))
         assert await self.counted(store) == {
             ("one", "sent"): 2,
             ("two words", "sent"): 1,
@@ -102,7 +102,7 @@ class StatsConformance(Ground):
         assert found["wait_us"] == 7000 + 2 * last
         assert (found["run_us"], found[f"<{first}"]) == (6, 6)
 
-    @pytest.mark.parametrize("outcome", [DONE, Retried(60_000, PAST)], ids=["done", "retried"])
+    @pytest.mark.parametrize("outcome", [DONE, Retried(60_000, HISTORY)], ids=["done", "retried"])
     async def test_what_is_settled_twice_is_counted_once(
         self, store: Store, outcome: Outcome
     ) -> None:
@@ -116,7 +116,7 @@ class StatsConformance(Ground):
         assert await worker.settle(QUEUE, settlements, repeat=True) == taken
         assert await self.counted(store) == first
 
-    @pytest.mark.parametrize("outcome", [DONE, Retried(60_000, PAST)], ids=["done", "retried"])
+    @pytest.mark.parametrize("outcome", [DONE, Retried(60_000, HISTORY)], ids=["done", "retried"])
     async def test_what_was_lost_is_not_counted_and_the_others_are(
         self, store: Store, outcome: Outcome
     ) -> None:

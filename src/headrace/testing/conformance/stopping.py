@@ -10,8 +10,8 @@ from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_g
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
+    HISTORY,
     LEASE,
-    PAST,
     QUEUE,
     Ground,
     kept,
@@ -21,12 +21,12 @@ from headrace.testing.conformance.ground import (
 )
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
-ENDS: list[Outcome] = [kept(), DEAD, DONE, CANCELLED, Retried(60_000, PAST)]
+ENDS: list[Outcome] = [kept(), DEAD, DONE, CANCELLED, Retried(60_000, HISTORY)]
 NOT_ENDS: list[Outcome] = [
-    Retried(0, PAST),
-    Retried(60_000, PAST),
+    Retried(0, HISTORY),
+    Retried(60_000, HISTORY),
     RELEASED,
-    Held(task_gate("task"), PAST),
+    Held(task_gate("task"), HISTORY),
 ]
 
 
@@ -64,7 +64,7 @@ class StoppingConformance(Ground):
         answers = await store.cancel(QUEUE, [running, waiting, b"=nobody"], running=False)
         assert answers == [State.RUNNING, State.CANCELLED, None]
         assert (await store.control(QUEUE)).cancelling == ()
-        assert await self.settle(worker, taken, Retried(0, PAST)) == []
+        assert await self.settle(worker, taken, Retried(0, HISTORY)) == []
         assert keys_of(await self.take(worker)) == [running]
 
     async def test_what_nobody_cancelled_is_handed_back(self, store: Store) -> None:

@@ -13,7 +13,7 @@ from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_g
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Bound, Group
 from headrace.store.values import Control, Counts, Report
-from headrace.testing.conformance.ground import LEASE, PAST, known
+from headrace.testing.conformance.ground import HISTORY, LEASE, known
 from headrace.testing.conformance.leaving import BRIEF, LeavingConformance
 from headrace.testing.conformance.settling import DEAD
 from headrace.testing.conformance.topic_ground import (
@@ -76,7 +76,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
         await self.put(store, [event(key="ab"[n % 2]) for n in range(6)])
         await self.put(store, [event() for _ in range(6)])
         members = [self.member(store, queue) for queue in GROUPS]
-        outcomes: list[Outcome] = [BRIEFLY_DEAD, Retried(60_000, PAST), RELEASED]
+        outcomes: list[Outcome] = [BRIEFLY_DEAD, Retried(60_000, HISTORY), RELEASED]
         for member in members:
             taken = await self.take(member, 5)
             for delivery, outcome in zip(taken, outcomes, strict=False):
@@ -115,9 +115,9 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
             await store.report(BILLING, [Report(delivery.key, b"\x91\x01")])
             await store.once_set(BILLING, delivery.key, "charge", b"\x01")
         await store.pause(BILLING, TASK)
-        await self.settle(member, [held], Held(task_gate(TASK), PAST))
+        await self.settle(member, [held], Held(task_gate(TASK), HISTORY))
         await store.resume(BILLING, TASK)
-        await self.settle(member, [failed], Retried(10, PAST))
+        await self.settle(member, [failed], Retried(10, HISTORY))
         await self.settle(member, [released], RELEASED)
         back = known(await member.reclaim(BILLING, 9, last_chance=True))
         await self.settle(member, back, DONE)
@@ -136,7 +136,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
             await store.pause(queue, TASK)
             await store.pause(queue, "another")
             await store.pause(queue)
-            await self.settle(member, taken[:2], Held(task_gate(TASK), PAST))
+            await self.settle(member, taken[:2], Held(task_gate(TASK), HISTORY))
             assert (await store.count(queue)).blocked >= 2
             await store.cancel(queue, [taken[2].key])
             assert await store.disband(queue)

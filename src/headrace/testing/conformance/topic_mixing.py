@@ -14,7 +14,7 @@ from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Consumer, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import LEASE, PAST, known
+from headrace.testing.conformance.ground import HISTORY, LEASE, known
 from headrace.testing.conformance.leaving import BRIEF
 from headrace.testing.conformance.topic_ground import LOG, NEW, event
 from headrace.testing.conformance.topic_leaving import BRIEFLY_DEAD, TopicLeavingConformance
@@ -102,8 +102,8 @@ class TopicMix:
         if not (await member.renew([delivery])):
             outcomes: list[Outcome] = [
                 DONE,
-                Retried(0, PAST),
-                Retried(15, PAST),
+                Retried(0, HISTORY),
+                Retried(15, HISTORY),
                 BRIEFLY_DEAD,
                 RELEASED,
             ]

@@ -9,7 +9,7 @@ from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position, Published, Trimmed
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST
+from headrace.testing.conformance.ground import HISTORY
 from headrace.testing.conformance.settling import DEAD
 from headrace.testing.conformance.topic_ground import (
     AUDIT,
@@ -122,14 +122,14 @@ class TrimmingConformance(TopicGround):
         member = self.member(store)
         first, second = await self.take(member, 2)
         await self.settle(member, [first], DEAD)
-        await self.settle(member, [second], Retried(2000, PAST))
+        await self.settle(member, [second], Retried(2000, HISTORY))
         await self.pass_time(0.01)
         for _ in range(2):
             await store.trim(LOG, retention_ms=0, gone_after_ms=WEEK_MS)
         await self.pass_time(2.1)
         await member.promote(BILLING)
         (again,) = await self.take(member)
-        assert (again.envelope, again.past) == (failed.envelope, PAST)
+        assert (again.envelope, again.history) == (failed.envelope, HISTORY)
         await self.settle(member, [again], DONE)
         await self.trim_to(store, 0)
         assert await store.replay(BILLING, [dead.key]) == [True]

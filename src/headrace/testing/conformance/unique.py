@@ -11,7 +11,7 @@ from headrace.core.constraints import Constraints
 from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import PAST, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
 NAME = Constraints(unique="report 7")
@@ -52,7 +52,7 @@ class UniqueConformance(Ground):
         first, second = parcel(constraints=NAME, delay_ms=50), parcel(constraints=NAME)
         await store.append(QUEUE, [first])
         worker = self.worker(store)
-        for outcome in (Retried(0, PAST), Retried(50, PAST), RELEASED):
+        for outcome in (Retried(0, HISTORY), Retried(50, HISTORY), RELEASED):
             assert await store.append(QUEUE, [second]) == {0: first.key}
             await self.pass_time(0.06)
             await worker.promote(QUEUE)

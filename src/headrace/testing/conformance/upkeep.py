@@ -11,8 +11,8 @@ from headrace.core.outcome import DONE, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (
+    HISTORY,
     LEASE,
-    PAST,
     QUEUE,
     Ground,
     keys_of,
@@ -114,14 +114,14 @@ class UpkeepConformance(Ground):
         await worker.promote(QUEUE)
         assert keys_of(await self.take(worker, 2)) == [early.key, late.key]
 
-    async def test_a_retried_job_keeps_its_past_through_the_schedule(self, store: Store) -> None:
+    async def test_a_retried_job_keeps_its_history_through_the_schedule(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), Retried(50, PAST))
+        await self.settle(worker, await self.take(worker), Retried(50, HISTORY))
         await self.pass_time(0.1)
         await worker.promote(QUEUE)
         (delivery,) = await self.take(worker)
-        assert (delivery.key, delivery.past, delivery.count) == (key, PAST, 1)
+        assert (delivery.key, delivery.history, delivery.count) == (key, HISTORY, 1)
 
     async def test_many_due_jobs_are_promoted_in_steps(self, store: Store) -> None:
         now = await store.time_ms()

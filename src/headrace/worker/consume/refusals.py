@@ -11,8 +11,8 @@ from headrace.core.job import (
     Reason,
     State,
     Verdict,
-    decode_past,
-    encode_past,
+    decode_history,
+    encode_history,
     encode_verdict,
 )
 from headrace.core.judgement import describe, moved_on
@@ -51,14 +51,14 @@ def instead_of(refused: Settlement, error: Exception, now_ms: int) -> Settlement
     """What to write for an outcome that was refused by itself: that the job is dead, with its bytes
     and why."""
     delivery, outcome = refused.delivery, refused.outcome
-    past = moved_on(decode_past(delivery.past), delivery.count)
+    history = moved_on(decode_history(delivery.history), delivery.count)
     said = type(outcome).__name__.lower()
     _, text, _ = describe(error)
     problem = f"its outcome ({said}) was refused by the store: {text}"
     started_ms = delivery.started_ms or now_ms
-    attempt = Attempt(len(past.attempts) + 1, started_ms, now_ms, "", "", problem, "")
-    past = msgspec.structs.replace(past, attempts=(*past.attempts, attempt))
+    attempt = Attempt(len(history.attempts) + 1, started_ms, now_ms, "", "", problem, "")
+    history = msgspec.structs.replace(history, attempts=(*history.attempts, attempt))
     ttl_ms = outcome.ttl_ms if isinstance(outcome, Done) else int(RESULT_TTL * 1000)
     verdict = Verdict(State.DEAD, b"", Reason.MALFORMED, "", problem) if ttl_ms else None
     encoded = encode_verdict(verdict) if verdict else b""
-    return Settlement(delivery, Dead(Reason.MALFORMED, encode_past(past), encoded, ttl_ms))
+    return Settlement(delivery, Dead(Reason.MALFORMED, encode_history(history), encoded, ttl_ms))

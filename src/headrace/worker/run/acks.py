@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.client.delivery import Fate
 from headrace.core.delivery import Delivery
-from headrace.core.job import decode_past
+from headrace.core.job import decode_history
 from headrace.core.outcome import DONE, LEFT, Done, Outcome, Released
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.store.contract import Settlement
@@ -190,7 +190,7 @@ def _lost(delivery: Delivery) -> LeaseLost:
 
 def _why(outcome: Outcome) -> str:
     """What is known of a failure that is written nowhere else."""
-    attempts = decode_past(getattr(outcome, "past", b"")).attempts
+    attempts = decode_history(getattr(outcome, "history", b"")).attempts
     if not attempts:
         return "it was cut short"
     last = attempts[-1]

@@ -129,7 +129,7 @@ class Auditing:
 
     def _failed(self, run: Run, outcome: Outcome, trail: Trail, error: BaseException) -> Outcome:
         """What a success becomes if it could not be recorded. What is no success stays so."""
-        ended = ending_of(outcome, len(run.past.attempts)).outcome
+        ended = ending_of(outcome, len(run.history.attempts)).outcome
         if self._judge is None or ended not in ("done", "defer"):
             return outcome
         kind, text, _ = describe(error)
@@ -141,7 +141,7 @@ class Auditing:
         delivery, source = run.delivery, self._subscription
         envelope = run.envelope if hasattr(run, "envelope") else None
         overrides = NO_OVERRIDES if envelope is None else envelope.overrides
-        ending = ending_of(outcome, len(run.past.attempts))
+        ending = ending_of(outcome, len(run.history.attempts))
         ended_at = _EPOCH + timedelta(milliseconds=self._now_ms())
         took = time.monotonic() - run.started if run.has_begun else 0.0
         task = "" if envelope is None else envelope.task

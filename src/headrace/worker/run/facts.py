@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from headrace.core.job import NO_PAST
+from headrace.core.job import NO_HISTORY
 from headrace.worker.run.run import BatchRun, Run
 
 
@@ -24,7 +24,7 @@ class Facts:
         delivery, started = run.delivery, run.started
         delivery.task = run.envelope.task
         if started:
-            delivery.attempt = 1 if run.past is NO_PAST else run.attempt
+            delivery.attempt = 1 if run.history is NO_HISTORY else run.attempt
             delivery.started_ms = int(started * 1000 + self._ahead_ms)
             delivery.took_us = int((monotonic() - started) * 1_000_000)
 
@@ -38,5 +38,8 @@ class Facts:
         for run in batch.members:
             if not run.abandoned:
                 delivery = run.delivery
-                delivery.task, delivery.attempt = task, 1 if run.past is NO_PAST else run.attempt
+                delivery.task, delivery.attempt = (
+                    task,
+                    1 if run.history is NO_HISTORY else run.attempt,
+                )
                 delivery.started_ms, delivery.took_us = started_ms, took_us

@@ -14,7 +14,7 @@ from headrace.core.job import (
     NewerFormat,
     Reason,
     decode_envelope,
-    decode_past,
+    decode_history,
     peek_key,
 )
 from headrace.core.judgement import NotNow, Unfit
@@ -73,8 +73,8 @@ class Intake:
         delivery.key = run.envelope.key
         if len(run.envelope.payload) > self._max_payload:
             raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
-        if delivery.past:
-            run.past = decode_past(delivery.past)
+        if delivery.history:
+            run.history = decode_history(delivery.history)
         if self._wishes:
             # Before anything can be wrong with it: who pauses a task may be about to mend it.
             self._obey(run)
@@ -97,7 +97,7 @@ class Intake:
 
     def admit(self, run: Run) -> None:
         delivery = run.delivery
-        if delivery.count > 1 or run.past.crashes:
+        if delivery.count > 1 or run.history.crashes:
             self._stop_crash_loop(run)
         expires_ms = run.envelope.overrides.expires_ms
         if expires_ms is not None and self._now_ms() >= expires_ms:
@@ -125,7 +125,7 @@ class Intake:
             raise NotNow(task_gate(run.envelope.task))
 
     def _stop_crash_loop(self, run: Run) -> None:
-        crashes = run.past.crashes + run.delivery.count - 1
+        crashes = run.history.crashes + run.delivery.count - 1
         if crashes >= self._crash_limit:
             raise Unfit(
                 Reason.CRASH_LOOP,

@@ -135,7 +135,7 @@ class Outcomes:
         return judge(
             FailedRun(
                 error=error,
-                past=run.past,
+                history=run.history,
                 delivered=run.delivery.count,
                 started_ms=ended_ms - spent_ms,
                 ended_ms=ended_ms,

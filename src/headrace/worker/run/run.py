@@ -13,7 +13,7 @@ from headrace.client.delivery import Fate
 from headrace.client.job import Job
 from headrace.client.subscription import Subscription
 from headrace.core.delivery import Delivery
-from headrace.core.job import NO_OVERRIDES, NO_PAST, Envelope, Past
+from headrace.core.job import NO_HISTORY, NO_OVERRIDES, Envelope, History
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -49,7 +49,7 @@ class Run:
     future: asyncio.Task[None]
 
     # On the hot path: what is the same for most runs stands here and is not set on each.
-    past: Past = NO_PAST
+    history: History = NO_HISTORY
     fed = b""
     """The first argument, encoded, if it is the result of other jobs."""
     limited = False
@@ -152,11 +152,11 @@ class Run:
 
     @property
     def attempt(self) -> int:
-        return len(self.past.attempts) + 1
+        return len(self.history.attempts) + 1
 
     @property
     def fence(self) -> int:
-        return self.past.deliveries + self.delivery.count
+        return self.history.deliveries + self.delivery.count
 
     @property
     def timeout(self) -> float | None:
@@ -187,7 +187,7 @@ class Run:
 _first = Run.__new__(Run)
 for _name in ("delivery", "host", "envelope", "task", "args", "kwargs", "future"):
     setattr(_first, _name, None)
-for _name in ("past", "started", "ends_at", "timed_out", "abandoned", "_context"):
+for _name in ("history", "started", "ends_at", "timed_out", "abandoned", "_context"):
     setattr(_first, _name, getattr(Run, _name))
 
 
@@ -201,7 +201,7 @@ class BatchRun(Run):
         super().__init__(first.delivery, first.host)
         self.envelope = first.envelope
         self.task = first.task
-        self.past = first.past
+        self.history = first.history
         self.kwargs = {}
         self.limited = any(member.limited for member in members)
         self._members = list(members)

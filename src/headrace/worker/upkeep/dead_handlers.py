@@ -13,7 +13,7 @@ from headrace.client.subscription import Subscription
 from headrace.core import ids
 from headrace.core.clock import to_datetime
 from headrace.core.event import read_event
-from headrace.core.job import decode_past
+from headrace.core.job import decode_history
 from headrace.core.kinds import named
 from headrace.store.contract import DeadJob, DeadPage, Store
 from headrace.worker.queue_poller import POLL, Rounds
@@ -162,7 +162,7 @@ class Mourner(Rounds):
 
 def dead_event(subscription: Subscription[..., Any], job: DeadJob) -> DeadEvent:
     """A dead event as its handler sees it."""
-    topic, attempts = subscription.topic, decode_past(job.past).attempts
+    topic, attempts = subscription.topic, decode_history(job.history).attempts
     return DeadEvent(
         id=ids.to_text(job.key),
         group=subscription.wants.group,

@@ -32,7 +32,7 @@ end
 
 local answers = {}
 for i = 3, #ARGV, 2 do
-  local job = {key = ARGV[i], envelope = '', past = '', constraints = ARGV[i + 1], inputs = ''}
+  local job = {key = ARGV[i], envelope = '', history = '', constraints = ARGV[i + 1], inputs = ''}
   local fine, answer = pcall(refused, job)
   -- Of a limit whose keys are not what they should be nothing can be counted: none may start.
   answers[#answers + 1] = fine and answer or constraints_of(job).r[1][1]

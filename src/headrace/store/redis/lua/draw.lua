@@ -18,7 +18,7 @@ end
 local function event_of(fields)
   local envelope, constraints = fields[2], fields[4] or ''
   local job_key = fields[1] == 'j' and (constraints == '' or fields[3] == 't') and key_of(envelope) or ''
-  return job_key ~= '' and {key = job_key, envelope = envelope, past = '', constraints = constraints, inputs = ''}
+  return job_key ~= '' and {key = job_key, envelope = envelope, history = '', constraints = constraints, inputs = ''}
 end
 
 local function take_in(job)

@@ -68,7 +68,7 @@ end
 local function put_off(holder, job, when)
   local body = place_of(holder) == 's' and body_of(holder)
   local first = body and unparked(holder, body)
-  if first and constraints_of(first).b and first.past == '' then
+  if first and constraints_of(first).b and first.history == '' then
     first.envelope, first.constraints = with_key(job, holder), job.constraints
     schedule(first, due_of(when) or now(), 's')
   end
@@ -123,7 +123,7 @@ read_ahead(places, key.jobs, keys)
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do
   local job_key, when, envelope, constraints, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
-  local job = {key = job_key, envelope = envelope, past = '', constraints = constraints, inputs = ''}
+  local job = {key = job_key, envelope = envelope, history = '', constraints = constraints, inputs = ''}
   local instead
   if tick ~= '' and is_fired(schedule_name, tonumber(tick)) then
     instead = job_key

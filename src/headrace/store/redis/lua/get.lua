@@ -2,7 +2,7 @@
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
 -- ARGV: groups returned bodies:bool, then *job_keys:bytes
--- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, past, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
@@ -12,9 +12,9 @@ local function in_stream(stream, id)
   return entry and entry[2] or {}
 end
 
-local function with_bodies(snapshot, past, envelope, constraints)
+local function with_bodies(snapshot, history, envelope, constraints)
   if bodies then
-    snapshot[6], snapshot[7], snapshot[9] = envelope, past, constraints
+    snapshot[6], snapshot[7], snapshot[9] = envelope, history, constraints
   end
   return snapshot
 end
@@ -24,7 +24,7 @@ local function parked(job_key, state, due, reason)
   local body = bodies and redis.call('HGET', key.parked, job_key)
   if body then
     local job = unparked(job_key, body)
-    return with_bodies(snapshot, job.past, job.envelope, job.constraints)
+    return with_bodies(snapshot, job.history, job.envelope, job.constraints)
   end
   return snapshot
 end

@@ -100,17 +100,17 @@ end
 -- What a hash of a parked job holds, as a stream entry would. What is none of ours is all envelope:
 -- a worker will say so.
 local function unparked(job_key, body)
-  local past, constraints, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
+  local history, constraints, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
   if not at then
-    return {key = job_key, past = '', constraints = '', inputs = '', envelope = body}
+    return {key = job_key, history = '', constraints = '', inputs = '', envelope = body}
   end
-  past = at + tonumber(past)
-  constraints = past + (tonumber(constraints) or 0)
+  history = at + tonumber(history)
+  constraints = history + (tonumber(constraints) or 0)
   inputs = constraints + (tonumber(inputs) or 0)
   return {
     key = job_key,
-    past = string.sub(body, at, past - 1),
-    constraints = string.sub(body, past, constraints - 1),
+    history = string.sub(body, at, history - 1),
+    constraints = string.sub(body, history, constraints - 1),
     inputs = string.sub(body, constraints, inputs - 1),
     envelope = string.sub(body, inputs),
   }

@@ -29,7 +29,7 @@ for i = 3, #ARGV, 2 do
   local done = 0
   if entry and redis.call('XDEL', key.dead, id) == 1 then
     local job = job_of(job_key, entry[2])
-    job.past = ''
+    job.history = ''
     if ARGV[i + 1] ~= '' then
       job.envelope = ARGV[i + 1]
     end

@@ -37,7 +37,7 @@ local function forget_waiting()
   local own = group_info(key.ready, GROUP)
   for _, entry in ipairs(own and redis.call('XRANGE', key.ready, '(' .. own.last, '+') or {}) do
     local job = job_of(key_of(field(entry[2], 'j')), entry[2])
-    if job.past == '' and is_in_log(job.key) then
+    if job.history == '' and is_in_log(job.key) then
       redis.call('XDEL', key.ready, entry[1])
       places[job.key] = false
       if constraints_of(job).k then

@@ -6,7 +6,7 @@
 
 -- Blocks: done: ids, keys, counts, constraints. kept: ids, keys, counts, constraints, verdicts, ttls; both without
 -- the counts unless `checked` and the constraints unless `constrained`. from_log, of events that are done and were read
--- from their log: ids, and if `checked` counts. For each moved: id key count kind value past
+-- from their log: ids, and if `checked` counts. For each moved: id key count kind value history
 -- envelope verdict ttl constraints inputs, where `value` is a delay, a reason or a gate.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
 local at = 15
@@ -277,9 +277,9 @@ local function is_ours(effect, receipt, count)
   return taken_out(receipt)
 end
 
-local function move(receipt, job_key, count, kind, value, past, envelope, verdict, ttl, constraints, inputs)
+local function move(receipt, job_key, count, kind, value, history, envelope, verdict, ttl, constraints, inputs)
   local effect = effect_of(kind, value, job_key)
-  local job = {key = job_key, envelope = envelope, past = past, constraints = constraints, inputs = inputs}
+  local job = {key = job_key, envelope = envelope, history = history, constraints = constraints, inputs = inputs}
   if not is_ours(effect, receipt, count) then
     lose(receipt, count)
     correct(job, kind)
@@ -302,7 +302,7 @@ end
 for _, each in ipairs(moves) do
   local fine, failure = pcall(move, unpack(each))
   if not fine then
-    local job = {key = each[2], envelope = each[7], past = each[6], constraints = each[10], inputs = each[11]}
+    local job = {key = each[2], envelope = each[7], history = each[6], constraints = each[10], inputs = each[11]}
     correct(job, each[4])
     if out == each[1] then
       die_on_the_way(job, failure)

@@ -116,7 +116,7 @@ local function lay_down(job, reason)
     -- A group that was rewound has met an event again that was dead already.
     redis.call('XDEL', key.dead, string.sub(before, 2))
   end
-  local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.past, 't', job.constraints, 'i', job.inputs)
+  local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.history, 't', job.constraints, 'i', job.inputs)
   places[job.key] = 'd' .. id
 end
 

@@ -49,7 +49,7 @@ local function job_of(job_key, fields)
   return {
     key = job_key,
     envelope = field(fields, 'j'),
-    past = field(fields, 'h'),
+    history = field(fields, 'h'),
     constraints = field(fields, 't'),
     inputs = field(fields, 'i'),
   }
@@ -183,7 +183,7 @@ local function write_all(cache, name)
 end
 
 local function park(job, place)
-  bodies[job.key] = #job.past .. ',' .. #job.constraints .. ',' .. #job.inputs .. ':' .. job.past .. job.constraints .. job.inputs .. job.envelope
+  bodies[job.key] = #job.history .. ',' .. #job.constraints .. ',' .. #job.inputs .. ':' .. job.history .. job.constraints .. job.inputs .. job.envelope
   places[job.key] = place
 end
 

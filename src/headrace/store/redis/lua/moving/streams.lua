@@ -71,13 +71,13 @@ local function put_in_stream(job)
       control_changed = true
     end
   end
-  if job.past == '' and job.inputs == '' and job.constraints ~= '' then
+  if job.history == '' and job.inputs == '' and job.constraints ~= '' then
     places[job.key] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.constraints)
     return
   end
   local fields = {'j', job.envelope}
-  if job.past ~= '' then
-    fields[3], fields[4] = 'h', job.past
+  if job.history ~= '' then
+    fields[3], fields[4] = 'h', job.history
   end
   if job.constraints ~= '' then
     fields[#fields + 1] = 't'
