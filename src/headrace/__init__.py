@@ -14,13 +14,13 @@ from headrace.client.subscription import Subscription
 from headrace.client.task import Task
 from headrace.client.topic import Topic
 from headrace.client.watch import JobUpdate
-from headrace.core.call import Call
-from headrace.core.content import EventCodec
-from headrace.core.event import Event
-from headrace.core.flow import Flow, chain, group
-from headrace.core.job import Reason, State
-from headrace.core.progress import Progress
-from headrace.core.retry import Retry
+from headrace.core.flow.flow import Flow, chain, group
+from headrace.core.job.progress import Progress
+from headrace.core.job.retry import Retry
+from headrace.core.job.state import Reason, State
+from headrace.core.task.call import Call
+from headrace.core.topic.content import EventCodec
+from headrace.core.topic.event import Event
 from headrace.errors import (
     ArgumentError,
     AuditError,

@@ -25,17 +25,18 @@ from headrace.client.scheduling import Scheduling
 from headrace.client.session import Session
 from headrace.client.task import Task
 from headrace.client.topic import Topic
-from headrace.core import ids, limits
-from headrace.core.call import Call
+from headrace.core import bounds as limits
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.declared import BATCH_WAIT, Declaring, TaskOptions
-from headrace.core.definition import Missed, Times
-from headrace.core.flow import Flow
-from headrace.core.ids import JobKey
-from headrace.core.options import Duration
-from headrace.core.rate import QueueSettings
-from headrace.core.sources import check_queue
-from headrace.core.topic import TopicDeclaring
+from headrace.core.flow.flow import Flow
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.queue_names import check_queue
+from headrace.core.schedule.definition import Missed, Times
+from headrace.core.task.call import Call
+from headrace.core.task.options import BATCH_WAIT, Declaring, TaskOptions
+from headrace.core.task.rate import QueueSettings
+from headrace.core.times import Duration
+from headrace.core.topic.topic import TopicDeclaring
 from headrace.errors import ConfigError
 from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware

@@ -15,9 +15,9 @@ from headrace.client.gathering import BATCH
 from headrace.client.job import Job
 from headrace.client.publication import Publish
 from headrace.client.session import Session
-from headrace.core.call import Call, Parcel
-from headrace.core.ids import JobKey
-from headrace.core.links import Step
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.core.task.call import Call, Step
 from headrace.errors import ConfigError
 from headrace.middleware import nesting
 from headrace.middleware.wrapping import Middleware

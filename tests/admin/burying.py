@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace import Headrace
-from headrace.core.call import Parcel
-from headrace.core.ids import new_key, to_key, to_text
-from headrace.core.job import Attempt, History, encode_envelope, encode_history, peek_key
-from headrace.core.outcome import Dead
+from headrace.core.job.envelope import encode_envelope, peek_key
+from headrace.core.job.history import Attempt, History, encode_history
+from headrace.core.job.ids import new_key, to_key, to_text
+from headrace.core.job.outcome import Dead
+from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement
 
 

@@ -162,7 +162,7 @@ async def test_a_thousand_cheap_actions_erase_none(app: Headrace) -> None:
 async def test_actions_are_kept_within_a_bound(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.core.limits.ACTIONS_KEPT_COUNT", 3)
+    monkeypatch.setattr("headrace.core.bounds.ACTIONS_KEPT_COUNT", 3)
     admin = app.admin.by("ann")
     for number in range(5):
         await admin.pause(f"queue-{number}")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, State
-from headrace.core.ids import to_key
+from headrace.core.job.ids import to_key
 from tests.admin.burying import bury, envelope
 
 

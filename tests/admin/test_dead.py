@@ -8,7 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, State
 from headrace.admin.dead.dead_info import PAGE
-from headrace.core.job import History
+from headrace.core.job.history import History
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.admin.counting import counted
 

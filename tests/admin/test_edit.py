@@ -22,7 +22,7 @@ from headrace import (
     State,
 )
 from headrace.admin.dead.dead_info import PAGE
-from headrace.core.job import encode_envelope
+from headrace.core.job.envelope import encode_envelope
 from tests.admin.burying import bury, envelope
 
 
@@ -216,7 +216,7 @@ async def test_what_cannot_be_edited_is_named(app: Headrace) -> None:
 
 
 async def test_a_job_fed_by_others_cannot_be_edited(app: Headrace) -> None:
-    from headrace.core.job import Overrides
+    from headrace.core.job.envelope import Overrides
 
     @app.task
     async def join(words: str) -> None: ...

@@ -10,9 +10,9 @@ import pytest
 
 from headrace import ConfigError, Headrace, Reject
 from headrace.admin import JobEvent, MinuteStats
-from headrace.core.delivery import Delivery
-from headrace.core.outcome import DONE
-from headrace.core.tally import Tally
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import DONE
+from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
 from tests.admin.counting import counted
 from tests.servers import RedisServer

@@ -9,12 +9,12 @@ import pytest
 
 from headrace import Headrace, JobNotFound, Retry, State, chain, group
 from headrace.admin import FlowInfo, FlowJobInfo
-from headrace.core import graph
-from headrace.core.call import Bond
-from headrace.core.flow import plan
-from headrace.core.graph import Drawing, decode_graph
-from headrace.core.ids import to_key, to_text
-from headrace.core.job import decode_envelope
+from headrace.core.flow import graph
+from headrace.core.flow.flow import plan
+from headrace.core.flow.graph import Drawing, decode_graph
+from headrace.core.job.envelope import decode_envelope
+from headrace.core.job.ids import to_key, to_text
+from headrace.core.job.parcel import Bond
 
 
 class Tasks:

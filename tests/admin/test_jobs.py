@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import ConfigError, Context, Headrace, JobNotFound, State
-from headrace.core.call import Parcel
-from headrace.core.ids import new_key, to_text
-from headrace.core.job import encode_envelope
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.ids import new_key, to_text
+from headrace.core.job.parcel import Parcel
 from tests.admin.burying import bury, envelope
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from headrace import ConfigError, Headrace, State
 from headrace.admin import DeadInfo, JobSummary
-from headrace.core.call import Parcel
-from headrace.core.job import peek_key
+from headrace.core.job.envelope import peek_key
+from headrace.core.job.parcel import Parcel
 from tests.admin.burying import bury, envelope
 from tests.admin.counting import counted
 from tests.admin.test_topics import BILLING, Order, orders_of, rejecting, worked

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.admin.bodies import opened
 from headrace.admin.search import Search
-from headrace.core import ids
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
 
 RANDOM = "01a1de95-4479-7107-97f1-0cd58b08d0d7"
 

@@ -25,10 +25,10 @@ from headrace import (
     TopicNotFound,
 )
 from headrace.admin import EventInfo
-from headrace.core.call import Parcel
-from headrace.core.ids import new_key
-from headrace.core.sources import shard_of
-from headrace.core.topic import Subscribing
+from headrace.core.job.ids import new_key
+from headrace.core.job.parcel import Parcel
+from headrace.core.queue_names import shard_of
+from headrace.core.topic.topic import Subscribing
 
 BILLING = "billing@orders"
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Context, Headrace, Reject, RetryLater, State
 from headrace.admin.jobs.why import span
-from headrace.core.job import Attempt, History
+from headrace.core.job.history import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
 
 

@@ -9,13 +9,7 @@ from pathlib import Path
 
 from headrace import Headrace
 from headrace.admin import RunInfo
-from headrace.core.workers import (
-    SUPERVISORS,
-    WORKERS,
-    Scaled,
-    SupervisorRecord,
-    encode_record,
-)
+from headrace.core.workers import SUPERVISORS, WORKERS, Scaled, SupervisorRecord, encode_record
 
 
 async def test_a_worker_is_listed_while_it_runs(app: Headrace) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli import main
-from tests.core.test_asyncapi import assert_valid
+from tests.core.topic.test_asyncapi import assert_valid
 
 MARKET = '''
 from dataclasses import dataclass

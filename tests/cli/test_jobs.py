@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from headrace import Headrace
 from headrace.cli import main
-from headrace.core.ids import to_key
-from headrace.core.progress import Progress, encode_progress
+from headrace.core.job.ids import to_key
+from headrace.core.job.progress import Progress, encode_progress
 from headrace.store.values import Report
 from tests.admin.burying import bury, envelope
 from tests.cli.conftest import Start

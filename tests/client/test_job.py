@@ -8,7 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, JobCancelled, JobNotFound, ResultTimeout, State
 from headrace.benchmark.asgi_client import counted
-from headrace.core.progress import decode_progress
+from headrace.core.job.progress import decode_progress
 
 
 async def test_a_waiting_job_is_cancelled_and_never_starts(app: Headrace) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace import ConfigError, Headrace, Retry, StoreUnavailable
-from headrace.core.retry import full_name
+from headrace.core.job.retry import full_name
 from tests.servers import RedisServer
 
 SCRIPT = """
@@ -130,7 +130,7 @@ def test_times_beyond_all_bounds_are_refused() -> None:
 
 def test_an_exception_of_a_script_goes_by_the_name_others_import_it_by(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
-        "from headrace.core.retry import full_name\n"
+        "from headrace.core.job.retry import full_name\n"
         "class OutOfStock(Exception): ...\n"
         "print(full_name(OutOfStock))\n"
     )

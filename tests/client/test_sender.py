@@ -9,9 +9,9 @@ import pytest
 
 from headrace import EnqueueUnknown, Headrace, StoreFull, StoreUnavailable
 from headrace.client.sender import Sender
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
 from headrace.store.values import IdempotencyKey
 from tests.servers import RedisServer
 

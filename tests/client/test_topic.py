@@ -25,8 +25,8 @@ from headrace import (
     TopicFull,
 )
 from headrace.client.context import Running, running
-from headrace.core.job import decode_envelope
-from headrace.core.sources import shard_of
+from headrace.core.job.envelope import decode_envelope
+from headrace.core.queue_names import shard_of
 from headrace.store.topics import Group, Position
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

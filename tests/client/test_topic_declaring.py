@@ -21,7 +21,7 @@ from headrace import (
     Retry,
     Topic,
 )
-from headrace.core.job import decode_envelope
+from headrace.core.job.envelope import decode_envelope
 from headrace.store.topics import Bound, Group
 
 

@@ -21,7 +21,7 @@ from headrace import (
     RetryLater,
 )
 from headrace.client.delivery import Dropped, Fate
-from headrace.core.job import decode_envelope
+from headrace.core.job.envelope import decode_envelope
 
 
 def delivery(fate: Fate | None = None, ack: str = "manual") -> Delivery:

@@ -20,8 +20,8 @@ from headrace import (
 )
 from headrace.client.sender import Sender
 from headrace.client.session import Session
-from headrace.core import ids
-from headrace.core.call import Parcel
+from headrace.core.job import ids
+from headrace.core.job.parcel import Parcel
 from headrace.store.topics import Bound, Group, Position, Published
 from headrace.store.values import IdempotencyKey
 from tests.servers import RedisServer

@@ -15,8 +15,8 @@ import pytest
 
 from headrace.core import codec
 from headrace.core.collisions import Collision
-from headrace.core.content import codec_for, readable
-from headrace.core.signature import Misfit, Signature
+from headrace.core.task.signature import Misfit, Signature
+from headrace.core.topic.content import codec_for, readable
 
 pack = msgspec.msgpack.encode
 MANY = 20_000

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from headrace.core.job import State
-from headrace.core.outcome import Left, Outcome
+from headrace.core.job.outcome import Left, Outcome
+from headrace.core.job.state import State
 from headrace.store import contract
 
 PAGE = Path(__file__).parents[2] / "ARCHITECTURE.md"

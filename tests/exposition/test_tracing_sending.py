@@ -15,7 +15,7 @@ from opentelemetry.propagators.textmap import Setter, TextMapPropagator, default
 from opentelemetry.trace import StatusCode, get_current_span
 
 from headrace import ConfigError, Context, Headrace, Middleware, PayloadTooLarge, TopicFull, Tracing
-from headrace.core.job import decode_envelope
+from headrace.core.job.envelope import decode_envelope
 from headrace.exposition.tracing.carrier import Carrier
 from headrace.middleware import Publication, Publish
 from headrace.outbox import Outbox

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headrace import ConfigError, Headrace, JobFailed, Retry
-from headrace.core.tally import RUN_US, WAIT_US
+from headrace.core.job.tally import RUN_US, WAIT_US
 from headrace.exposition import store_families
 from headrace.exposition.endpoints import Pages, pages_of_worker, serve_fleet
 from headrace.exposition.server import Exposition, Page

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import redis
 
-from headrace.core.call import Child
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Dead, Outcome
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome
+from headrace.core.job.parcel import Child
+from headrace.core.job.state import State
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.redis.script import Script

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.client.topic import Topic
-from headrace.core.sources import group_queue
+from headrace.core.queue_names import group_queue
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from tests.faults import post

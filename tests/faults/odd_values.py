@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import redis
 
-from headrace.core import ids
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
 from headrace.store.redis.keys import KvKeys, QueueKeys, queues_key
 
 pack = msgspec.msgpack.encode

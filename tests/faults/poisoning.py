@@ -6,10 +6,11 @@ import asyncio
 
 import msgspec
 
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.constraints import Constraints
-from headrace.core.job import decode_history, encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.history import decode_history
+from headrace.core.job.parcel import Parcel
 from headrace.store.topics import Published
 from headrace.store.values import Counts
 from tests.faults import post

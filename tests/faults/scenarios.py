@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, field
 
 from headrace import EnqueueUnknown, HeadraceError, State, StoreUnavailable
-from headrace.core.job import decode_history
+from headrace.core.job.history import decode_history
 from tests.faults.crew import LONG, Crew, WorkerProcess, eventually
 from tests.servers import RedisServer
 

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from headrace import Headrace
-from headrace.core import ids
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
 from headrace.store.redis.keys import QueueKeys
 from tests.faults.crew import LONG, Crew, eventually
 

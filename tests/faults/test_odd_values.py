@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from headrace import Headrace, Job, JobFailed
 from headrace.cli import main
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.parcel import Parcel
 from headrace.top.snapshot import SnapshotReader
 from tests.admin.burying import bury, envelope
 from tests.faults.crew import LONG, eventually

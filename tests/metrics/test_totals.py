@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace.core.tally import Tally
+from headrace.core.job.tally import Tally
 from headrace.core.workers import Scaled
 from headrace.errors import StoreUnavailable
 from headrace.metrics import multiprocess

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from headrace import Headrace
-from headrace.core import ids
-from headrace.core.job import decode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import decode_envelope
 
 
 def connect(url: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from headrace import ConfigError, Headrace, Retry, StoreUnavailable
-from headrace.core.call import Parcel
+from headrace.core.job.parcel import Parcel
 from headrace.errors import StoreMismatch
 from headrace.outbox import Outbox, Relay
 from tests.outbox.databases import arrived, connect, count, engine_url, transaction, until

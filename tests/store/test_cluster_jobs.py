@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from headrace import Headrace, Job, StoreUnavailable, chain, group
-from headrace.core.call import Child
-from headrace.core.delivery import Delivery
-from headrace.core.job import State
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.parcel import Child
+from headrace.core.job.state import State
 from headrace.store.contract import Consumer, Settlement, Store
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Counts

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.core.constraints import Constraints, Limit
+from headrace.core.job.constraints import Constraints, Limit
 from headrace.store.contract import Consumer
 from headrace.store.redis import scripts
 from headrace.store.redis.script import Script

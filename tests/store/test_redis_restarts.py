@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.outcome import DONE
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, GroupState, Position

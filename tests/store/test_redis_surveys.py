@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, Position
 from headrace.testing.conformance.ground import parcel

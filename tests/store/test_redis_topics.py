@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.core.outcome import DONE, Dead
+from headrace.core.job.outcome import DONE, Dead
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement
 from headrace.store.redis.group_reading import GroupReading

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.core.call import Parcel, Tick
-from headrace.core.ids import to_key
-from headrace.core.job import State, Verdict, decode_verdict, encode_envelope, encode_verdict
-from headrace.core.limits import DEAD_KEPT_DAYS
-from headrace.core.outcome import DONE, RELEASED, Dead, Done, Retried
+from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.ids import to_key
+from headrace.core.job.outcome import DONE, RELEASED, Dead, Done, Retried
+from headrace.core.job.parcel import Parcel, Tick
+from headrace.core.job.state import State
+from headrace.core.job.verdict import Verdict, decode_verdict, encode_verdict
 from headrace.errors import (
     ConfigError,
     StoreFull,
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from headrace.core.delivery import Delivery
-    from headrace.core.ids import JobKey
-    from headrace.core.outcome import Outcome
+    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
     from headrace.store.sqlite.signals import Notification
 
@@ -912,7 +914,7 @@ async def rows(store: SqliteStore, table: str) -> int:
 
 SENDER = """
 import asyncio, sys
-from headrace.core.call import Parcel
+from headrace.core.job.parcel import Parcel
 from headrace.core.clock import SystemClock
 from headrace.store.sqlite.store import SqliteStore
 
@@ -929,7 +931,7 @@ asyncio.run(main())
 WORKER = """
 import asyncio, sys
 from headrace.core.clock import SystemClock
-from headrace.core.outcome import DONE
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement
 from headrace.store.sqlite.store import SqliteStore
 
@@ -948,7 +950,7 @@ asyncio.run(main())
 
 FORKER = """
 import asyncio, os, sys
-from headrace.core.call import Parcel
+from headrace.core.job.parcel import Parcel
 from headrace.core.clock import SystemClock
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.store import SqliteStore

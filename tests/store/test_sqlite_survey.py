@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.core.call import Parcel
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.ids import to_key
-from headrace.core.job import encode_envelope
-from headrace.core.outcome import DONE, RELEASED, Dead, Held, Retried, task_gate
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.ids import to_key
+from headrace.core.job.outcome import DONE, RELEASED, Dead, Held, Retried, task_gate
+from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import browsing, surveying
 from headrace.store.sqlite.store import SqliteStore
@@ -21,8 +21,8 @@ from headrace.testing import ManualClock
 if TYPE_CHECKING:
     import sqlite3
 
-    from headrace.core.delivery import Delivery
-    from headrace.core.outcome import Outcome
+    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
 
 LOG, BILLING = "@orders", "billing@orders"

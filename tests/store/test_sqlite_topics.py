@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.core.call import Parcel
+from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.clock import SystemClock
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.ids import to_key
-from headrace.core.job import Reason, State, encode_envelope
-from headrace.core.limits import DEAD_KEPT_DAYS
-from headrace.core.outcome import DONE, RELEASED, Dead
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.ids import to_key
+from headrace.core.job.outcome import DONE, RELEASED, Dead
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import Reason, State
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import pumping, schema
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.core.clock import Clock
-    from headrace.core.delivery import Delivery
-    from headrace.core.ids import JobKey
-    from headrace.core.outcome import Outcome
+    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
 
 LOG, BILLING, AUDIT = "@orders", "billing@orders", "audit@orders"
@@ -367,9 +368,9 @@ class TestTaking:
 
 PUBLISHER = """
 import asyncio, sys
-from headrace.core.call import Parcel
+from headrace.core.job.parcel import Parcel
 from headrace.core.clock import SystemClock
-from headrace.core.constraints import Constraints
+from headrace.core.job.constraints import Constraints
 from headrace.store.sqlite.store import SqliteStore
 
 async def main():
@@ -394,7 +395,7 @@ asyncio.run(main())
 MEMBER = """
 import asyncio, sys
 from headrace.core.clock import SystemClock
-from headrace.core.outcome import DONE
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement
 from headrace.store.sqlite.store import SqliteStore
 

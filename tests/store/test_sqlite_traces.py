@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from headrace.core.call import Child, Parcel
-from headrace.core.constraints import Constraints, Limit, decode_constraints
-from headrace.core.ids import to_key
-from headrace.core.job import State, decode_envelope, done_verdict, encode_envelope
-from headrace.core.outcome import (
+from headrace.core.job.constraints import Constraints, Limit, decode_constraints
+from headrace.core.job.envelope import decode_envelope, encode_envelope
+from headrace.core.job.ids import to_key
+from headrace.core.job.outcome import (
     DONE,
     RELEASED,
     Cancelled,
@@ -25,6 +24,9 @@ from headrace.core.outcome import (
     Retried,
     task_gate,
 )
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.core.job.verdict import done_verdict
 from headrace.store.contract import Settlement, reclaim_every
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Report
@@ -33,8 +35,8 @@ from headrace.testing import ManualClock
 if TYPE_CHECKING:
     import sqlite3
 
-    from headrace.core.delivery import Delivery
-    from headrace.core.ids import JobKey
+    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.ids import JobKey
 
 LEASE = 30.0
 QUEUES = ("q", "far")

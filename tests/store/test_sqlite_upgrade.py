@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.core.ids import to_key
-from headrace.core.job import State, Verdict, encode_envelope, encode_verdict
-from headrace.core.outcome import DONE
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.ids import to_key
+from headrace.core.job.outcome import DONE
+from headrace.core.job.state import State
+from headrace.core.job.verdict import Verdict, encode_verdict
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import schema
 from headrace.store.sqlite.store import SqliteStore

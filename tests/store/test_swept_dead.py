@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.core.limits import DEAD_KEPT_DAYS
-from headrace.core.outcome import DONE
+from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Consumer, Store
 from headrace.store.redis import consumer
 from headrace.store.redis.store import RedisStore

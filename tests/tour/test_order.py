@@ -9,8 +9,8 @@ import pytest
 
 from headrace import ConfigError, Headrace, Reason, Reject, Retry, Topic
 from headrace.admin import StoppedKeyInfo
-from headrace.core.job import decode_envelope
-from headrace.core.sources import shard_of
+from headrace.core.job.envelope import decode_envelope
+from headrace.core.queue_names import shard_of
 from tests.tour.heard import Heard, Paid
 
 SOON = Retry(3, base=0.01, jitter=False)

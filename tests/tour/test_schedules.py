@@ -19,7 +19,7 @@ from headrace import (
     State,
     Task,
 )
-from headrace.core import ids
+from headrace.core.job import ids
 
 
 class Runs:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from headrace import ConfigError, Headrace, State
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.delivery import Delivery
-from headrace.core.job import decode_envelope, encode_envelope
-from headrace.core.outcome import DONE
-from headrace.core.tally import Tally
+from headrace.core.job import ids
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import decode_envelope, encode_envelope
+from headrace.core.job.outcome import DONE
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.tally import Tally
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.sqlite.consumer import SqliteConsumer

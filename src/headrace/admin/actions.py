@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core import limits
+from headrace.core import bounds as limits
 from headrace.core.clock import to_datetime
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
 from headrace.core.visible import harmless

@@ -19,7 +19,7 @@ from headrace.admin.stats import MinuteStats, read_stats
 from headrace.admin.store import StoreAdmin
 from headrace.admin.topics.topic_admin import TopicAdmin
 from headrace.admin.workers import WorkerInfo, read_supervisors, read_workers
-from headrace.core import limits
+from headrace.core import bounds as limits
 
 if TYPE_CHECKING:
     from headrace.core.workers import SupervisorRecord

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.core import codec, ids
+from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.content import readable
-from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, decode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import Envelope, decode_envelope
+from headrace.core.job.ids import JobKey
 from headrace.core.masking import NOTHING_HIDDEN
-from headrace.core.sources import is_log
+from headrace.core.queue_names import is_log
+from headrace.core.topic.content import readable
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.admin.actions import ActionLog, ActionRecorder, PendingAction
 from headrace.admin.pages import Walk
 from headrace.admin.redaction import CLEAR, Redaction, redaction_of
-from headrace.core import limits
-from headrace.core.sources import group_queue, group_source, is_log, log_source
+from headrace.core import bounds as limits
+from headrace.core.queue_names import group_queue, group_source, is_log, log_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.contract import Store
 
 

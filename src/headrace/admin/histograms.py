@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from headrace.core.tally import BUCKETS_US
+from headrace.core.job.tally import BUCKETS_US
 
 # What is shorter than the first bound is spread from zero on.
 _FIRST = BUCKETS_US[0] / 1_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.core.options import epoch_ms, epoch_ms_before
+from headrace.core.times import epoch_ms, epoch_ms_before
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

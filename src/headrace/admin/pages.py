@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, unquote
 
-from headrace.core.job import State
-from headrace.core.sources import group_source, is_log, log_source
+from headrace.core.job.state import State
+from headrace.core.queue_names import group_source, is_log, log_source
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

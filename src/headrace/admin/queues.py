@@ -10,10 +10,10 @@ from datetime import datetime
 from headrace.admin.context import AdminContext
 from headrace.admin.recorded import recorded
 from headrace.admin.workers import read_workers
-from headrace.core import limits
+from headrace.core import bounds as limits
 from headrace.core.clock import to_datetime
 from headrace.core.plural import plural
-from headrace.core.sources import check_topic, group_source, is_log, log_source
+from headrace.core.queue_names import check_topic, group_source, is_log, log_source
 from headrace.errors import ConfigError, StoreFull
 from headrace.store.values import Counts, QueueState
 

@@ -18,12 +18,12 @@ import msgspec
 
 from headrace.admin.arguments import named
 from headrace.admin.bodies import arguments_of
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints, Limit
-from headrace.core.job import Envelope
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.progress import Progress
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
-from headrace.core.progress import Progress
-from headrace.core.rate import QUEUE_LIMIT
-from headrace.core.sources import is_log
+from headrace.core.queue_names import is_log
+from headrace.core.task.rate import QUEUE_LIMIT
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

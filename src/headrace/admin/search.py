@@ -12,9 +12,10 @@ from typing import Any
 from headrace.admin.bodies import arguments_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.job import AttemptInfo
-from headrace.core import ids
-from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, decode_history
+from headrace.core.job import ids
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.history import decode_history
+from headrace.core.job.ids import JobKey
 
 _RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
 _BEGINNING = 8

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.admin.histograms import percentile_of
 from headrace.core.clock import to_datetime
-from headrace.core.tally import RUN, RUN_US, WAIT, WAIT_US
+from headrace.core.job.tally import RUN, RUN_US, WAIT, WAIT_US
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.core import ids
 from headrace.core.clock import to_datetime
+from headrace.core.job import ids
 from headrace.core.workers import (
     SUPERVISORS,
     WORKERS,

@@ -21,9 +21,9 @@ from headrace.audit.sinks import (
     Writing,
 )
 from headrace.client.topic import Topic
-from headrace.core.functions import is_async
-from headrace.core.judgement import describe
-from headrace.core.limits import check_seconds
+from headrace.core.bounds import check_seconds
+from headrace.core.job.failure import describe
+from headrace.core.task.functions import is_async
 from headrace.errors import ConfigError
 
 log = logging.getLogger("headrace.audit")

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from headrace.core.job import Attempt, decode_history
-from headrace.core.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Retried
+from headrace.core.job.history import Attempt, decode_history
+from headrace.core.job.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Retried
 
 Ended = Literal[
     "done", "retry", "defer", "dead", "cancelled", "held", "released", "left", "lost"

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from headrace.client.context import Context
 from headrace.client.job import Job, JobApp
-from headrace.core.call import Call
 from headrace.core.clock import Clock
-from headrace.core.rate import QueueSettings
+from headrace.core.task.call import Call
+from headrace.core.task.rate import QueueSettings
 
 Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
 SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]

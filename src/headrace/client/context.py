@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from headrace.client.once import Memory, Once
-from headrace.core.progress import check_fraction, clean_line
+from headrace.core.job.progress import check_fraction, clean_line
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:

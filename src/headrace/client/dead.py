@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, get_args
 
 from headrace.client.parameters import Parameters
-from headrace.core.event import Event
+from headrace.core.topic.event import Event
 from headrace.errors import EventError
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.core.event import Event
+from headrace.core.topic.event import Event
 from headrace.errors import ConfigError, Defer, DeliveryUsed, HeadraceError, Reject, RetryLater
 
 Decision = RetryLater | Reject | Defer | None

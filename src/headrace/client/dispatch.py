@@ -11,10 +11,9 @@ from headrace.client.gathering import BATCH
 from headrace.client.job import Job
 from headrace.client.session import Session
 from headrace.client.shipment import Shipment, is_unique
-from headrace.core.call import Call
-from headrace.core.flow import Node, plan
-from headrace.core.ids import JobKey
-from headrace.core.links import Sent, Step
+from headrace.core.flow.flow import Node, plan
+from headrace.core.job.ids import JobKey
+from headrace.core.task.call import Call, Sent, Step
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
 

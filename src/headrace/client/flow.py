@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from headrace.client.job import Job
-from headrace.core.job import State
+from headrace.core.job.state import State
 from headrace.errors import JobNotFound
 from headrace.store.contract import JobSnapshot, Store
 

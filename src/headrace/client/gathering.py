@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from headrace.core import ids
-from headrace.core.call import Parcel
+from headrace.core.job import ids
+from headrace.core.job.parcel import Parcel
 from headrace.errors import EnqueueUnknown, HeadraceError, SendError
 
 A_co = TypeVar("A_co", covariant=True)

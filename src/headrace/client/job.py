@@ -11,19 +11,16 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.client.portal import Portal
 from headrace.client.session import Session
 from headrace.client.watch import JobUpdate, Watch
-from headrace.core import codec, ids
+from headrace.core import codec
+from headrace.core.bounds import check_seconds
 from headrace.core.clock import to_datetime
-from headrace.core.ids import JobKey
-from headrace.core.job import (
-    Attempt,
-    State,
-    Verdict,
-    decode_envelope,
-    decode_history,
-    decode_verdict,
-)
-from headrace.core.limits import check_seconds
-from headrace.core.progress import Progress, decode_progress
+from headrace.core.job import ids
+from headrace.core.job.envelope import decode_envelope
+from headrace.core.job.history import Attempt, decode_history
+from headrace.core.job.ids import JobKey
+from headrace.core.job.progress import Progress, decode_progress
+from headrace.core.job.state import State
+from headrace.core.job.verdict import Verdict, decode_verdict
 from headrace.errors import (
     HeadraceError,
     JobCancelled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core import codec
-from headrace.core.limits import MAX_NAME, MAX_PAYLOAD
+from headrace.core.bounds import MAX_NAME, MAX_PAYLOAD
 from headrace.errors import ConfigError
 
 T = TypeVar("T")

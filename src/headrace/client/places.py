@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from headrace.core import ids
-from headrace.core.options import epoch_ms_before
-from headrace.core.topic import Place
+from headrace.core.job import ids
+from headrace.core.times import epoch_ms_before
+from headrace.core.topic.topic import Place
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import LoggedEvent, Position, Topics

@@ -10,16 +10,16 @@ import msgspec
 
 from headrace.client.context import running
 from headrace.client.publishing import Prepared
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.headers import trace_of
-from headrace.core.ids import JobKey
-from headrace.core.job import Overrides
-from headrace.core.kinds import named
-from headrace.core.labels import MAX_LABEL_BYTES, check_label
-from headrace.core.sources import shard_of
-from headrace.core.stamp import Stamp, Wishes
+from headrace.core.job import ids
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.envelope import Overrides
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.core.queue_names import shard_of
+from headrace.core.task.labels import MAX_LABEL_BYTES, check_label
+from headrace.core.topic.headers import trace_of
+from headrace.core.topic.kinds import named
+from headrace.core.topic.stamp import Stamp, Wishes
 from headrace.errors import ConfigError, EventError, PayloadTooLarge
 
 if TYPE_CHECKING:

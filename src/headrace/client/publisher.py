@@ -13,10 +13,10 @@ from headrace.client.press import Press
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
 from headrace.client.session import Session
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
-from headrace.core.stamp import Wishes, wishes_of
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.core.topic.stamp import Wishes, wishes_of
 from headrace.errors import (
     ConfigError,
     EnqueueUnknown,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
 from headrace.errors import EnqueueUnknown, HeadraceError
 
 E = TypeVar("E")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
-from headrace.core.cadence import to_zone
-from headrace.core.definition import Definition, Missed
-from headrace.core.schedule import Record, decode_record
+from headrace.core.schedule.cadence import to_zone
+from headrace.core.schedule.definition import Definition, Missed
+from headrace.core.schedule.schedule import Record, decode_record
 from headrace.errors import HeadraceError
 
 

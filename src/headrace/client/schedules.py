@@ -15,12 +15,14 @@ from headrace.client.app import ClientApp
 from headrace.client.job import Job
 from headrace.client.schedule import Schedule
 from headrace.client.task import Task
-from headrace.core import ids, limits
-from headrace.core.cadence import to_zone
-from headrace.core.call import Call, Parcel, Tick
-from headrace.core.definition import Definition, Times, check_schedule_name, define
-from headrace.core.job import Malformed
-from headrace.core.schedule import Record, arm, decode_record, encode_record, tick_key
+from headrace.core import bounds as limits
+from headrace.core.job import ids
+from headrace.core.job.envelope import Malformed
+from headrace.core.job.parcel import Parcel, Tick
+from headrace.core.schedule.cadence import to_zone
+from headrace.core.schedule.definition import Definition, Times, check_schedule_name, define
+from headrace.core.schedule.schedule import Record, arm, decode_record, encode_record, tick_key
+from headrace.core.task.call import Call
 from headrace.errors import (
     ConfigError,
     EnqueueUnknown,

@@ -8,8 +8,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from headrace.client.context import Context
 from headrace.client.schedules import Schedules
 from headrace.client.task import Task
-from headrace.core.declared import Declaring
-from headrace.core.definition import Times
+from headrace.core.schedule.definition import Times
+from headrace.core.task.options import Declaring
 from headrace.errors import ConfigError
 
 P = ParamSpec("P")

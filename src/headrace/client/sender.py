@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from headrace.client.gathering import Gathering, bounded, texts
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
 from headrace.errors import (
     EnqueueUnknown,
     HeadraceError,

@@ -11,10 +11,10 @@ from headrace.client.gathering import BATCH, BATCH_BYTES
 from headrace.client.job import Job
 from headrace.client.sender import insist
 from headrace.client.session import Session
-from headrace.core.call import Bond, Child, Parcel
-from headrace.core.flow import Node
-from headrace.core.graph import Drawing
-from headrace.core.ids import JobKey
+from headrace.core.flow.flow import Node
+from headrace.core.flow.graph import Drawing
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Bond, Child, Parcel
 from headrace.errors import HeadraceError
 from headrace.store.values import Arrival
 

@@ -13,14 +13,14 @@ from headrace.client.delivery import Delivery, Fate
 from headrace.client.parameters import Parameters
 from headrace.client.places import positions_of
 from headrace.client.task import Task
-from headrace.core.declared import BATCH_WAIT, TaskOptions
-from headrace.core.job import Envelope, decode_envelope
-from headrace.core.limits import TIMEOUT
-from headrace.core.retry import Retry
-from headrace.core.signature import Signature
-from headrace.core.sources import check_topic, group_queue
-from headrace.core.subscribing import check_patience, check_subscription
-from headrace.core.topic import (
+from headrace.core.bounds import TIMEOUT
+from headrace.core.job.envelope import Envelope, decode_envelope
+from headrace.core.job.retry import Retry
+from headrace.core.queue_names import check_topic, group_queue
+from headrace.core.task.options import BATCH_WAIT, TaskOptions
+from headrace.core.task.signature import Signature
+from headrace.core.topic.subscription import check_patience, check_subscription
+from headrace.core.topic.topic import (
     Broadcasting,
     Subscribing,
     SubscribingAny,

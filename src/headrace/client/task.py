@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from headrace.client.app import ClientApp
 from headrace.client.context import Context, current
 from headrace.client.job import Job
-from headrace.core.call import Call
-from headrace.core.declared import TaskOptions
-from headrace.core.job import Envelope, Reason
-from headrace.core.judgement import Unfit
-from headrace.core.options import PLAIN, Sending
-from headrace.core.signature import Misfit, Signature
-from headrace.core.task_constraints import TaskConstraints
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.failure import Unfit
+from headrace.core.job.state import Reason
+from headrace.core.task.call import Call
+from headrace.core.task.constraints import TaskConstraints
+from headrace.core.task.options import TaskOptions
+from headrace.core.task.send_options import PLAIN, Sending
+from headrace.core.task.signature import Misfit, Signature
 from headrace.errors import ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:

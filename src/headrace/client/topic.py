@@ -17,17 +17,18 @@ from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
 from headrace.client.session import Session
 from headrace.client.subscribing import OnDead, Subscribe, SubscribeBatch
 from headrace.client.subscription import Subscription, declare
-from headrace.core.declared import BATCH_WAIT
-from headrace.core.event import Event, read_event
-from headrace.core.job import Envelope, Reason
-from headrace.core.judgement import Unfit
-from headrace.core.kinds import named
-from headrace.core.limits import check_count
-from headrace.core.options import Duration
-from headrace.core.schema import Schema
-from headrace.core.sources import check_topic, group_queue, log_name
-from headrace.core.stamp import Publishing, PublishingMany
-from headrace.core.topic import (
+from headrace.core.bounds import check_count
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.failure import Unfit
+from headrace.core.job.state import Reason
+from headrace.core.queue_names import check_topic, group_queue, log_name
+from headrace.core.task.options import BATCH_WAIT
+from headrace.core.times import Duration
+from headrace.core.topic.event import Event, read_event
+from headrace.core.topic.kinds import named
+from headrace.core.topic.schema import Schema
+from headrace.core.topic.stamp import Publishing, PublishingMany
+from headrace.core.topic.topic import (
     Broadcasting,
     Place,
     Subscribing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import JobSnapshot, ListenerHandle, Store
 

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from headrace.core import ids
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.progress import Progress, decode_progress
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.progress import Progress, decode_progress
+from headrace.core.job.state import State
 from headrace.errors import JobNotFound, StoreUnavailable
 from headrace.store.contract import Store
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from headrace.core import limits
+from headrace.core import bounds as limits
 from headrace.errors import ConfigError
 
 Reason = Literal["", "backlog", "age", "idle"]

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.breaker import Breaker
 from headrace.core.clock import to_datetime
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
 from headrace.core.scaling import Scaler
 
 WORKERS = "workers"

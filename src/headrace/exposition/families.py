@@ -12,7 +12,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from headrace.core.tally import BUCKETS_US, KINDS, RUN, RUN_US, WAIT, WAIT_US
+from headrace.core.job.tally import BUCKETS_US, KINDS, RUN, RUN_US, WAIT, WAIT_US
 from headrace.core.version import VERSION
 from headrace.core.workers import Scaled
 from headrace.metrics.totals import ByTask, Presence, Snapshot

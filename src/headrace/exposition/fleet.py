@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.core.tally import RUN, RUN_US, WAIT, WAIT_US
+from headrace.core.job.tally import RUN, RUN_US, WAIT, WAIT_US
 from headrace.metrics.totals import ByTask
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.core.tally import Tally
+from headrace.core.job.tally import Tally
 from headrace.core.workers import Scaled
 from headrace.errors import StoreError
 

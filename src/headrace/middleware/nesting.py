@@ -11,7 +11,7 @@ from itertools import takewhile
 from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
 from headrace.client.publication import Publish
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.middleware.views import JobRun, Received
 from headrace.middleware.wrapping import Middleware, Proceed, overrides
 

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 from headrace.audit.record import Ending, ending_of
 from headrace.client.context import Context
 from headrace.client.task import Task
-from headrace.core import ids
-from headrace.core.delivery import Delivery
-from headrace.core.job import Envelope, History, Malformed, NewerFormat, decode_envelope
-from headrace.core.outcome import Outcome
+from headrace.core.job import ids
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import Envelope, Malformed, NewerFormat, decode_envelope
+from headrace.core.job.history import History
+from headrace.core.job.outcome import Outcome
 
 Settled = Callable[[Ending], None]
 

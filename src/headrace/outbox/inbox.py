@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.client.context import Context
 from headrace.client.delivery import Delivery
-from headrace.core.options import Duration, to_ms
-from headrace.core.sources import group_queue, group_source
+from headrace.core.queue_names import group_queue, group_source
+from headrace.core.times import Duration, to_ms
 from headrace.errors import ConfigError
 from headrace.outbox import schema
 from headrace.outbox.dialects import Dialect, Make, Statement, check_table, dialect_named

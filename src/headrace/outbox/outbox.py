@@ -10,10 +10,11 @@ from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import Prepared, PublishOutcome
 from headrace.client.topic import Topic
-from headrace.core import ids
-from headrace.core.call import Call, Parcel
-from headrace.core.retry import Retry
-from headrace.core.stamp import Publishing
+from headrace.core.job import ids
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.retry import Retry
+from headrace.core.task.call import Call
+from headrace.core.topic.stamp import Publishing
 from headrace.errors import ConfigError
 from headrace.outbox import failing, schema
 from headrace.outbox.dialects import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
-from headrace.core.sources import is_log, log_source
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.core.queue_names import is_log, log_source
 from headrace.errors import StoreUnavailable, TopicFull
 from headrace.store.values import IdempotencyKey
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.core import limits
-from headrace.core.retry import Retry
+from headrace.core import bounds as limits
+from headrace.core.job.retry import Retry
 from headrace.errors import ConfigError, HeadraceError
 from headrace.outbox.commit_listener import CommitListener
 from headrace.outbox.databases import database_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.call import Parcel
-from headrace.core.constraints import decode_constraints, encode_constraints
-from headrace.core.ids import JobKey
+from headrace.core.job.constraints import decode_constraints, encode_constraints
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
 from headrace.errors import HeadraceError
 
 _FORMAT = 1

@@ -12,12 +12,12 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from headrace.core.call import Child, Parcel
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.outcome import Outcome
-from headrace.core.tally import Tally
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import Outcome
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.core.job.tally import Tally
 from headrace.store.topics import Topics
 from headrace.store.values import (
     Arrival,

@@ -1,10 +1,10 @@
 """What a store does for topics.
 
-A topic's log is a list of events (`core/sources.py` says how logs and groups are named). Each group
-gets each event of the log once: from the log itself or, if it failed once or the group keeps its
-order, from the group's own queue, which is a queue like any other: `fetch`, `settle`, `reclaim`,
-`count`, `browse`, `dead`, `replay`, `pause` and so on take its name. What happens to an event in
-one group is never seen by another.
+A topic's log is a list of events (`core/queue_names.py` says how logs and groups are named). Each
+group gets each event of the log once: from the log itself or, if it failed once or the group keeps
+its order, from the group's own queue, which is a queue like any other: `fetch`, `settle`,
+`reclaim`, `count`, `browse`, `dead`, `replay`, `pause` and so on take its name. What happens to an
+event in one group is never seen by another.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
-from headrace.core.topic import OnFailure
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.core.topic.topic import OnFailure
 from headrace.store.values import Counts, IdempotencyKey
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.core.ids import JobKey
-from headrace.core.job import State
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import State
 
 
 class IdempotencyKey:
@@ -150,7 +150,7 @@ class Event(msgspec.Struct, frozen=True):
 class MinuteCount(msgspec.Struct, frozen=True):
     """What was counted of one task (of a log: `@` and the topic) in one minute. `kind` is that of a
     fact; or `dropped`, for events that a bound removed before all groups had settled them; or one
-    of those that `core/tally.py` makes of runs: how long they took and had waited."""
+    of those that `core/job/tally.py` makes of runs: how long they took and had waited."""
 
     minute: int
     """Minutes since 1970 by the store's clock."""

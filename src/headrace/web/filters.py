@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypedDict
 
-from headrace.core.job import Reason, State
+from headrace.core.job.state import Reason, State
 from headrace.web.page import Refusal
 from headrace.web.wording import clip
 

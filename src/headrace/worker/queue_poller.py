@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle
 from headrace.worker.service import Service

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.subscription import Subscription
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.metrics.totals import Presence
 from headrace.store.contract import Consumer

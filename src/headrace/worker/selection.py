@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.subscription import Subscription
-from headrace.core import limits
-from headrace.core.sources import group_source, is_log
+from headrace.core import bounds as limits
+from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

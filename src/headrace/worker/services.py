@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.audit.audit import Trail, is_trail
 from headrace.client.subscription import Subscription
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer

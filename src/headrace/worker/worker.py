@@ -14,7 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.core import ids, limits
+from headrace.core import bounds as limits
+from headrace.core.job import ids
 from headrace.errors import ConfigError
 from headrace.metrics.totals import Phase, Totals
 from headrace.worker.runtime import Parts

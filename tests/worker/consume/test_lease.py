@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace import Headrace
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.store.contract import reclaim_every
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.worker.consume.reclaimer import LastChance
 from tests.worker.states import until
 from tests.worker.topics import Order, orders_of

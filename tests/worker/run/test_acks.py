@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Delivery, DeliveryUsed, Headrace, Retry
-from headrace.core.ids import to_key
+from headrace.core.job.ids import to_key
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import DeadJob
 from tests.worker.states import until

@@ -30,9 +30,9 @@ from headrace import (
 )
 from headrace.audit.audit import Audit
 from headrace.audit.sinks import TopicSink
-from headrace.core.call import Parcel
-from headrace.core.ids import new_key
-from headrace.core.job import Overrides, encode_envelope
+from headrace.core.job.envelope import Overrides, encode_envelope
+from headrace.core.job.ids import new_key
+from headrace.core.job.parcel import Parcel
 from tests.worker.run.test_acks import settled
 from tests.worker.states import reach, until
 from tests.worker.topics import Order, group_of, orders_of

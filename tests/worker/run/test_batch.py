@@ -21,8 +21,8 @@ from headrace import (
     RetryLater,
     State,
 )
-from headrace.core.delivery import Delivery
-from headrace.core.job import History, encode_history
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.history import History, encode_history
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.executor import Executor
 from headrace.worker.run.runners import Runners

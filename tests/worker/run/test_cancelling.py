@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, Job, JobCancelled, Retry, State, TaskCancelled
-from headrace.core.delivery import Delivery
-from headrace.core.job import encode_envelope
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import encode_envelope
 from headrace.store.values import Control
 from headrace.worker.run import stopper
 from headrace.worker.run.intake import Intake

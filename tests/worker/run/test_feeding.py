@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace, JobFailed, chain, group
-from headrace.core.call import Parcel
-from headrace.core.ids import new_key, to_text
-from headrace.core.job import Overrides, encode_envelope
+from headrace.core.job.envelope import Overrides, encode_envelope
+from headrace.core.job.ids import new_key, to_text
+from headrace.core.job.parcel import Parcel
 
 # At the top level, as tasks that another process must import have to be.
 elsewhere = Headrace("memory://")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, State
-from headrace.core.delivery import Delivery
-from headrace.core.judgement import NotNow
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.failure import NotNow
 from headrace.errors import StoreUnavailable
 from headrace.store.values import IdempotencyKey
 from headrace.worker.run import admitter

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from headrace.client.once import Once
-from headrace.core import ids
-from headrace.core.call import Parcel
 from headrace.core.clock import SystemClock
-from headrace.core.ids import JobKey
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.store import SqliteStore
 from headrace.worker.run.store_reporter import RunVoice, Voices

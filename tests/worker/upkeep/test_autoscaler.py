@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from headrace.core import ids
 from headrace.core.breaker import OPEN_FOR
-from headrace.core.call import Parcel
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.parcel import Parcel
 from headrace.core.scaling import Scaling
 from headrace.core.workers import Scaled
 from headrace.errors import StoreUnavailable

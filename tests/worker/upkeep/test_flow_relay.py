@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.call import Child, Parcel
-from headrace.core.ids import JobKey
-from headrace.core.job import State, decode_envelope, encode_envelope
-from headrace.core.outcome import DONE
+from headrace.core.job import ids
+from headrace.core.job.envelope import decode_envelope, encode_envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement, Store
 from headrace.store.redis.store import RedisStore

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Headrace, State
-from headrace.core.job import decode_envelope
-from headrace.core.outcome import DONE
+from headrace.core.job.envelope import decode_envelope
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Consumer, Settlement, reclaim_every
 from headrace.store.redis import scripts
 from headrace.store.redis.keys import WORKERS

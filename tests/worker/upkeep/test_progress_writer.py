@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.call import Parcel
+from headrace.core.bounds import LOG_LINES
 from headrace.core.clock import SystemClock
-from headrace.core.job import encode_envelope
-from headrace.core.limits import LOG_LINES
-from headrace.core.outcome import RELEASED
-from headrace.core.progress import Progress, clean_line, decode_progress
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.outcome import RELEASED
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.progress import Progress, clean_line, decode_progress
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement
 from headrace.store.sqlite.store import SqliteStore

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.job import encode_envelope
+from headrace.core.job import ids
+from headrace.core.job.envelope import encode_envelope
+from headrace.core.job.parcel import Parcel
 from headrace.errors import StoreMismatch
 from headrace.store.contract import Promotion
 from headrace.store.sqlite.consumer import SqliteConsumer

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from headrace.core.delivery import Delivery
-from headrace.core.job import Envelope
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import Envelope
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.consumer import SqliteConsumer

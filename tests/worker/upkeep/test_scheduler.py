@@ -13,10 +13,10 @@ import pytest
 
 from headrace import Call, Headrace, Job, Middleware, ScheduleNotFound
 from headrace.client.schedules import SPACE, Schedules
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.job import State
-from headrace.core.schedule import decode_record, encode_record
+from headrace.core.job import ids
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import State
+from headrace.core.schedule.schedule import decode_record, encode_record
 from headrace.errors import StoreMismatch, StoreUnavailable
 from headrace.middleware import Send
 from headrace.store.contract import Store

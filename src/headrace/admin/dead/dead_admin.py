@@ -19,11 +19,11 @@ from headrace.admin.dead.edited_replay import Edit, EditedReplay
 from headrace.admin.pages import PageScan, ScannedJobs, Stop
 from headrace.admin.recorded import recorded
 from headrace.admin.search import any_asked
-from headrace.core import ids as job_ids
-from headrace.core import limits
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.sources import group_source
+from headrace.core import bounds as limits
+from headrace.core.job import ids as job_ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import State
+from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import DeadJob, JobSnapshot
 

@@ -12,10 +12,11 @@ from headrace.admin.moments import EVER_MS, Moment, between_ms
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
 from headrace.admin.search import Search
 from headrace.client.job import AttemptInfo
-from headrace.core import ids
 from headrace.core.clock import to_datetime
-from headrace.core.constraints import decode_constraints
-from headrace.core.job import Envelope, decode_history, is_readable_history
+from headrace.core.job import ids
+from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.history import decode_history, is_readable_history
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.store.contract import UNREADABLE, DeadJob
 

@@ -10,11 +10,13 @@ import msgspec
 
 from headrace.admin.bodies import decode_plain, opened
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.core import codec, ids
-from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, State
-from headrace.core.signature import Misfit
-from headrace.core.sources import is_log
+from headrace.core import codec
+from headrace.core.job import ids
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import State
+from headrace.core.queue_names import is_log
+from headrace.core.task.signature import Misfit
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.admin.jobs.listing import JobFilter, sighted
-from headrace.core import ids
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.sources import group_source
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import State
+from headrace.core.queue_names import group_source
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from headrace.core import ids
 from headrace.core.clock import to_datetime
+from headrace.core.job import ids
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.values import Event, Kind
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
 from headrace.admin.jobs.job_admin import Found, JobAdmin
-from headrace.core import ids
-from headrace.core.graph import Graph, Spot, decode_graph
-from headrace.core.ids import JobKey
-from headrace.core.job import Reason, State
+from headrace.core.flow.graph import Graph, Spot, decode_graph
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import Reason, State
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
 from headrace.admin.search import any_asked
 from headrace.client.watch import JobUpdate
-from headrace.core import ids as job_ids
-from headrace.core import limits
-from headrace.core.constraints import decode_constraints
-from headrace.core.ids import JobKey
-from headrace.core.job import State
+from headrace.core import bounds as limits
+from headrace.core.job import ids as job_ids
+from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.sources import group_source, is_log
+from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import JobSnapshot
 

@@ -12,9 +12,10 @@ from headrace.admin.moments import EVER_MS, Moment, between_ms
 from headrace.admin.pages import ScannedJobs, Stop
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.search import Search
-from headrace.core import ids
-from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, State
+from headrace.core.job import ids
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import State
 from headrace.errors import ConfigError
 from headrace.store.contract import JobSnapshot
 

@@ -25,13 +25,17 @@ from headrace.admin.redaction import (
     masked_progress,
 )
 from headrace.client.job import AttemptInfo
-from headrace.core import codec, ids
+from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.constraints import Constraints, Limit, decode_constraints
-from headrace.core.ids import JobKey
-from headrace.core.job import Envelope, Malformed, State, Verdict, decode_history, decode_verdict
+from headrace.core.job import ids
+from headrace.core.job.constraints import Constraints, Limit, decode_constraints
+from headrace.core.job.envelope import Envelope, Malformed
+from headrace.core.job.history import decode_history
+from headrace.core.job.ids import JobKey
+from headrace.core.job.progress import Progress, decode_progress
+from headrace.core.job.state import State
+from headrace.core.job.verdict import Verdict, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.progress import Progress, decode_progress
 from headrace.store.contract import JobSnapshot
 
 _KEY = "key:"

@@ -8,14 +8,15 @@ from headrace.admin.bodies import opened
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
-from headrace.core import ids
 from headrace.core.clock import to_datetime
-from headrace.core.constraints import Limit, decode_constraints
-from headrace.core.ids import JobKey
-from headrace.core.job import History, Reason, State, decode_history
-from headrace.core.outcome import gated_task
+from headrace.core.job import ids
+from headrace.core.job.constraints import Limit, decode_constraints
+from headrace.core.job.history import History, decode_history
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import gated_task
+from headrace.core.job.state import Reason, State
 from headrace.core.plural import plural
-from headrace.core.rate import QUEUE_LIMIT
+from headrace.core.task.rate import QUEUE_LIMIT
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Why:
 
 
 def _rate_text(limit: Limit | None) -> str:
-    # Windows are a little longer than asked for: see `core/rate.py`.
+    # Windows are a little longer than asked for: see `core/task/rate.py`.
     return "" if limit is None else f" of {limit.most:,} starts in {span(limit.window_ms)}"
 
 

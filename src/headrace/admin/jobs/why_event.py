@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.jobs.why import Why
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.core import ids
-from headrace.core.ids import JobKey
-from headrace.core.job import Reason
-from headrace.core.sources import group_source, log_source
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.state import Reason
+from headrace.core.queue_names import group_source, log_source
 from headrace.errors import EventNotFound
 from headrace.store.contract import JobSnapshot
 from headrace.store.topics import Position, StoppedKey

@@ -13,13 +13,13 @@ from headrace.admin.redaction import Redaction
 from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
 from headrace.client.places import positions_of, read_logs
-from headrace.core import limits
-from headrace.core.job import FORMAT, Envelope
-from headrace.core.kinds import named
+from headrace.core import bounds as limits
+from headrace.core.job.envelope import FORMAT, Envelope
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.options import to_ms
-from headrace.core.sources import group_queue
-from headrace.core.topic import GROUP_GONE_AFTER, Place, check_place
+from headrace.core.queue_names import group_queue
+from headrace.core.times import to_ms
+from headrace.core.topic.kinds import named
+from headrace.core.topic.topic import GROUP_GONE_AFTER, Place, check_place
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.admin.queues import total
 from headrace.admin.stats import read_stats
-from headrace.core import ids
 from headrace.core.clock import to_datetime
+from headrace.core.job import ids
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.topic import OnFailure
+from headrace.core.topic.topic import OnFailure
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store

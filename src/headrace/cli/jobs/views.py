@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headrace.admin import EventInfo, JobDetail, JobSummary
-    from headrace.core.constraints import Limit
-    from headrace.core.progress import Progress
+    from headrace.core.job.constraints import Limit
+    from headrace.core.job.progress import Progress
 
 _HEADINGS = ("state", "queue", "id", "task", "priority", "attempt", "sent", "detail")
 

@@ -16,7 +16,7 @@ from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
 from headrace.cli.output import fitting, harmless, moment, show_attempt
-from headrace.core.job import State
+from headrace.core.job.state import State
 from headrace.errors import ConfigError, JobNotFound
 
 if TYPE_CHECKING:

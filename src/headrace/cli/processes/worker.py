@@ -25,7 +25,7 @@ from headrace.cli.processes.metrics_options import (
     shared_totals,
 )
 from headrace.cli.processes.worker_process import leave, leave_quietly_if_told, work
-from headrace.core import limits
+from headrace.core import bounds as limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
 from headrace.worker.processes.gauge import Gauge

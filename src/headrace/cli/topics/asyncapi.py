@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.app_loader import load_app, one_app
 from headrace.cli.output import json_document
-from headrace.core.asyncapi import ChannelInfo, GroupInfo, document
+from headrace.core.topic.asyncapi import ChannelInfo, GroupInfo, document
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

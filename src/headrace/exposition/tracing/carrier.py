@@ -20,7 +20,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from headrace.core.headers import MAX_VALUE
+from headrace.core.topic.headers import MAX_VALUE
 
 MAX_LINKS = 128
 """As many as the SDK keeps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from headrace.core.sources import group_source, is_log, log_source
+from headrace.core.queue_names import group_source, is_log, log_source
 
 SYSTEM = "messaging.system"
 OPERATION = "messaging.operation.name"

@@ -11,9 +11,9 @@ from headrace.client.app import Send, SendMany
 from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import PublishOutcome
-from headrace.core.call import Call
-from headrace.core.options import SendOptions
-from headrace.core.retry import full_name
+from headrace.core.job.retry import full_name
+from headrace.core.task.call import Call
+from headrace.core.task.send_options import SendOptions
 from headrace.errors import ConfigError
 from headrace.exposition.tracing.carrier import Carrier, fitting
 from headrace.exposition.tracing.conventions import (

@@ -11,7 +11,7 @@ from headrace.client.context import Context
 from headrace.client.job import Job
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import PublishOutcome
-from headrace.core.call import Call
+from headrace.core.task.call import Call
 from headrace.errors import ConfigError
 from headrace.middleware.views import JobRun, Received
 from headrace.middleware.wrapping import Middleware, Proceed

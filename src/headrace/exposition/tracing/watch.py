@@ -9,7 +9,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from headrace.audit.record import Ending
 from headrace.client.subscription import Subscription
-from headrace.core.retry import RemoteError, full_name
+from headrace.core.job.retry import RemoteError, full_name
 from headrace.errors import RetryLater, TaskCancelled, TaskControl
 from headrace.exposition.tracing.conventions import ERROR_TYPE, FAILED, OUTCOME, common
 from headrace.middleware.views import JobRun

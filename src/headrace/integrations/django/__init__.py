@@ -22,8 +22,8 @@ from django.db import transaction
 from django.utils.module_loading import autodiscover_modules
 
 from headrace.app import Headrace
-from headrace.core.call import Call
-from headrace.core.flow import Flow
+from headrace.core.flow.flow import Flow
+from headrace.core.task.call import Call
 from headrace.errors import ConfigError
 from headrace.integrations.django.backend import HeadraceBackend
 from headrace.integrations.django.framework import task_backends

@@ -17,8 +17,8 @@ from django.utils.module_loading import import_string
 from headrace.admin.jobs.summary import JobDetail
 from headrace.app import Headrace
 from headrace.client.task import Task as JobTask
-from headrace.core.call import Call
-from headrace.core.job import State
+from headrace.core.job.state import State
+from headrace.core.task.call import Call
 from headrace.errors import ConfigError, JobNotFound
 from headrace.integrations.django.framework import (
     BaseTaskBackend,

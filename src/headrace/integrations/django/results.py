@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from headrace.client.job import AttemptInfo
-from headrace.core import ids
+from headrace.core.job import ids
 from headrace.errors import JobFailed
 from headrace.integrations.django.framework import base
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headrace.core.limits import EVENTS_KEPT
-from headrace.core.sources import group_source
+from headrace.core.bounds import EVENTS_KEPT
+from headrace.core.queue_names import group_source
 from headrace.store.loops import LoopLocal
 from headrace.store.oddities import Oddities
 from headrace.store.redis.confirming import Confirmation

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.delivery import Delivery
-from headrace.core.job import State, peek_key
-from headrace.core.limits import DEAD_KEPT_DAYS
-from headrace.core.outcome import RELEASED
-from headrace.core.tally import Tally
+from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import peek_key
+from headrace.core.job.outcome import RELEASED
+from headrace.core.job.state import State
+from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, reclaim_every
 from headrace.store.redis import scripts
@@ -25,7 +26,7 @@ from headrace.store.redis.source import Source, delivery_of, ready_ms
 from headrace.store.values import Arrival, Ending, FlowMessage, IdempotencyKey
 
 if TYPE_CHECKING:
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.redis.store import RedisStore
 
 log = logging.getLogger("headrace.store")

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
-from headrace.core.job import Malformed, key_and_task
-from headrace.core.outcome import Done
-from headrace.core.tally import Tally, detail_of, kind_of
+from headrace.core.job.envelope import Malformed, key_and_task
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import Done
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.tally import Tally, detail_of, kind_of
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
 from headrace.store.values import Event, Fact, MinuteCount

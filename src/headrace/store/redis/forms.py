@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.call import Child, Parcel
-from headrace.core.constraints import NO_CONSTRAINTS, encode_constraints
-from headrace.core.job import Malformed, State, decode_verdict
+from headrace.core.job.constraints import NO_CONSTRAINTS, encode_constraints
+from headrace.core.job.envelope import Malformed
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot
 from headrace.store.oddities import readable
 from headrace.store.redis.keys import unsigned

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.store.redis import scripts
 from headrace.store.redis.keys import LOG
 from headrace.store.redis.link import Argument, Link

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.job import Malformed
+from headrace.core.job.envelope import Malformed
 from headrace.store.redis.facts import events_of, parsed_cursor
 from headrace.store.values import Event, Fact
 

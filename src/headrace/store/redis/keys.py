@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.core.sources import group_source
+from headrace.core.queue_names import group_source
 
 WORKERS = "workers"
 """The one consumer group of the streams of an ordinary queue."""

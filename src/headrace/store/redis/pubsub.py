@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
 from headrace.errors import StoreError
 from headrace.store.contract import Listener
 from headrace.store.redis.link import Connect, Link

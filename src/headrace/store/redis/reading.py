@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
 from headrace.store.redis import scripts

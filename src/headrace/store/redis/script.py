@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
-from headrace.core.outcome import task_gate
+from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
+from headrace.core.job.outcome import task_gate
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
 from headrace.store.redis.link import Argument, Link
 from headrace.store.redis.requests import REMEMBERED

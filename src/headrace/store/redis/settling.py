@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headrace.core.delivery import Delivery
-from headrace.core.outcome import DONE, Cancelled, Dead, Done, Held, Retried
-from headrace.core.tally import Tally
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Retried
+from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
 from headrace.store.redis.keys import LOG

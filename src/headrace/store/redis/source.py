@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from headrace.core.delivery import Delivery, Receipt
+from headrace.core.job.delivery import Delivery, Receipt
 from headrace.errors import StoreError
 from headrace.store.redis.forms import envelope_of
 from headrace.store.redis.keys import LOG, QueueKeys

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from headrace.core.call import Child, Parcel
-from headrace.core.ids import JobKey
-from headrace.core.job import Malformed, State, decode_verdict
-from headrace.core.limits import LOG_LINES, LOG_TTL
-from headrace.core.outcome import task_gate
-from headrace.core.sources import is_log
+from headrace.core.bounds import LOG_LINES, LOG_TTL
+from headrace.core.job.envelope import Malformed
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import task_gate
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
+from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadPage, Listener, ListenerHandle
 from headrace.store.oddities import readable

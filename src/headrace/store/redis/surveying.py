@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from headrace.core.ids import JobKey
-from headrace.core.job import Malformed
+from headrace.core.job.envelope import Malformed
+from headrace.core.job.ids import JobKey
 from headrace.store.contract import JobSnapshot
 from headrace.store.oddities import readable
 from headrace.store.redis import facts, forms, scripts

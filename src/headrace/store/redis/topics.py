@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.core.call import Parcel
-from headrace.core.ids import to_text
-from headrace.core.job import peek_key
-from headrace.core.sources import is_log
-from headrace.core.topic import OnFailure
+from headrace.core.job.envelope import peek_key
+from headrace.core.job.ids import to_text
+from headrace.core.job.parcel import Parcel
+from headrace.core.queue_names import is_log
+from headrace.core.topic.topic import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
 from headrace.store.redis import forms, scripts
 from headrace.store.redis.link import Argument

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from headrace.core.constraints import Limit
+    from headrace.core.job.constraints import Limit
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.job import Malformed, State, decode_verdict
-from headrace.core.sources import group_source, is_log
+from headrace.core.job.envelope import Malformed
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
+from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadPage, JobSnapshot
 from headrace.store.sqlite import entries, reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.oddities import Oddities
     from headrace.store.sqlite.step import Step
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.clock import Clock
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.store.contract import reclaim_every
 from headrace.store.sqlite import endings, entries, holding, limits, sweeping
 from headrace.store.sqlite.entries import LADEN, json_of

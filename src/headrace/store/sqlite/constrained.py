@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.constraints import encode_constraints
-from headrace.core.job import State, with_key
+from headrace.core.job.constraints import encode_constraints
+from headrace.core.job.envelope import with_key
+from headrace.core.job.state import State
 from headrace.store.sqlite import entries, flows, lanes, limits, uniques
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
 from headrace.store.sqlite.facts import task_of
@@ -16,8 +17,8 @@ from headrace.store.values import Arrival, Ending
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.core.call import Parcel
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.step import Step
 
 _INSERT = """

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.sources import group_source, is_log
+from headrace.core.queue_names import group_source, is_log
 from headrace.store.sqlite import (
     claiming,
     publishing,
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Collection, Sequence
 
-    from headrace.core.delivery import Delivery
-    from headrace.core.ids import JobKey
-    from headrace.core.tally import Tally
+    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.tally import Tally
     from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
     from headrace.store.sqlite.claiming import Claims
     from headrace.store.sqlite.sharing import Share, Sharing

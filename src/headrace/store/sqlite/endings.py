@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.job import CANCELLED_VERDICT, Reason, State, Verdict, encode_verdict
-from headrace.core.limits import RESULT_TTL
+from headrace.core.bounds import RESULT_TTL
+from headrace.core.job.state import Reason, State
+from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, encode_verdict
 from headrace.store.sqlite import entries, lanes, limits, reporting, uniques
 from headrace.store.sqlite.entries import (
     CANCELLING,
@@ -24,7 +25,7 @@ from headrace.store.values import Arrival, Ending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

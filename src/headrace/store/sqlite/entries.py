@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.constraints import Constraints, decode_constraints
+from headrace.core.job.constraints import Constraints, decode_constraints
 from headrace.store.sqlite.rows import run_rows, select_rows
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.delivery import Receipt
-    from headrace.core.ids import JobKey
+    from headrace.core.job.delivery import Receipt
+    from headrace.core.job.ids import JobKey
 
 # What there is of a job beyond its row. Most have none of it, and pay for none of it.
 CANCELLING = 1  # as in the index `jobs_cancelling`

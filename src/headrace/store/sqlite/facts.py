@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.job import key_and_task
-from headrace.core.limits import EVENTS_KEPT
-from headrace.core.tally import KINDS
+from headrace.core.bounds import EVENTS_KEPT
+from headrace.core.job.envelope import key_and_task
+from headrace.core.job.tally import KINDS
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
 from headrace.store.values import Event, Fact, MinuteCount

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from headrace.core.job import Malformed, State, decode_verdict
+from headrace.core.job.envelope import Malformed
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
 from headrace.store.sqlite import endings, entries, way
 from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
 from headrace.store.sqlite.facts import task_of
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.call import Child, Parcel
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.parcel import Child, Parcel
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

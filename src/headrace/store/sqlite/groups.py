@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.ids import created_ms
-from headrace.core.sources import GroupSource, group_source
+from headrace.core.job.ids import created_ms
+from headrace.core.queue_names import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.sqlite import logbook, reporting, stopping, surveying, untaken
 from headrace.store.sqlite.entries import MARKED, REPORTED, json_of
@@ -41,7 +41,7 @@ _ALL = """
         CROSS JOIN queues ON queues.id = topic_groups.queue
     WHERE logs.namespace = ? AND logs.name IN (SELECT value FROM json_each(?))
     ORDER BY queues.name"""
-# The log need not hold them any more: then the key tells, if it has a time (`core/ids.py`).
+# The log need not hold them any more: then the key tells, if it has a time (`core/job/ids.py`).
 _TAKEN = """
     SELECT topic_groups.queue, min(added_ms), min(jobs.key) FILTER (
         WHERE added_ms IS NULL AND length(jobs.key) = 16 AND substr(jobs.key, 1, 1) != x'3D')

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.delivery import Delivery, Receipt
+    from headrace.core.job.delivery import Delivery, Receipt
 
 _HELD = f"""
     SELECT json_group_array(id), json_group_array(id) FILTER (WHERE flags & {ATTACHED}), max(queue)

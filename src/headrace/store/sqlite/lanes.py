@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from headrace.core.constraints import decode_constraints
+from headrace.core.job.constraints import decode_constraints
 from headrace.store.sqlite.entries import COLUMNS, Entry, lane_gate
 from headrace.store.sqlite.rows import select_rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.constraints import Limit
+from headrace.core.job.constraints import Limit
 from headrace.store.sqlite.accounts import has_room, of_limits
 from headrace.store.sqlite.entries import PASSED, in_line, limit_gate
 from headrace.store.sqlite.rows import run_rows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.ids import to_text
+from headrace.core.job.ids import to_text
 from headrace.errors import EventNotFound
 from headrace.store.sqlite import sweeping
 from headrace.store.sqlite.entries import json_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.job import State
-from headrace.core.outcome import task_gate
+from headrace.core.job.outcome import task_gate
+from headrace.core.job.state import State
 from headrace.store.sqlite import endings, entries, limits, way
 from headrace.store.sqlite.entries import CANCELLING, pause_gate
 from headrace.store.sqlite.flows import ending_of
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
-    from headrace.core.outcome import Held
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.outcome import Held
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

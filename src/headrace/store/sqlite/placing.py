@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.sources import group_source
+from headrace.core.queue_names import group_source
 from headrace.store.sqlite import constrained, entries, stopping, uniques, way
 from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
 from headrace.store.sqlite.facts import task_of
@@ -15,8 +15,8 @@ from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.call import Parcel
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.constraints import decode_constraints
-from headrace.core.sources import log_name, log_source
+from headrace.core.job.constraints import decode_constraints
+from headrace.core.queue_names import log_name, log_source
 from headrace.store.contract import Promotion
 from headrace.store.sqlite import entries, logbook, placing
 from headrace.store.sqlite.facts import task_of
@@ -16,8 +16,8 @@ from headrace.store.topics import Published
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.call import Parcel
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.logbook import Log
     from headrace.store.sqlite.step import Step
     from headrace.store.topics import Bound

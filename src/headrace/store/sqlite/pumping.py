@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.call import Parcel
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.parcel import Parcel
 from headrace.store.sqlite import constrained, placing, stopping
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.step import Step
 
 _Event = tuple["JobKey", str, bytes, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.limits import LOG_LINES, LOG_TTL
+from headrace.core.bounds import LOG_LINES, LOG_TTL
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED, REPORTED
 from headrace.store.sqlite.rows import queue_id, run_rows
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.step import Step
     from headrace.store.values import Report
 

@@ -12,8 +12,8 @@ from headrace.store.sqlite.scheduling import due_after, next_due, tell_of_due
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.delivery import Delivery, Receipt
-    from headrace.core.outcome import Held, Retried
+    from headrace.core.job.delivery import Delivery, Receipt
+    from headrace.core.job.outcome import Held, Retried
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

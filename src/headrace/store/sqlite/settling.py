@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.constraints import decode_constraints
-from headrace.core.job import CANCELLED_VERDICT, State, peek_key
-from headrace.core.outcome import RELEASED, Cancelled, Dead, Done, Held, Released, Retried
-from headrace.core.sources import group_source
-from headrace.core.tally import Tally, detail_of, kind_of
+from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.envelope import peek_key
+from headrace.core.job.outcome import RELEASED, Cancelled, Dead, Done, Held, Released, Retried
+from headrace.core.job.state import State
+from headrace.core.job.tally import Tally, detail_of, kind_of
+from headrace.core.job.verdict import CANCELLED_VERDICT
+from headrace.core.queue_names import group_source
 from headrace.store.contract import Settlement
 from headrace.store.sqlite import endings, entries, holding, returning, stopping, sweeping
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
@@ -20,8 +22,8 @@ from headrace.store.values import Ending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.delivery import Delivery, Receipt
-    from headrace.core.ids import JobKey
+    from headrace.core.job.delivery import Delivery, Receipt
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.core.shares import shares, still_behind
 
 if TYPE_CHECKING:
-    from headrace.core.delivery import Delivery
+    from headrace.core.job.delivery import Delivery
 
 Share = tuple[str, int]
 """A queue, and how many may be taken from it at most."""

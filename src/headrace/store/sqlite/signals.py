@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.contract import Listener
 
 Kind = Literal["ready", "due", "finished", "control", "reports", "kv", "facts"]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.accounts import Account
     from headrace.store.sqlite.signals import Kind
     from headrace.store.values import Arrival

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.constraints import Constraints, encode_constraints
-from headrace.core.job import Reason
+from headrace.core.job.constraints import Constraints, encode_constraints
+from headrace.core.job.state import Reason
 from headrace.store.sqlite.entries import LADEN, MARKED, lane_gate
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

@@ -32,10 +32,10 @@ from headrace.store.values import Description
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.core.call import Child, Parcel
     from headrace.core.clock import Clock
-    from headrace.core.ids import JobKey
-    from headrace.core.job import State
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.parcel import Child, Parcel
+    from headrace.core.job.state import State
     from headrace.store.contract import Listener, ListenerHandle
     from headrace.store.values import (
         Arrival,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.sources import group_source
+from headrace.core.queue_names import group_source
 from headrace.store.sqlite import untaken
 from headrace.store.sqlite.entries import json_of
 from headrace.store.values import Counts, QueueState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.limits import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
+from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
 from headrace.store.sqlite import reporting
 from headrace.store.sqlite.entries import MARKED
 

@@ -11,8 +11,8 @@ from headrace.store.topics import Position, Published
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.call import Parcel
     from headrace.core.clock import Clock
+    from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.database import Database
     from headrace.store.sqlite.writing import Writer
     from headrace.store.topics import (

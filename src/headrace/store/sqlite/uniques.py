@@ -9,7 +9,7 @@ from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.job import State
+from headrace.core.job.state import State
 from headrace.store.contract import JobSnapshot
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, page_values
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.ids import JobKey
+    from headrace.core.job.ids import JobKey
 
 _BEHIND = """
     SELECT queue, last - max(position + 1, first) + 1,

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.clock import Clock
-    from headrace.core.ids import JobKey
-    from headrace.core.job import State
+    from headrace.core.job.ids import JobKey
+    from headrace.core.job.state import State
     from headrace.store.contract import DeadPage, JobSnapshot
     from headrace.store.oddities import Oddities
     from headrace.store.sqlite.database import Database

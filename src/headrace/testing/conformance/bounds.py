@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.topics import Bound, Group, Published
 from headrace.store.values import Counts

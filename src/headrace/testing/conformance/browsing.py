@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.outcome import RELEASED, Outcome
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import RELEASED, Outcome
+from headrace.core.job.state import State
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.call import Child, Parcel
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.ids import JobKey
-from headrace.core.job import State, decode_verdict
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import (
     HISTORY,

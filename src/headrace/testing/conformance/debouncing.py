@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.constraints import Constraints, decode_constraints
-from headrace.core.job import State, decode_envelope
-from headrace.core.outcome import DONE, Retried
+from headrace.core.job.constraints import Constraints, decode_constraints
+from headrace.core.job.envelope import decode_envelope
+from headrace.core.job.outcome import DONE, Retried
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, parcel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.job import State
-from headrace.core.outcome import DONE
+from headrace.core.job.outcome import DONE
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, known

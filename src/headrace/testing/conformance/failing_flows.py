@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.constraints import Constraints
-from headrace.core.ids import JobKey
-from headrace.core.job import State, decode_verdict
-from headrace.core.outcome import Outcome
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import Outcome
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.flows import FlowGround, chain, inputs_of, linked

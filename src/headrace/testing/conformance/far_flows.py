@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.call import Child
-from headrace.core.constraints import Constraints
-from headrace.core.outcome import DONE
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE
+from headrace.core.job.parcel import Child
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.flows import FlowGround, chain, inputs_of, linked

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from headrace.core.call import Child, Parcel
-from headrace.core.constraints import Constraints
-from headrace.core.delivery import Delivery
-from headrace.core.job import State, Verdict, done_verdict, encode_verdict
-from headrace.core.outcome import DONE, RELEASED, Done, Outcome, Retried
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import DONE, RELEASED, Done, Outcome, Retried
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.core.job.verdict import Verdict, done_verdict, encode_verdict
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace.core.call import Child, Parcel
-from headrace.core.constraints import Constraints
-from headrace.core.job import State
-from headrace.core.outcome import DONE, Outcome
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE, Outcome
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Arrival, Counts, Ending
 from headrace.testing.conformance.flows import inputs_of, linked

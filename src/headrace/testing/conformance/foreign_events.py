@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.constraints import Constraints
-from headrace.core.delivery import Delivery
-from headrace.core.job import Reason, peek_key
-from headrace.core.outcome import DONE, Dead
+from headrace.core.job import ids
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import peek_key
+from headrace.core.job.outcome import DONE, Dead
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import Reason
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts

@@ -8,20 +8,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.call import Child, Parcel, Tick
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.job import (
-    History,
-    State,
-    decode_envelope,
-    done_verdict,
-    encode_envelope,
-    encode_history,
-)
-from headrace.core.outcome import DONE, Cancelled, Done, Held, Outcome
+from headrace.core.job import ids
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import decode_envelope, encode_envelope
+from headrace.core.job.history import History, encode_history
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, Cancelled, Done, Held, Outcome
+from headrace.core.job.parcel import Child, Parcel, Tick
+from headrace.core.job.state import State
+from headrace.core.job.verdict import done_verdict
 from headrace.store.contract import Consumer, JobSnapshot, Settlement, Store, reclaim_every
 
 QUEUE = "conformance"

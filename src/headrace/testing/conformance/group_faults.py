@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.outcome import DONE, RELEASED, Outcome
+from headrace.core.job.outcome import DONE, RELEASED, Outcome
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.topics import Group, Published
 from headrace.store.values import Counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.outcome import DONE, RELEASED, Retried
+from headrace.core.job.outcome import DONE, RELEASED, Retried
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import LogPage, Report

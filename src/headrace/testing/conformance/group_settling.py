@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.job import State, decode_verdict
-from headrace.core.outcome import DONE, Held, Outcome, Retried, task_gate
+from headrace.core.job.outcome import DONE, Held, Outcome, Retried, task_gate
+from headrace.core.job.state import State
+from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.delivery import Delivery
-from headrace.core.job import State
-from headrace.core.outcome import DONE, Retried
-from headrace.core.sources import group_queue
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import DONE, Retried
+from headrace.core.job.state import State
+from headrace.core.queue_names import group_queue
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.call import Child
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.outcome import DONE, RELEASED, Held, Retried, task_gate
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
+from headrace.core.job.parcel import Child
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.store.values import Event

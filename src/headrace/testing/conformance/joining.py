@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.outcome import DONE, Retried
+from headrace.core.job import ids
+from headrace.core.job.outcome import DONE, Retried
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.job import State
-from headrace.core.outcome import DONE
+from headrace.core.job.outcome import DONE
+from headrace.core.job.state import State
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Group, StoppedKey
 from headrace.store.values import Counts

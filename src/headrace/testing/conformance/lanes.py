@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.call import Parcel
-from headrace.core.constraints import Constraints
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import State
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel

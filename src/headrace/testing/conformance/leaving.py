@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.call import Child, Parcel, Tick
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Held, Retried, task_gate
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
+from headrace.core.job.parcel import Child, Parcel, Tick
+from headrace.core.job.state import State
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.call import Parcel
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Held, Retried
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.outcome import DONE, RELEASED, Held, Retried
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, known, parcel

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.ids import JobKey
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position, Published

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from headrace.core.constraints import Constraints
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.state import State
 from headrace.store.contract import Consumer, Store
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.settling import DEAD

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from headrace.core.call import Child, Parcel
-from headrace.core.constraints import Constraints, Limit, decode_constraints
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
+from headrace.core.job.constraints import Constraints, Limit, decode_constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
+from headrace.core.job.parcel import Child, Parcel
 from headrace.store.contract import Consumer, JobSnapshot, Store, reclaim_every
 from headrace.testing.conformance.ground import HISTORY, LEASE, QUEUE, kept, known, parcel
 from headrace.testing.conformance.leaving import BRIEF, QUEUES, LeavingConformance

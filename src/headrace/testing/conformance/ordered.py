@@ -7,11 +7,11 @@ from collections import defaultdict
 
 import pytest
 
-from headrace.core.call import Parcel
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Retried
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Retried
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import State
 from headrace.store.contract import Consumer, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, keys_of, known

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.constraints import Limit
-from headrace.core.outcome import RELEASED, Held, task_gate
+from headrace.core.job.constraints import Limit
+from headrace.core.job.outcome import RELEASED, Held, task_gate
 from headrace.store.contract import Store
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known
 from headrace.testing.conformance.limits import limited

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Held, task_gate
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.outcome import DONE, RELEASED, Held, task_gate
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Control, Counts
 from headrace.testing.conformance.ground import (

@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
-from headrace.core.constraints import MAX_PRIORITY, Constraints, decode_constraints
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Retried
+from headrace.core.job.constraints import MAX_PRIORITY, Constraints, decode_constraints
+from headrace.core.job.outcome import DONE, RELEASED, Retried
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (

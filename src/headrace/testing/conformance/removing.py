@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.constraints import Constraints, Limit
-from headrace.core.outcome import DONE
+from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import QUEUE, Ground, known, parcel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints, Limit
-from headrace.core.outcome import DONE
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Published
 from headrace.store.values import Counts, IdempotencyKey

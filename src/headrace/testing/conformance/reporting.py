@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.constraints import Constraints
-from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.store.values import LogPage, Report
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, parcel

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.outcome import DONE, Retried
+from headrace.core.job import ids
+from headrace.core.job.outcome import DONE, Retried
 from headrace.errors import EventNotFound, GroupNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.outcome import DONE
+from headrace.core.job.outcome import DONE
 from headrace.store.contract import Consumer, DeadJob, Store
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts

@@ -7,16 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.ids import JobKey
-from headrace.core.job import (
-    CANCELLED_VERDICT,
-    Reason,
-    State,
-    Verdict,
-    decode_verdict,
-    encode_verdict,
-)
-from headrace.core.outcome import DONE, RELEASED, Cancelled, Dead, Outcome, Retried
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Dead, Outcome, Retried
+from headrace.core.job.state import Reason, State
+from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, decode_verdict, encode_verdict
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, known

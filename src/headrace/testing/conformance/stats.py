@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.call import Child
-from headrace.core.constraints import Constraints
-from headrace.core.delivery import Delivery
-from headrace.core.job import State
-from headrace.core.outcome import DONE, Outcome, Retried
-from headrace.core.tally import BUCKETS_US, kind_of
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import DONE, Outcome, Retried
+from headrace.core.job.parcel import Child
+from headrace.core.job.state import State
+from headrace.core.job.tally import BUCKETS_US, kind_of
 from headrace.store.contract import Settlement, Store
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, parcel
 from headrace.testing.conformance.settling import DEAD

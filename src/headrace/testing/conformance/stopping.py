@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.constraints import Constraints
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
+from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.constraints import Constraints
-from headrace.core.outcome import DONE, RELEASED, Outcome
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE, RELEASED, Outcome
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts, QueueState

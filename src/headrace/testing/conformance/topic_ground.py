@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core import ids
-from headrace.core.call import Parcel
-from headrace.core.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.ids import JobKey
-from headrace.core.job import NO_OVERRIDES, Overrides, encode_envelope
-from headrace.core.outcome import DONE, Outcome
-from headrace.core.sources import group_queue, log_name
+from headrace.core.job import ids
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.envelope import NO_OVERRIDES, Overrides, encode_envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, Outcome
+from headrace.core.job.parcel import Parcel
+from headrace.core.queue_names import group_queue, log_name
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Group, GroupState, Position, Published
 from headrace.store.values import Counts

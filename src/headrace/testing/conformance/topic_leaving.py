@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from headrace.core.delivery import Delivery
-from headrace.core.job import State
-from headrace.core.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
+from headrace.core.job.state import State
 from headrace.store.contract import Consumer, Store
 from headrace.store.topics import Bound, Group
 from headrace.store.values import Control, Counts, Report

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from headrace.core.constraints import decode_constraints
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Consumer, Store, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts

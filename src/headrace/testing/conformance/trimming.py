@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.outcome import DONE, Retried
+from headrace.core.job.outcome import DONE, Retried
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position, Published, Trimmed

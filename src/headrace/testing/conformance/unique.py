@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from headrace.core.call import Parcel, Tick
-from headrace.core.constraints import Constraints
-from headrace.core.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
+from headrace.core.job.parcel import Parcel, Tick
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel

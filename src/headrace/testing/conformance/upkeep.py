@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.outcome import DONE, Retried
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import DONE, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import (

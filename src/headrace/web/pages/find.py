@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.core.sources import group_source, is_log
+from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
 from headrace.web.page import Page, Visit
 from headrace.web.pages.job import job

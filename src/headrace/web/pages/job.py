@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin.arguments import named
-from headrace.core.job import State
-from headrace.core.sources import group_source, is_log
+from headrace.core.job.state import State
+from headrace.core.queue_names import group_source, is_log
 from headrace.web.graph import HEIGHT, WIDTH, drawn
 from headrace.web.page import Page, Visit, interval
 from headrace.web.shown import ending, written

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin import JobPage
 from headrace.admin.pages import MOST_READS
-from headrace.core.job import State
+from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, Filter
 from headrace.web.page import Page, Visit, interval

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.sources import group_source
+from headrace.core.queue_names import group_source
 from headrace.web.form_actions import form_action
 from headrace.web.ledger import Minutes, Sum
 from headrace.web.page import Page, Visit

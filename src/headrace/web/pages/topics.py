@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.core.sources import group_queue
+from headrace.core.queue_names import group_queue
 from headrace.errors import GroupNotFound
 from headrace.web.page import Page, Visit, interval
 from headrace.web.pages.overview import charted

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.middleware.nesting import receiving
 from headrace.store.contract import Consumer
 from headrace.worker.consume.controller import Controller

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.subscription import Subscription
-from headrace.core.sources import log_name
+from headrace.core.queue_names import log_name
 from headrace.store.contract import Consumer
 from headrace.worker.consume.consumer_loop import Line
 from headrace.worker.consume.tail import Tail

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
 from headrace.worker.observer import Observe, unobserved

@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
-from headrace.core.delivery import Delivery
-from headrace.core.job import peek_key
-from headrace.core.outcome import RELEASED, Outcome
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import peek_key
+from headrace.core.job.outcome import RELEASED, Outcome
 from headrace.store.contract import Consumer, reclaim_every
 from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.run.slots import Slots

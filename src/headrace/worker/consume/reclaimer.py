@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer, reclaim_every
 

@@ -6,18 +6,12 @@ import logging
 
 import msgspec
 
-from headrace.core.job import (
-    Attempt,
-    Reason,
-    State,
-    Verdict,
-    decode_history,
-    encode_history,
-    encode_verdict,
-)
-from headrace.core.judgement import describe, moved_on
-from headrace.core.limits import RESULT_TTL
-from headrace.core.outcome import Dead, Done
+from headrace.core.bounds import RESULT_TTL
+from headrace.core.job.failure import describe, moved_on
+from headrace.core.job.history import Attempt, decode_history, encode_history
+from headrace.core.job.outcome import Dead, Done
+from headrace.core.job.state import Reason, State
+from headrace.core.job.verdict import Verdict, encode_verdict
 from headrace.errors import StoreFull, StoreMismatch, StoreUnavailable
 from headrace.store.contract import Settlement
 

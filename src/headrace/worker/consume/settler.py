@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.clock import SystemClock
-from headrace.core.delivery import Delivery
-from headrace.core.outcome import Outcome
-from headrace.core.tally import Tally
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import Outcome
+from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.values import IdempotencyKey

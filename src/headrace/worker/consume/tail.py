@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from headrace.core.delivery import Delivery
-from headrace.core.tally import Tally
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.tally import Tally
 from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, Store
 from headrace.store.topics import LoggedEvent, Position
 from headrace.store.values import FlowMessage, IdempotencyKey

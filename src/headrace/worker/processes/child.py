@@ -21,10 +21,10 @@ import msgspec
 from headrace.client.context import SILENCE, Context, Voice, running
 from headrace.client.job import Job
 from headrace.client.task import Task
-from headrace.core.job import Reason
-from headrace.core.judgement import Unfit, describe
-from headrace.core.retry import names_of
-from headrace.core.signature import Misfit
+from headrace.core.job.failure import Unfit, describe
+from headrace.core.job.retry import names_of
+from headrace.core.job.state import Reason
+from headrace.core.task.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.worker.processes.parent import die_with
 from headrace.worker.processes.process_pool import Begun, Reply, Request

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from headrace.client.context import Voice
-from headrace.core.job import Reason
-from headrace.core.judgement import Unfit
-from headrace.core.retry import RemoteError
+from headrace.core.job.failure import Unfit
+from headrace.core.job.retry import RemoteError
+from headrace.core.job.state import Reason
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled, TaskControl
 from headrace.worker.processes.process_reporter import HEADER, Asked, Told, framed, relayed
 from headrace.worker.run.run import Run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.client.delivery import Fate
-from headrace.core.delivery import Delivery
+from headrace.core.job.delivery import Delivery
 from headrace.worker.observer import Observe
 from headrace.worker.run.recording import Recording
 from headrace.worker.run.run import Run

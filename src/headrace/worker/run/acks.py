@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headrace.client.delivery import Fate
-from headrace.core.delivery import Delivery
-from headrace.core.job import decode_history
-from headrace.core.outcome import DONE, LEFT, Done, Outcome, Released
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.history import decode_history
+from headrace.core.job.outcome import DONE, LEFT, Done, Outcome, Released
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.store.contract import Settlement
 from headrace.worker.consume.settler import Settle, Settler

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from headrace.core.delivery import Delivery
-from headrace.core.judgement import NotNow
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.failure import NotNow
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
 from headrace.store.values import IdempotencyKey

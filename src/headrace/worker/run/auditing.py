@@ -12,11 +12,11 @@ from headrace.audit.audit import Trail
 from headrace.audit.record import AuditRecord, ending_of
 from headrace.audit.sinks import Writing
 from headrace.client.subscription import Subscription
-from headrace.core import ids
-from headrace.core.event import trace_id_of
-from headrace.core.job import NO_OVERRIDES
-from headrace.core.judgement import describe
-from headrace.core.outcome import Outcome
+from headrace.core.job import ids
+from headrace.core.job.envelope import NO_OVERRIDES
+from headrace.core.job.failure import describe
+from headrace.core.job.outcome import Outcome
+from headrace.core.topic.event import trace_id_of
 from headrace.errors import AuditError
 from headrace.worker.observer import Observe
 from headrace.worker.run.outcomes import details

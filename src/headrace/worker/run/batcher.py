@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headrace.core.job import Reason
-from headrace.core.judgement import NotNow, Unfit, describe
-from headrace.core.retry import RemoteError, names_of
+from headrace.core.job.failure import NotNow, Unfit, describe
+from headrace.core.job.retry import RemoteError, names_of
+from headrace.core.job.state import Reason
 from headrace.errors import BatchError, TaskControl
 from headrace.worker.run.run import BatchRun, Run
 from headrace.worker.run.slots import Slots

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.delivery import Fate
-from headrace.core.delivery import Delivery
-from headrace.core.judgement import NotNow
-from headrace.core.outcome import Outcome
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.failure import NotNow
+from headrace.core.job.outcome import Outcome
 from headrace.store.values import Control
 from headrace.worker.consume.settler import Settle
 from headrace.worker.run.ack_policy import PLAIN, Manner

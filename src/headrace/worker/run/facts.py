@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from headrace.core.job import NO_HISTORY
+from headrace.core.job.history import NO_HISTORY
 from headrace.worker.run.run import BatchRun, Run
 
 

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.constraints import read_constraints
-from headrace.core.ids import JobKey
-from headrace.core.job import (
-    Malformed,
-    NewerFormat,
-    Reason,
-    decode_envelope,
-    decode_history,
-    peek_key,
-)
-from headrace.core.judgement import NotNow, Unfit
-from headrace.core.limits import MAX_ENVELOPE_BESIDE_PAYLOAD
-from headrace.core.outcome import task_gate
+from headrace.core.bounds import MAX_ENVELOPE_BESIDE_PAYLOAD
+from headrace.core.job.constraints import read_constraints
+from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope, peek_key
+from headrace.core.job.failure import NotNow, Unfit
+from headrace.core.job.history import decode_history
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import task_gate
+from headrace.core.job.state import Reason
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
 from headrace.worker.run.run import Run

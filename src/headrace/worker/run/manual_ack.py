@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.client.delivery import Decision, Dropped, Fate
-from headrace.core.delivery import Delivery
-from headrace.core.outcome import LEFT, Outcome
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import LEFT, Outcome
 from headrace.errors import AuditError, DeliveryUsed, HeadraceError, LeaseLost, TaskControl
 from headrace.worker.run.in_flight import Floor
 from headrace.worker.run.outcomes import Outcomes

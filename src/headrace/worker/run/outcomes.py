@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
-from headrace.core.delivery import Delivery
-from headrace.core.job import CANCELLED_VERDICT, Reason, done_verdict
-from headrace.core.judgement import FailedRun, NotNow, Unfit, judge
-from headrace.core.limits import RESULT_TTL
-from headrace.core.outcome import DONE, RELEASED, Cancelled, Dead, Done, Outcome
-from headrace.core.retry import Retry
+from headrace.core.bounds import RESULT_TTL
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.failure import FailedRun, NotNow, Unfit, judge
+from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Dead, Done, Outcome
+from headrace.core.job.retry import Retry
+from headrace.core.job.state import Reason
+from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
 from headrace.errors import AuditError, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
 from headrace.worker.run.run import Run
@@ -38,7 +39,7 @@ class Encoded:
 
 
 class Outcomes:
-    """Decides for the runs of one worker, by `core.judgement` and by what the worker did to them
+    """Decides for the runs of one worker, by `core.job.failure` and by what the worker did to them
     meanwhile."""
 
     def __init__(

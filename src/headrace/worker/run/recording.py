@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.core.outcome import Outcome
+from headrace.core.job.outcome import Outcome
 from headrace.worker.consume.settler import Settle
 from headrace.worker.run.in_flight import Floor
 from headrace.worker.run.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from headrace.core.limits import LOG_LINES
+from headrace.core.bounds import LOG_LINES
 
 
 class Words:

@@ -12,8 +12,9 @@ from headrace.client.delivery import Delivery as Handle
 from headrace.client.delivery import Fate
 from headrace.client.job import Job
 from headrace.client.subscription import Subscription
-from headrace.core.delivery import Delivery
-from headrace.core.job import NO_HISTORY, NO_OVERRIDES, Envelope, History
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.envelope import NO_OVERRIDES, Envelope
+from headrace.core.job.history import NO_HISTORY, History
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -183,7 +184,7 @@ class Run:
         self.future.cancel()
 
 
-# So that all runs share one layout, as in core/delivery.py.
+# So that all runs share one layout, as in core/job/delivery.py.
 _first = Run.__new__(Run)
 for _name in ("delivery", "host", "envelope", "task", "args", "kwargs", "future"):
     setattr(_first, _name, None)

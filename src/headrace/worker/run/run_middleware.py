@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
-from headrace.core.delivery import Delivery
-from headrace.core.outcome import Outcome
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import Outcome
 from headrace.middleware.nesting import running_through, that_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware

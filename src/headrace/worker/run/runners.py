@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakSet
 
 from headrace.client.context import running
-from headrace.core.job import Reason
-from headrace.core.judgement import Unfit
+from headrace.core.job.failure import Unfit
+from headrace.core.job.state import Reason
 from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.interruption import Answer, Interruptible

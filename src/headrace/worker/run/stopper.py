@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from headrace.core.delivery import Delivery
-from headrace.core.ids import JobKey
-from headrace.core.outcome import RELEASED, Outcome, task_gate
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.ids import JobKey
+from headrace.core.job.outcome import RELEASED, Outcome, task_gate
 from headrace.store.values import Control
 from headrace.worker.run.in_flight import Floor
 from headrace.worker.run.manual_ack import why_too_late

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.contract import Store
 from headrace.worker.upkeep.progress_writer import Reporter

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.core.ids import JobKey
-from headrace.core.limits import DEAD_KEPT_DAYS
+from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.ids import JobKey
 from headrace.store.contract import DeadJob, Store
 
 T = TypeVar("T")

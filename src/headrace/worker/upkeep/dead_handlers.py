@@ -10,11 +10,11 @@ from typing import Any
 
 from headrace.client.dead import DeadEvent, DeadHandler
 from headrace.client.subscription import Subscription
-from headrace.core import ids
 from headrace.core.clock import to_datetime
-from headrace.core.event import read_event
-from headrace.core.job import decode_history
-from headrace.core.kinds import named
+from headrace.core.job import ids
+from headrace.core.job.history import decode_history
+from headrace.core.topic.event import read_event
+from headrace.core.topic.kinds import named
 from headrace.store.contract import DeadJob, DeadPage, Store
 from headrace.worker.queue_poller import POLL, Rounds
 from headrace.worker.upkeep.dead_cursor import Book, Books, Ticket

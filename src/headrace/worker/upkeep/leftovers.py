@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.sources import log_source
+from headrace.core.queue_names import log_source
 from headrace.store.contract import Store
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from headrace.core.ids import JobKey
-from headrace.core.progress import Progress, encode_progress
+from headrace.core.job.ids import JobKey
+from headrace.core.job.progress import Progress, encode_progress
 from headrace.errors import StoreError
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Report

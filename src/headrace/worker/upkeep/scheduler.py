@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.client.schedules import SPACE, Schedules, put
-from headrace.core.ids import JobKey
-from headrace.core.schedule import MOST_MISSED, Record, decode_record, encode_record
+from headrace.core.job.ids import JobKey
+from headrace.core.schedule.schedule import MOST_MISSED, Record, decode_record, encode_record
 from headrace.errors import HeadraceError, StoreError, StoreMismatch
 from headrace.store.contract import ListenerHandle, Store
 from headrace.worker.service import Service

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.core.queue_names import group_source
 from headrace.core.scaling import Load
-from headrace.core.sources import group_source
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.store.contract import Store
 from headrace.store.values import Counts

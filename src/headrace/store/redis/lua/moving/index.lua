@@ -80,7 +80,7 @@ local function are_limits(limits)
   return true
 end
 
--- Whether constraints are such as `core/constraints.py` makes. They may be anyone's bytes, and a script that fails
+-- Whether constraints are such as `core/job/constraints.py` makes. They may be anyone's bytes, and a script that fails
 -- over them half way has lost the jobs that it was moving: none of them counts if one is odd.
 local function are_sound(constraints)
   if type(constraints) ~= 'table' then

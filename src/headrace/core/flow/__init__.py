@@ -1,0 +1,1 @@
+"""Flows: which jobs wait for which."""

@@ -1,0 +1,1 @@
+"""A job: its id, envelope and constraints, and what becomes of it."""

@@ -1,0 +1,83 @@
+"""A job's constraints: priority, lane, unique name, limits. Most jobs have none.
+
+Constraints travel beside the envelope, because stores act on them: they decide what may run, and
+what an end sets free.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headrace.core.bounds import MAX_MS
+
+MAX_PRIORITY = 100
+
+# What holds of bytes that are read; stores check the same of those that they read by themselves.
+_Text = Annotated[str, Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=1, le=MAX_MS)]
+_Ms = Annotated[int, Meta(ge=0, le=MAX_MS)]
+_Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
+
+
+class Limit(msgspec.Struct, array_like=True, frozen=True):
+    """At most `most` starts in any `window_ms`, counted under `name` by the whole fleet; of these
+    at most `burst` at once, if given, the others evenly after them."""
+
+    name: _Text
+    most: _Count
+    window_ms: _Count
+    burst: _Ms = 0
+
+
+class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
+    "priority": "p", "lane": "k", "width": "w", "unique": "u", "unique_for_ms": "f",
+    "debounced": "b", "limits": "r", "ttl_ms": "t",
+}):  # fmt: skip
+    """What a store checks before it lets a job run, and what an end of the job sets free."""
+
+    priority: _Priority = 0
+    lane: _Text = ""
+    """Jobs of one lane run at most `width` at a time, in the order in which they came."""
+    width: _Count = 1
+    unique: _Text = ""
+    """While a job with this name lives, another is not added but stands for the first."""
+    unique_for_ms: _Count = 0
+    """How much longer the name is taken after the job has ended."""
+    debounced: bool = False
+    """Another job with the same `unique` name takes this one's place while it is scheduled, with
+    its own time, arguments and constraints; once it is due, the name is free."""
+    limits: tuple[Limit, ...] = ()
+    ttl_ms: _Ms = 0
+    """How long the verdict is kept if the store itself ends the job, without a worker."""
+
+
+NO_CONSTRAINTS = Constraints()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Constraints).decode
+
+
+def encode_constraints(constraints: Constraints) -> bytes:
+    """As stored; nothing at all for a job without constraints."""
+    return b"" if constraints == NO_CONSTRAINTS else _encode(constraints)
+
+
+def read_constraints(data: bytes) -> Constraints:
+    """The constraints in `data`, or a `ValueError` that says what is wrong with them."""
+    if not data:
+        return NO_CONSTRAINTS
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def decode_constraints(data: bytes) -> Constraints:
+    """As `read_constraints`, but never fails: no job may be lost over odd constraints. Stores treat
+    such a job as one without; the worker that gets it says what is wrong."""
+    try:
+        return read_constraints(data)
+    except ValueError:
+        return NO_CONSTRAINTS

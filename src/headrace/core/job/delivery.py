@@ -1,0 +1,76 @@
+"""A job in the hands of one worker, under a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.core.job.ids import JobKey, to_text
+from headrace.core.job.outcome import Outcome
+
+Receipt = str | bytes | int
+
+
+class Delivery:
+    """What a store hands to a worker. `receipt` is the store's own name for this delivery; `count`
+    numbers the deliveries of a job at its present place, from 1; `epoch` is the store's count of
+    leases taken away, or of files, when it was read."""
+
+    # On the hot path: what is the same for most deliveries stands here and is not set on each.
+    history = b""
+    constraints = b""
+    inputs = b""
+    """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
+    count = 1
+    epoch = 0
+    key: JobKey = b""
+    """Filled in when the envelope is decoded; stays empty for what is not an envelope."""
+    leased_at = 0.0
+    """By the worker's monotonic clock; the heartbeat renews leases that are older than a while."""
+    ready_ms = 0
+    """When the job came in line, by the store's clock, as far as the store says so with it."""
+    task = ""
+    attempt = 0
+    started_ms = 0
+    took_us = 0
+    """For the record of events; zero where the function was not entered."""
+    told: Callable[[Outcome], None] | None = None
+    """Called with the outcome before it is written, if anyone wants to know."""
+
+    def __init__(
+        self, queue: str, receipt: Receipt, envelope: bytes, history: bytes = b"", count: int = 1
+    ) -> None:
+        self.queue = queue
+        self.receipt = receipt
+        self.envelope = envelope
+        if history:
+            self.history = history
+        if count != 1:
+            self.count = count
+
+    @property
+    def key_text(self) -> str:
+        """The job's id for people; the receipt of what has none."""
+        return to_text(self.key) if self.key else f"(entry {self.receipt!r})"
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """What a line in the log that speaks of it has as `extra`."""
+        fields: dict[str, object] = {"job": self.key_text, "queue": self.queue}
+        if self.task:
+            fields["task"] = self.task
+        if self.attempt:
+            fields["attempt"] = self.attempt
+        return fields
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.queue!r}, {self.receipt!r}, count={self.count})"
+
+
+# CPython gives all instances of a class one layout, made of what the first few were given. The
+# first of a worker come by the hundred, before anything else is set on them: each would get a dict
+# of its own for what is set later, which takes twice the time and memory.
+_first = Delivery("", 0, b"")
+for _name in ("history", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
+    setattr(_first, _name, getattr(Delivery, _name))
+for _name in ("task", "attempt", "started_ms", "took_us", "told"):
+    setattr(_first, _name, getattr(Delivery, _name))

@@ -1,0 +1,221 @@
+"""The envelope: a job on the wire.
+
+The envelope is written once, by the sender, and never again: whatever moves the job passes the same
+bytes on, so fields that a newer sender added survive older workers. What changes from run to run is
+kept beside it, in the `History`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headrace.core.job.ids import JobKey
+from headrace.core.job.retry import Backoff, Retry, full_name
+from headrace.errors import ConfigError, HeadraceError
+
+FORMAT = 1
+
+
+class WireRetry(msgspec.Struct, array_like=True, frozen=True):
+    """A `Retry` in the envelope: exception classes go by name."""
+
+    max_attempts: int
+    backoff: Backoff | tuple[float, ...]
+    base: float
+    cap: float
+    jitter: bool
+    on: tuple[str, ...]
+    never: tuple[str, ...]
+
+    @classmethod
+    def of(cls, retry: Retry) -> WireRetry:
+        on, never = (
+            tuple(kind if isinstance(kind, str) else full_name(kind) for kind in kinds)
+            for kinds in (retry.on, retry.never)
+        )
+        return cls(
+            retry.max_attempts, retry.backoff, retry.base, retry.cap, retry.jitter, on, never
+        )
+
+    def policy(self) -> Retry:
+        return Retry(
+            self.max_attempts,
+            backoff=self.backoff,
+            base=self.base,
+            cap=self.cap,
+            jitter=self.jitter,
+            on=self.on,
+            never=self.never,
+        )
+
+
+Feed = Literal["", "one", "list"]
+
+
+class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
+    "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
+    "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
+    "content": "m", "version": "v", "end_queue": "q", "graph": "g",
+}):  # fmt: skip
+    """What one call sets differently from its task, or one event from its topic; left out of the
+    envelopes of most."""
+
+    headers: dict[str, str] = {}
+    timeout: float | None = None
+    """Seconds; 0 for no limit; None for the task's own."""
+    retry: WireRetry | None = None
+    expires_ms: int | None = None
+    sent_ms: int | None = None
+    """Only where the id does not tell."""
+    flow: JobKey = b""
+    """Of a job in a flow, the key of the flow's last job: its result is wanted, kept or not."""
+    feed: Feed = ""
+    """How the results of the jobs it waited for become its first argument."""
+    key: str = ""
+    """Of an event; those of one key are of one shard, and in order where order is wanted."""
+    kind: str = ""
+    """The event's type, if it is not the one that its topic declares."""
+    source: str = ""
+    """Who published the event."""
+    correlation: str = ""
+    content: str = ""
+    """The content type of the payload; empty for MessagePack."""
+    version: int = 1
+    """Of the event's schema."""
+    end_queue: str = ""
+    """Of a job in a flow, the queue of the flow's last job; empty if it is its own."""
+    graph: bytes = b""
+    """What people are shown of the flow, as `core/flow/graph.py` has it; of most of its jobs,
+    empty."""
+
+
+NO_OVERRIDES = Overrides()
+
+
+class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A job on the wire. New fields go to the end, with a default."""
+
+    format: int
+    key: JobKey
+    task: str
+    payload: bytes
+    overrides: Overrides = NO_OVERRIDES
+
+
+class NewerFormat(HeadraceError):
+    """The envelope was written by a newer Headrace, in a format that this one cannot read."""
+
+
+class Malformed(HeadraceError):
+    """The bytes are not an envelope."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises over bytes that are not what they should be."""
+_decode = msgspec.msgpack.Decoder(Envelope).decode
+
+
+def encode_envelope(
+    key: JobKey, task: str, payload: bytes, overrides: Overrides = NO_OVERRIDES
+) -> bytes:
+    if overrides is NO_OVERRIDES:
+        return _encode((FORMAT, key, task, payload))
+    return _encode(Envelope(FORMAT, key, task, payload, overrides))
+
+
+def with_key(envelope: bytes, key: JobKey) -> bytes:
+    """The same job under another key; the key is the second field, whatever follows it."""
+    start = 2
+    own = _encode(_decode_key(_decode_head(envelope).key))
+    return envelope[:start] + _encode(key) + envelope[start + len(own) :]
+
+
+def decode_envelope(data: bytes) -> Envelope:
+    """The envelope in `data`, or `NewerFormat` or `Malformed`."""
+    try:
+        envelope = _decode(data)
+    except UNREADABLE as error:
+        if (newer := _format_of(data)) and newer > FORMAT:
+            raise NewerFormat(_newer_text(newer)) from None
+        raise Malformed(f"not a job envelope: {error}") from None
+    if envelope.format != FORMAT:
+        if envelope.format > FORMAT:
+            raise NewerFormat(_newer_text(envelope.format))
+        raise Malformed(f"envelope format {envelope.format} does not exist")
+    if envelope.overrides.retry is not None:
+        _check_retry(envelope.overrides.retry)
+    return envelope
+
+
+def _check_retry(retry: WireRetry) -> None:
+    try:
+        retry.policy()
+    except ConfigError as error:
+        raise Malformed(f"not a job envelope: {error}") from None
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """The fields that stay first for ever; what follows is skipped, not built."""
+
+    format: int
+    key: msgspec.Raw = msgspec.Raw()
+
+
+# Of MessagePack: bytes with their length in one or two bytes, and text.
+_BIN8, _BIN16, _FIXSTR, _STR8, _STR16 = 0xC4, 0xC5, 0xA0, 0xD9, 0xDA
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode_key = msgspec.msgpack.Decoder(bytes).decode
+
+
+def peek_key(data: bytes) -> JobKey:
+    """The job's key in an envelope that cannot be decoded otherwise, for example one of a newer
+    format or one that is too large; empty if there is none."""
+    try:
+        return _decode_key(_decode_head(data).key)
+    except UNREADABLE:
+        # Half an envelope may have it, where the lengths say.
+        return data[4 : 4 + data[3]] if len(data) > 4 and data[2] == _BIN8 else b""
+
+
+def key_and_task(envelope: bytes) -> tuple[bytes, bytes]:
+    """The two fields of an envelope as they are encoded, and the task's name alone: told from the
+    lengths before them, without decoding anything, so that its first bytes are enough. Both are
+    empty if the bytes are none that we write."""
+    try:
+        at = _end_of_key(envelope)
+        first = envelope[at]
+        if _FIXSTR <= first < _FIXSTR + 32:
+            start, end = at + 1, at + 1 + first - _FIXSTR
+        elif first == _STR8:
+            start, end = at + 2, at + 2 + envelope[at + 1]
+        elif first == _STR16:
+            start, end = at + 3, at + 3 + int.from_bytes(envelope[at + 1 : at + 3], "big")
+        else:
+            return b"", b""
+    except IndexError:
+        return b"", b""
+    return envelope[2:end], envelope[start:end]
+
+
+def _end_of_key(envelope: bytes) -> int:
+    kind = envelope[2]
+    if kind == _BIN8:
+        return 4 + envelope[3]
+    if kind == _BIN16:
+        return 5 + int.from_bytes(envelope[3:5], "big")
+    return len(envelope)
+
+
+def _format_of(data: bytes) -> int | None:
+    """The format version of an envelope whose other fields cannot be read."""
+    try:
+        return _decode_head(data).format
+    except UNREADABLE:
+        return None
+
+
+def _newer_text(version: int) -> str:
+    return f"written in format {version}, this worker reads up to {FORMAT}: upgrade the worker"

@@ -1,0 +1,153 @@
+"""What a failed run means for its job. Pure: the same error gives the same outcome."""
+
+from __future__ import annotations
+
+import math
+import random
+import traceback
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.core.bounds import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
+from headrace.core.job.history import Attempt, History, encode_history
+from headrace.core.job.outcome import Dead, Held, Outcome, Retried
+from headrace.core.job.retry import RemoteError, Retry, full_name
+from headrace.core.job.state import Reason, State
+from headrace.core.job.verdict import Verdict, encode_verdict
+from headrace.errors import Defer, Reject, RetryLater
+
+_OURS = __file__.removesuffix("core/job/failure.py")
+
+
+class Unfit(Exception):
+    """The job cannot be run, now or ever: it is dead for this reason."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class NotNow(Exception):
+    """The job may not start now: it waits at this gate, blocked, as if it had not been taken."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__(f"it waits at the gate {gate!r}")
+        self.gate = gate
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """All that bears on the judgement of a run that did not succeed."""
+
+    error: BaseException
+    history: History
+    delivered: int
+    """Deliveries at the job's present place, this one included."""
+    started_ms: int
+    ended_ms: int
+    worker: str
+    retry: Retry
+    result_ttl_ms: int
+
+
+def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
+    """Retried, dead or held, and when."""
+    error = run.error
+    if isinstance(error, Defer):
+        history = moved_on(run.history, run.delivered)
+        return Retried(_ms(getattr(error, "delay", 0.0)), encode_history(history))
+    if isinstance(error, NotNow):
+        return Held(error.gate, encode_history(moved_on(run.history, run.delivered)))
+    if isinstance(error, Unfit):
+        return _dead(run, error.reason)
+    if isinstance(error, Reject):
+        return _dead(run, Reason.REJECTED)
+    number = len(run.history.attempts) + 1
+    if not isinstance(error, RetryLater) and not run.retry.retries(error):
+        return _dead(run, Reason.NOT_RETRYABLE)
+    if number >= run.retry.max_attempts:
+        return _dead(run, Reason.RETRIES_EXHAUSTED)
+    # A subclass may have forgotten to call ours.
+    asked = getattr(error, "delay", None) if isinstance(error, RetryLater) else None
+    delay = run.retry.delay(number, rng) if asked is None else asked
+    return Retried(_ms(delay), encode_history(_failed(run)))
+
+
+def describe(error: BaseException) -> tuple[str, str, str]:
+    """An error as text: type, message, traceback; each short enough to be stored."""
+    if isinstance(error, RemoteError):
+        kind, trace = error.names[0], error.traceback
+    elif isinstance(error, Unfit):
+        # Nothing was raised by the task: reason and text say it all.
+        kind, trace = "", ""
+    else:
+        kind, trace = full_name(type(error)), _trace(error)
+    text = _cut(_text(error), MAX_ERROR_TEXT)
+    return _storable(kind), _storable(text), _storable(_cut_middle(trace, MAX_TRACEBACK))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as broken:
+        return f"<its text cannot be had: {type(broken).__name__}>"
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        told = traceback.TracebackException.from_exception(error)
+        # How the worker came to call the function helps nobody who looks for what it did.
+        while len(told.stack) > 1 and told.stack[0].filename.startswith(_OURS):
+            del told.stack[0]
+        return "".join(told.format())
+    except Exception as broken:
+        return f"<its traceback cannot be had: {type(broken).__name__}>"
+
+
+def _storable(text: str) -> str:
+    """Without lone surrogates, which cannot be encoded: a job must not be lost over them."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _dead(run: FailedRun, reason: Reason) -> Dead:
+    history = _failed(run)
+    last = history.attempts[-1]
+    verdict = b""
+    if run.result_ttl_ms:
+        verdict = encode_verdict(
+            Verdict(State.DEAD, b"", reason, last.error_type, last.error_text, last.traceback)
+        )
+    return Dead(reason, encode_history(history), verdict, run.result_ttl_ms)
+
+
+def _failed(run: FailedRun) -> History:
+    """The history with this run as one more attempt."""
+    number = len(run.history.attempts) + 1
+    attempt = Attempt(number, run.started_ms, run.ended_ms, run.worker, *describe(run.error))
+    moved = moved_on(run.history, run.delivered)
+    return msgspec.structs.replace(moved, attempts=(*run.history.attempts, attempt))
+
+
+def moved_on(history: History, delivered: int) -> History:
+    """The history of a job that leaves its place after `delivered` deliveries there, all without an
+    outcome but the last."""
+    return History(
+        history.attempts, history.deliveries + delivered, history.crashes + delivered - 1
+    )
+
+
+def _ms(seconds: float) -> int:
+    """Rounded up, so that nothing happens early, and no longer than a store can hold."""
+    return math.ceil(min(seconds * 1000, MAX_MS))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _cut_middle(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n… {len(text) - most:,} characters left out …\n{text[-half:]}"

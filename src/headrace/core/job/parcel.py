@@ -1,0 +1,62 @@
+"""A job as a store takes it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.envelope import Feed
+from headrace.core.job.ids import JobKey
+
+
+class Tick(msgspec.Struct, frozen=True, gc=False):
+    """One time of a schedule: the job is added only if no job of this or a later time ever was."""
+
+    schedule: str
+    at_ms: int
+
+
+class Child(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A job that waits for another to end, and what it does if that one ends badly."""
+
+    queue: str
+    key: JobKey
+    runs_anyway: bool = False
+
+
+class Parcel(msgspec.Struct, frozen=True, gc=False):
+    """A job as a store takes it: due at once, `delay_ms` from the store's now, or at `at_ms`."""
+
+    key: JobKey
+    envelope: bytes
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    constraints: Constraints = NO_CONSTRAINTS
+    parents: tuple[JobKey, ...] = ()
+    """Jobs that must end first; its own time counts from then. Their results come with it, in
+    this order."""
+    children: tuple[Child, ...] = ()
+    """Jobs, stored before this one, that wait for it."""
+    tick: Tick | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it needs nothing but to be put in line."""
+        return (
+            self.constraints is NO_CONSTRAINTS
+            and not self.parents
+            and not self.children
+            and self.tick is None
+        )
+
+
+class Bond(msgspec.Struct, frozen=True):
+    """What a flow gives to one of its jobs."""
+
+    key: JobKey
+    flow: JobKey
+    feed: Feed
+    parents: tuple[JobKey, ...]
+    children: tuple[Child, ...]
+    end_queue: str = ""
+    graph: bytes = b""

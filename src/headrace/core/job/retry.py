@@ -1,0 +1,139 @@
+"""When a failed job runs again."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from headrace.core.bounds import check_count, check_seconds
+from headrace.errors import ConfigError
+
+Backoff = Literal["exponential", "linear", "fixed"]
+ErrorFilter = type[BaseException] | str
+
+
+@dataclass(frozen=True, init=False)
+class Retry:
+    """A retry policy: how many runs in all, how long between them, after which errors.
+
+    `backoff` is a curve over `base` and `cap` seconds, or a list of delays of which the last one
+    repeats. With `jitter` a delay is drawn evenly from zero to its full length, so jobs that failed
+    together do not come back together; it never exceeds `cap`. Errors in `never` are not retried;
+    if `on` is given, only errors in it are. Both take exception classes or their full names.
+    """
+
+    max_attempts: int
+    backoff: Backoff | tuple[float, ...]
+    base: float
+    cap: float
+    jitter: bool
+    on: tuple[ErrorFilter, ...]
+    never: tuple[ErrorFilter, ...]
+
+    def __init__(
+        self,
+        max_attempts: int = 3,
+        *,
+        backoff: Backoff | Sequence[float] = "exponential",
+        base: float = 1.0,
+        cap: float = 60.0,
+        jitter: bool = True,
+        on: Sequence[ErrorFilter] = (),
+        never: Sequence[ErrorFilter] = (),
+    ) -> None:
+        set_field = object.__setattr__
+        set_field(self, "max_attempts", check_count("Retry(max_attempts)", max_attempts))
+        set_field(self, "backoff", _checked_backoff(backoff))
+        set_field(self, "base", check_seconds("Retry(base=)", base))
+        set_field(self, "cap", check_seconds("Retry(cap=)", cap))
+        if not isinstance(jitter, bool):
+            raise ConfigError(f"Retry(jitter=) must be True or False, not {jitter!r}")
+        set_field(self, "jitter", jitter)
+        set_field(self, "on", _checked_filters("on", on))
+        set_field(self, "never", _checked_filters("never", never))
+
+    def delay(self, attempt: int, rng: random.Random | None = None) -> float:
+        """Seconds between the end of attempt number `attempt` (from 1) and the next."""
+        full = min(self._curve(attempt), self.cap)
+        return (rng or random).uniform(0.0, full) if self.jitter else full
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether this kind of error is worth another run."""
+        if any(_matches(error, kind) for kind in self.never):
+            return False
+        return not self.on or any(_matches(error, kind) for kind in self.on)
+
+    def _curve(self, attempt: int) -> float:
+        if isinstance(self.backoff, tuple):
+            return self.backoff[min(attempt, len(self.backoff)) - 1]
+        if self.backoff == "fixed":
+            return self.base
+        if self.backoff == "linear":
+            return self.base * attempt
+        # Above 2**60 every base is past every cap, and floats would overflow.
+        return self.base * 2.0 ** min(attempt - 1, 60)
+
+
+def _checked_backoff(backoff: object) -> Backoff | tuple[float, ...]:
+    if backoff in ("exponential", "linear", "fixed"):
+        return backoff
+    if isinstance(backoff, (str, bytes)) or not isinstance(backoff, Sequence) or not backoff:
+        raise ConfigError(
+            "Retry(backoff=) must be 'exponential', 'linear', 'fixed' or a list of seconds, "
+            f"not {backoff!r}"
+        )
+    return tuple(check_seconds("Retry(backoff=)", delay) for delay in backoff)
+
+
+def _checked_filters(option: str, kinds: object) -> tuple[ErrorFilter, ...]:
+    if isinstance(kinds, (type, str)) or not isinstance(kinds, Sequence):
+        raise ConfigError(f"Retry({option}=) must be a tuple of exception classes, not {kinds!r}")
+    for kind in kinds:
+        if not isinstance(kind, str) and not (
+            isinstance(kind, type) and issubclass(kind, BaseException)
+        ):
+            raise ConfigError(f"Retry({option}=) holds {kind!r}, which is not an exception class")
+    return tuple(kinds)
+
+
+def full_name(kind: type) -> str:
+    """The name by which an exception class travels. Built-in ones have no module; those of the
+    program that is being run have the name under which others would import it."""
+    module = kind.__module__
+    if module == "builtins":
+        return kind.__qualname__
+    return f"{_main_name() if module == '__main__' else module}.{kind.__qualname__}"
+
+
+def _main_name() -> str:
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    return PurePath(getattr(main, "__file__", None) or "__main__").stem
+
+
+class RemoteError(Exception):
+    """An error that was raised in another process: its class is known by name only."""
+
+    def __init__(self, names: Sequence[str], text: str, traceback: str) -> None:
+        super().__init__(text)
+        self.names = tuple(names)
+        self.traceback = traceback
+
+
+def names_of(error: BaseException) -> tuple[str, ...]:
+    """The names of an error's class and of all it derives from."""
+    if isinstance(error, RemoteError):
+        return error.names
+    return tuple(full_name(base) for base in type(error).__mro__)
+
+
+def _matches(error: BaseException, kind: ErrorFilter) -> bool:
+    if isinstance(kind, str):
+        return kind in names_of(error)
+    return isinstance(error, kind) or full_name(kind) in names_of(error)

@@ -1,0 +1,41 @@
+"""The states of a job, and the reasons why one is dead."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in (State.DONE, State.DEAD, State.CANCELLED)
+
+
+class Reason(StrEnum):
+    """Why a job is dead."""
+
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    NOT_RETRYABLE = "not_retryable"
+    REJECTED = "rejected"
+    CRASH_LOOP = "crash_loop"
+    EXPIRED = "expired"
+    MALFORMED = "malformed"
+    NEWER_FORMAT = "newer_format"
+    OVERSIZE = "oversize"
+    UNKNOWN_TASK = "unknown_task"
+    BAD_ARGUMENTS = "bad_arguments"
+    BAD_RESULT = "bad_result"
+    PARENT_FAILED = "parent_failed"
+    BAD_EVENT = "bad_event"
+    WRONG_VERSION = "wrong_version"
+    KEY_FAILED = "key_failed"

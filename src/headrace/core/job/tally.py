@@ -1,0 +1,125 @@
+"""What many runs come to: how many ended how, how long they took, how long they had waited."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Protocol
+
+from headrace.core.job.delivery import Delivery
+from headrace.core.job.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Released, Retried
+
+BUCKETS_US = tuple(1000 * 2**power for power in range(23))
+"""Upper bounds, in microseconds, by which lengths of time are counted; what is longer than the last
+counts with it."""
+
+RUN, WAIT = "<", "~"
+"""What names of counts begin with that are followed by an upper bound: runs that took up to so
+long, and longer than the bound before; and the same of how long they had waited."""
+RUN_US, WAIT_US = "run_us", "wait_us"
+"""The names of sums of all these lengths."""
+
+# Of more jobs than these that end together, every so-manieth stands for all.
+_WAITS_LOOKED_AT = 32
+
+_KINDS: dict[type, str] = {
+    Done: "done",
+    Retried: "retry",
+    Dead: "dead",
+    Cancelled: "cancelled",
+    Held: "held",
+    Released: "released",
+    Left: "released",
+}
+KINDS = tuple(dict.fromkeys(_KINDS.values()))
+"""The kinds of facts that outcomes make."""
+_outcome, _delivery = attrgetter("outcome"), attrgetter("delivery")
+_took_us = attrgetter("took_us")
+
+
+class Settled(Protocol):
+    """A delivery and what became of it."""
+
+    @property
+    def delivery(self) -> Delivery: ...
+    @property
+    def outcome(self) -> Outcome: ...
+
+
+class Tally:
+    """Counts by name and task. A name is a kind of outcome, a bucket of a histogram or a sum."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, counts: dict[tuple[str, str], int]) -> None:
+        self.counts = counts
+
+    @classmethod
+    def of(cls, settled: Sequence[Settled], ready_ms: Callable[[Delivery], int]) -> Tally:
+        """What these come to; `ready_ms` says of a delivery when it came in line. Done for all that
+        are settled together, without a loop of our own over what most of them have in common."""
+        counts: dict[tuple[str, str], int] = {}
+        tasks = {each.delivery.task for each in settled}
+        for task in tasks:
+            mine = settled
+            if len(tasks) > 1:
+                mine = [each for each in settled if each.delivery.task == task]
+            for outcome, count in Counter(map(type, map(_outcome, mine))).items():
+                name = kind_of(outcome), task
+                counts[name] = counts.get(name, 0) + count
+            _count_times(counts, task, list(map(_delivery, mine)), ready_ms)
+        return cls(counts)
+
+
+def kind_of(outcome: type[Outcome]) -> str:
+    """The kind of fact that an outcome makes."""
+    return _KINDS[outcome]
+
+
+def detail_of(outcome: Outcome) -> str:
+    """What the fact says beside its kind: a delay in ms, a reason or a gate."""
+    if isinstance(outcome, Retried):
+        return str(outcome.delay_ms)
+    if isinstance(outcome, Dead):
+        return outcome.reason
+    return outcome.gate if isinstance(outcome, Held) else ""
+
+
+def _count_times(
+    counts: dict[tuple[str, str], int],
+    task: str,
+    deliveries: Sequence[Delivery],
+    ready_ms: Callable[[Delivery], int],
+) -> None:
+    took = sorted(map(_took_us, deliveries))
+    # Zero for what did not run: it neither took time nor has stopped waiting.
+    took = took[bisect_right(took, 0) :]
+    if not took:
+        return
+    _add(counts, task, RUN, RUN_US, took, len(took))
+    ran = deliveries if len(took) == len(deliveries) else [d for d in deliveries if d.took_us]
+    looked_at = ran[:: -(-len(ran) // _WAITS_LOOKED_AT)]
+    waits = [d.started_ms - ready for d in looked_at if (ready := ready_ms(d))]
+    if waits:
+        _add(counts, task, WAIT, WAIT_US, sorted(max(0, ms) * 1000 for ms in waits), len(ran))
+
+
+def _add(
+    counts: dict[tuple[str, str], int],
+    task: str,
+    prefix: str,
+    total: str,
+    lengths: Sequence[int],
+    stand_for: int,
+) -> None:
+    """Count lengths, which are sorted, as if they were so many."""
+    each = stand_for / len(lengths)
+    counts[total, task] = round(sum(lengths) * each)
+    below = 0
+    while below < len(lengths):
+        bound = BUCKETS_US[min(bisect_left(BUCKETS_US, lengths[below]), len(BUCKETS_US) - 1)]
+        upto = len(lengths) if bound == BUCKETS_US[-1] else bisect_right(lengths, bound)
+        counts[f"{prefix}{bound}", task] = round(upto * each) - round(below * each)
+        below = upto

@@ -1,0 +1,1 @@
+"""Schedules: when they tick, and what is kept of them."""

@@ -1,0 +1,180 @@
+"""What a schedule sends, and when: checked where it is written."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, TypedDict, get_args
+
+import msgspec
+
+from headrace.core.bounds import MAX_MS, check_count, check_name
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.envelope import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Bond, Parcel, Tick
+from headrace.core.schedule.cadence import Cadence, cron_cadence, every_cadence
+from headrace.core.task.call import Call
+from headrace.core.task.send_options import SendOptions
+from headrace.core.times import Duration
+from headrace.errors import ConfigError
+
+Missed = Literal["skip", "once", "all"]
+
+
+class Times(TypedDict, total=False):
+    """When a schedule ticks: one of `cron` (in a `timezone`) and `every`, and what bounds it."""
+
+    cron: str | None
+    every: Duration | None
+    timezone: str
+    missed: Missed
+    start: datetime | None
+    end: datetime | None
+    limit: int | None
+
+
+# With the tick's time behind it, the name must fit into a job's id.
+_MAX_NAME_BYTES = 200
+
+
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is sent, and when. Two that are equal are the same schedule."""
+
+    task: str
+    queue: str
+    payload: bytes
+    cadence: Cadence
+    missed: Missed = "skip"
+    start_ms: int | None = None
+    end_ms: int | None = None
+    limit: int | None = None
+    declared: bool = False
+    """In the code of an app: only workers of an app that declares it fire it."""
+    overrides: Overrides = NO_OVERRIDES
+    delay_ms: int | None = None
+    expires_in_ms: int | None = None
+    constraints: Constraints = NO_CONSTRAINTS
+
+    def parcel(self, key: JobKey, now_ms: int, tick: Tick | None = None) -> Parcel:
+        """The job of one tick, or of none."""
+        expires_ms = None if self.expires_in_ms is None else now_ms + self.expires_in_ms
+        overrides = msgspec.structs.replace(self.overrides, sent_ms=now_ms, expires_ms=expires_ms)
+        envelope = encode_envelope(key, self.task, self.payload, overrides)
+        return Parcel(key, envelope, self.delay_ms, constraints=self.constraints, tick=tick)
+
+    def call(self, returns: Any = Any) -> ScheduledCall:
+        """A call that makes the same job, for middleware to look at and to change."""
+        return ScheduledCall(self, returns)
+
+    def after(self, moment_ms: int) -> int | None:
+        """The first tick later than a moment, within start and end."""
+        tick = self.cadence.after(max(moment_ms, self._floor_ms), self.start_ms or 0)
+        return None if tick is None or tick > self._ceiling_ms else tick
+
+    def between(self, after_ms: int, until_ms: int, most: int) -> tuple[list[int], bool]:
+        """The latest ticks later than one moment and not later than another; whether there were
+        more."""
+        after_ms, until_ms = max(after_ms, self._floor_ms), min(until_ms, self._ceiling_ms)
+        if until_ms <= after_ms:
+            return [], False
+        return self.cadence.between(after_ms, until_ms, most, self.start_ms or 0)
+
+    @property
+    def _floor_ms(self) -> int:
+        return -1 if self.start_ms is None else self.start_ms - 1
+
+    @property
+    def _ceiling_ms(self) -> int:
+        return MAX_MS if self.end_ms is None else self.end_ms
+
+
+class ScheduledCall(Call[Any]):
+    """A call of a schedule. Its constraints were made when the schedule was defined."""
+
+    __slots__ = ("constraints",)
+
+    def __init__(self, definition: Definition, returns: Any) -> None:
+        options = SendOptions(
+            delay_ms=definition.delay_ms,
+            expires_in_ms=definition.expires_in_ms,
+            overrides=definition.overrides,
+        )
+        super().__init__(definition.task, definition.queue, definition.payload, returns, options)
+        self.constraints = definition.constraints
+
+    def _bound(self, now_ms: int | None, bond: Bond) -> Parcel:
+        parcel = super()._bound(now_ms, bond)
+        return msgspec.structs.replace(parcel, constraints=self.constraints)
+
+
+def define(name: str, call: Call[Any], times: Times, *, declared: bool = False) -> Definition:
+    """A definition of which every part was checked; `ConfigError` names the schedule and what is
+    wrong."""
+    check_schedule_name(name)
+    try:
+        fields = {**_bounds(times), **_sent_parts(call)}
+        cadence = _cadence(times)
+    except ConfigError as error:
+        raise ConfigError(f"schedule {name!r}: {error}") from None
+    return Definition(call.task, call.queue, call.payload, cadence, declared=declared, **fields)
+
+
+def check_schedule_name(name: object) -> str:
+    """`name` if it can be the name of a schedule."""
+    text = check_name("schedule name", name)
+    if len(text.encode("utf-8", "replace")) > _MAX_NAME_BYTES:
+        raise ConfigError(f"schedule name {text!r} takes more than {_MAX_NAME_BYTES} bytes")
+    return text
+
+
+def _cadence(times: Times) -> Cadence:
+    cron, every, timezone = times.get("cron"), times.get("every"), times.get("timezone", "UTC")
+    if (cron is None) == (every is None):
+        raise ConfigError("give either cron= or every=")
+    if every is None:
+        return cron_cadence(cron, timezone)
+    if timezone != "UTC":
+        raise ConfigError("every= takes no timezone: an interval is as long everywhere")
+    return every_cadence(every)
+
+
+def _bounds(times: Times) -> dict[str, Any]:
+    unknown = times.keys() - Times.__annotations__.keys()
+    if unknown:
+        raise ConfigError(f"there is no option {sorted(unknown)[0]!r}")
+    missed, limit = times.get("missed", "skip"), times.get("limit")
+    start_ms, end_ms = _moment_ms("start", times.get("start")), _moment_ms("end", times.get("end"))
+    if missed not in get_args(Missed):
+        raise ConfigError(f"missed must be 'skip', 'once' or 'all', not {missed!r}")
+    if start_ms is not None and end_ms is not None and end_ms < start_ms:
+        raise ConfigError(f"its end ({times['end']}) is before its start ({times['start']})")
+    if limit is not None:
+        check_count("limit", limit)
+    return {"missed": missed, "start_ms": start_ms, "end_ms": end_ms, "limit": limit}
+
+
+def _moment_ms(what: str, moment: object) -> int | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(f"{what} must be a datetime with a time zone, not {moment!r}")
+    return round(moment.timestamp() * 1000)
+
+
+def _sent_parts(call: Call[Any]) -> dict[str, Any]:
+    """What the options of a call say about each of its jobs."""
+    if not isinstance(call, Call):
+        raise ConfigError(f"it takes a call, such as task.call(1, 2), not {call!r}")
+    if call.links is not None:
+        raise ConfigError(f"{call!r} is part of a flow: schedule a task that sends the flow")
+    options = call.options
+    if options.id is not None or options.at_ms is not None or options.expires_at_ms is not None:
+        raise ConfigError("its call has an id or a moment of its own, and there will be many jobs")
+    parcel = call.parcel(0)
+    overrides = decode_envelope(parcel.envelope).overrides
+    return {
+        "overrides": msgspec.structs.replace(overrides, expires_ms=None, sent_ms=None),
+        "delay_ms": parcel.delay_ms,
+        "expires_in_ms": options.expires_in_ms,
+        "constraints": parcel.constraints,
+    }

@@ -1,0 +1,162 @@
+"""A schedule: what is sent when, and how far it has come. Pure: each change makes a new record.
+
+Ticks are fired in two steps, so that a crash between them neither loses one nor makes two: a record
+first reserves the ticks that are due, then their jobs are appended, then it is cleared. Whoever
+finds reserved ticks appends them (again): the store adds no job for a tick that has one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from headrace.core.job import ids
+from headrace.core.job.envelope import Malformed, NewerFormat
+from headrace.core.job.ids import JobKey
+from headrace.core.schedule.definition import Definition
+
+FORMAT = 1
+MOST_MISSED = 1000
+"""How many ticks `missed="all"` makes up for."""
+PROMPT_MS = 1_000
+"""A tick is missed if it is later than this and the next one is due already,"""
+LATE_MS = 60_000
+"""or if it is later than this."""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One schedule as the store keeps it."""
+
+    format: int
+    body: bytes
+    """The encoded definition: kept as it came, so that an older worker drops nothing of it."""
+    passed_ms: int
+    """Ticks up to here are over: fired, missed, or before its time."""
+    fired: int = 0
+    """Jobs in all, those of reserved ticks included."""
+    last_ms: int | None = None
+    reserved: tuple[int, ...] = ()
+    """Ticks whose jobs may not be in the store yet."""
+    paused: bool = False
+    problem: str = ""
+
+    @property
+    def definition(self) -> Definition:
+        """Raises `Malformed` if it cannot be read."""
+        try:
+            return _decode_definition(self.body)
+        except _UNREADABLE as error:
+            raise Malformed(f"its definition cannot be read: {error}") from None
+
+    def next_ms(self) -> int | None:
+        """The next tick that is not over; None if it is paused or has ended."""
+        definition = self.definition
+        if self.paused or (definition.limit is not None and self.fired >= definition.limit):
+            return None
+        return definition.after(self.passed_ms)
+
+    def coming(self, now_ms: int, most: int) -> list[int]:
+        """The next ticks after now, up to so many; none if it is paused or has ended."""
+        definition, ticks = self.definition, list[int]()
+        if definition.limit is not None:
+            most = min(most, definition.limit - self.fired)
+        after_ms = max(self.passed_ms, now_ms)
+        while not self.paused and len(ticks) < most:
+            tick = definition.after(after_ms)
+            if tick is None:
+                break
+            ticks.append(tick)
+            after_ms = tick
+        return ticks
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will never tick again, as it is."""
+        return msgspec.structs.replace(self, paused=False).next_ms() is None
+
+    def reserve(self, now_ms: int) -> tuple[Record, bool]:
+        """The record with all ticks up to now over, those to be fired reserved; and whether some
+        were left out that `missed="all"` is too short for."""
+        tick = self.next_ms()
+        if self.reserved or tick is None or tick > now_ms:
+            return self, False
+        ticks, latest_ms, left_out = _to_fire(self.definition, self.passed_ms, now_ms)
+        limit = self.definition.limit
+        if limit is not None and len(ticks) > limit - self.fired:
+            ticks = ticks[: limit - self.fired]
+        changed = msgspec.structs.replace(
+            self,
+            passed_ms=latest_ms,
+            fired=self.fired + len(ticks),
+            last_ms=ticks[-1] if ticks else self.last_ms,
+            reserved=tuple(ticks),
+        )
+        return changed, left_out
+
+    def cleared(self, refused: int = 0, problem: str = "") -> Record:
+        """After the jobs of the reserved ticks were sent, except for the `refused` ones."""
+        fired = self.fired - refused
+        return msgspec.structs.replace(self, reserved=(), fired=fired, problem=problem[:500])
+
+    def failed(self, problem: str) -> Record:
+        """After none of them could be sent, and none will be."""
+        return self.cleared(len(self.reserved), problem)
+
+    def pause(self) -> Record:
+        return msgspec.structs.replace(self, paused=True)
+
+    def resume(self, now_ms: int) -> Record:
+        """Ticks during the pause never were."""
+        if not self.paused:
+            return self
+        return msgspec.structs.replace(self, paused=False, passed_ms=max(self.passed_ms, now_ms))
+
+
+def arm(definition: Definition, now_ms: int, old: Record | None = None) -> Record:
+    """The record of a schedule from now on. One that is the same goes on as it was; one that
+    differs begins anew, but stays paused."""
+    body = _encode(definition)
+    if old is not None and old.body == body:
+        return old
+    return Record(FORMAT, body, now_ms, paused=old is not None and old.paused)
+
+
+def tick_key(name: str, tick_ms: int) -> JobKey:
+    """The key of a tick's job: the same whoever fires it."""
+    moment = datetime.fromtimestamp(tick_ms / 1000, UTC)
+    precision = "milliseconds" if tick_ms % 1000 else "seconds"
+    return ids.to_key(f"{name}@{moment.replace(tzinfo=None).isoformat(timespec=precision)}Z")
+
+
+def encode_record(record: Record) -> bytes:
+    return _encode(record)
+
+
+def decode_record(data: bytes) -> Record:
+    """The record in `data`, or `Malformed` or `NewerFormat`."""
+    try:
+        record = _decode_record(data)
+    except _UNREADABLE as error:
+        raise Malformed(f"it is not a schedule: {error}") from None
+    if record.format > FORMAT:
+        raise NewerFormat(f"a newer Headrace made it, in format {record.format}: upgrade this one")
+    return record
+
+
+def _to_fire(definition: Definition, passed_ms: int, now_ms: int) -> tuple[list[int], int, bool]:
+    """The ticks to be fired, the latest that is due, and whether some were left out."""
+    if definition.missed == "all":
+        ticks, more = definition.between(passed_ms, now_ms, MOST_MISSED)
+        return ticks, ticks[-1], more
+    (latest_ms,), _ = definition.between(passed_ms, now_ms, 1)
+    prompt, _ = definition.between(max(passed_ms, now_ms - PROMPT_MS - 1), now_ms, MOST_MISSED)
+    if not prompt and (definition.missed == "once" or now_ms - latest_ms <= LATE_MS):
+        prompt = [latest_ms]
+    return prompt, latest_ms, False
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode_record = msgspec.msgpack.Decoder(Record).decode
+_decode_definition = msgspec.msgpack.Decoder(Definition).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -1,0 +1,1 @@
+"""A task: what it declares, and a call of it before it is sent."""

@@ -1,0 +1,259 @@
+"""A call: a task with its arguments, not yet sent, and what it waits for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from headrace.core.job import ids
+from headrace.core.job.constraints import NO_CONSTRAINTS
+from headrace.core.job.envelope import Feed, Overrides, encode_envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Bond, Parcel
+from headrace.core.task.constraints import NO_LABELS, CallLabels, TaskConstraints
+from headrace.core.task.send_options import PLAIN, SendOptions
+from headrace.errors import ArgumentError, ConfigError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Sent(Protocol):
+    """The handle of a job that was sent before."""
+
+    key: JobKey
+
+
+Parent: TypeAlias = "Call[Any] | Sent"
+
+
+class Step(Generic[R_co]):
+    """What can be sent, and waited for: a call, or a flow of them."""
+
+    __slots__ = ()
+    is_plain = False
+
+    @property
+    def heads(self) -> tuple[Call[Any], ...]:
+        """The calls that start first."""
+        raise NotImplementedError
+
+    @property
+    def ends(self) -> tuple[Call[Any], ...]:
+        """The calls whose results are its result."""
+        raise NotImplementedError
+
+    @property
+    def gives_list(self) -> bool:
+        """Whether its result is the list of the results of its ends."""
+        return False
+
+
+class Links:
+    """What one call waits for: those that feed it in a chain, and those that `after()` named, each
+    with whether the call runs anyway should that one fail."""
+
+    __slots__ = ("_after", "_fed_by", "_fed_list", "_of_group")
+
+    def __init__(self) -> None:
+        self._fed_by: tuple[Call[Any], ...] = ()
+        self._fed_list = False
+        self._after: dict[Parent, bool] = {}
+        self._of_group = 0
+
+    def add(self, call: Call[Any], parent: Step[Any] | Sent, runs_anyway: bool) -> None:
+        """Have the call wait for the parent; of two times the same the later one counts."""
+        ends: Sequence[Parent] | None = getattr(parent, "ends", None)
+        if ends is None:
+            if isinstance(parent, Step) or not isinstance(getattr(parent, "key", None), bytes):
+                raise ConfigError(
+                    f"{call!r} can be after calls, flows and jobs, not after {parent!r}"
+                )
+            ends = (parent,)
+        self._after.update(dict.fromkeys(ends, runs_anyway))
+        if getattr(parent, "gives_list", False):
+            self._of_group = len(ends)
+
+    def feed(self, call: Call[Any], step: Step[Any]) -> None:
+        """Have the call be given the results of the step."""
+        if self._fed_by:
+            raise ConfigError(
+                f"{call!r} follows {self._fed_by[0]!r} already; make a call for each place in a "
+                "flow"
+            )
+        self._fed_by, self._fed_list = step.ends, step.gives_list
+
+    def parents(self) -> dict[Parent, bool]:
+        """All that the call waits for, in order."""
+        fed: dict[Parent, bool] = dict.fromkeys(self._fed_by, False)
+        return fed | self._after
+
+    def feeding(self, call: Call[Any]) -> Feed:
+        """How the results of the parents become the first argument of the call."""
+        count = len(self.parents())
+        if self._fed_by:
+            feeds, group = call.room is not None, len(self._fed_by) if self._fed_list else 0
+            is_list = self._fed_list
+        else:
+            feeds, group = call.is_open, self._of_group
+            is_list = group > 0 or count > 1
+        if not feeds:
+            return ""
+        if group and count > group:
+            raise ConfigError(
+                f"{call!r} takes the results of a group; it cannot wait for others beside it"
+            )
+        return "list" if is_list else "one"
+
+
+class Call(Step[R_co]):
+    """Arguments are encoded and checked when the call is made, so sending cannot fail over them.
+
+    An `open` call lacks its first argument, which a flow brings; `room` is the payload of a call
+    that can take one more first argument.
+    """
+
+    __slots__ = (
+        "is_open",
+        "is_plain",
+        "labels",
+        "links",
+        "options",
+        "payload",
+        "queue",
+        "returns",
+        "room",
+        "task",
+        "task_constraints",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        task: str,
+        queue: str,
+        payload: bytes,
+        returns: Any,
+        options: SendOptions = PLAIN,
+        task_constraints: TaskConstraints | None = None,
+        labels: CallLabels | None = None,
+        room: bytes | None = None,
+        is_open: bool = False,
+    ) -> None:
+        self.task = task
+        self.queue = options.queue or queue
+        self.payload = payload
+        self.returns = returns
+        self.options = options
+        self.task_constraints = task_constraints
+        self.labels = labels
+        self.room = room
+        self.is_open = is_open
+        self.is_plain = options is PLAIN and labels is None and not is_open
+        self.links: Links | None = None
+
+    @property
+    def heads(self) -> tuple[Call[Any], ...]:
+        return (self,)
+
+    @property
+    def ends(self) -> tuple[Call[Any], ...]:
+        return (self,)
+
+    def after(self, *parents: Step[Any] | Sent, if_failed: Literal["fail", "run"] = "fail") -> Self:
+        """Have the job start only when others have ended: calls and flows, which are sent along
+        with it, or jobs. If one of them fails, so does this one, unless `if_failed="run"`. Without
+        its first argument, the call is given their result (of several, the list; None of one that
+        failed). Changes the call, and returns it."""
+        if if_failed not in ("fail", "run"):
+            raise ConfigError(f"{self!r}: if_failed must be 'fail' or 'run', not {if_failed!r}")
+        links = self._linked()
+        for parent in parents:
+            links.add(self, parent, if_failed == "run")
+        return self
+
+    def with_headers(self, headers: Mapping[str, str]) -> Self:
+        """The same call with these headers beside those that it has."""
+        beside = {**self.options.overrides.headers, **headers}
+        return self.with_options(self.options.changed(headers=beside))
+
+    def with_options(self, options: SendOptions) -> Self:
+        """The same call with other options; none of them may change its constraints."""
+        other = copy.copy(self)
+        other.options = options
+        other.is_plain = False
+        return other
+
+    def feed_from(self, step: Step[Any]) -> None:
+        """Have the results of a step be this call's first argument, as in a chain."""
+        self._linked().feed(self, step)
+
+    def parcel(self, now_ms: int | None = None, bond: Bond | None = None) -> Parcel:
+        """This call as a new job. `now_ms`, the store's time, is needed only where `needs_time`;
+        `bond` where it is part of a flow."""
+        if self.is_plain and bond is None:
+            key = ids.new_key()
+            return Parcel(key, encode_envelope(key, self.task, self.payload))
+        return self._bound(now_ms, bond or self._alone())
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether the envelope holds a moment that must be taken from the store's clock."""
+        return self.options.expires_in_ms is not None
+
+    def new_key(self) -> JobKey:
+        """The key of a job of this call."""
+        return ids.new_key() if self.options.id is None else ids.to_key(self.options.id)
+
+    def _alone(self) -> Bond:
+        if self.links is not None:
+            raise ConfigError(f"{self!r} waits for others; send it with app.enqueue()")
+        if self.is_open:
+            raise ArgumentError(
+                self.task, "its first argument is missing, and no other call gives it one"
+            )
+        return Bond(self.new_key(), b"", "", (), ())
+
+    def _bound(self, now_ms: int | None, bond: Bond) -> Parcel:
+        options, waits = self.options, bool(bond.parents)
+        payload = self.room if bond.feed and self.room is not None else self.payload
+        envelope = encode_envelope(bond.key, self.task, payload, self._overrides(now_ms, bond))
+        constraints, delay_ms = NO_CONSTRAINTS, options.delay_ms
+        if self.task_constraints is not None and (self.labels is not None or waits):
+            labels = self.labels or NO_LABELS
+            constraints = self.task_constraints.of_job(self.queue, options, labels, waits)
+            if delay_ms is None and options.at_ms is None:
+                delay_ms = self.task_constraints.delay_ms(options, labels)
+        return Parcel(
+            bond.key, envelope, delay_ms, options.at_ms, constraints, bond.parents, bond.children
+        )
+
+    def _overrides(self, now_ms: int | None, bond: Bond) -> Overrides:
+        options = self.options
+        changes: dict[str, Any] = {}
+        if options.expires_in_ms is not None and now_ms is not None:
+            changes["expires_ms"] = now_ms + options.expires_in_ms
+        elif options.expires_at_ms is not None:
+            changes["expires_ms"] = options.expires_at_ms
+        if options.id is not None:
+            changes["sent_ms"] = now_ms
+        if bond.flow:
+            changes |= {"flow": bond.flow, "feed": bond.feed, "graph": bond.graph}
+            if bond.end_queue != self.queue:
+                changes["end_queue"] = bond.end_queue
+        if not changes:
+            return options.overrides
+        return msgspec.structs.replace(options.overrides, **changes)
+
+    def _linked(self) -> Links:
+        if self.links is None:
+            self.links, self.is_plain = Links(), False
+        return self.links
+
+    def __repr__(self) -> str:
+        return f"<Call of {self.task!r} on {self.queue!r}>"

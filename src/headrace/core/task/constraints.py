@@ -1,0 +1,151 @@
+"""The constraints of a task's jobs: what it declares, and what a call changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
+from headrace.core.task.labels import check_label, digest, unique_name
+from headrace.core.task.options import TaskOptions
+from headrace.core.task.rate import QueueSettings, Rate, task_limit
+from headrace.core.task.send_options import SendOptions
+from headrace.core.task.signature import Signature
+from headrace.core.times import to_ms
+from headrace.errors import ArgumentError, ConfigError
+
+
+class CallLabels(msgspec.Struct, frozen=True):
+    """Texts made of a call's arguments: its unique name, and the key of its rate."""
+
+    unique: str = ""
+    rate_key: str = ""
+
+
+NO_LABELS = CallLabels()
+
+
+class TaskConstraints:
+    """Makes the constraints of one task's jobs. `queues` holds the settings of queues, and may
+    still grow."""
+
+    def __init__(
+        self, declared: TaskOptions, signature: Signature, queues: Mapping[str, QueueSettings]
+    ) -> None:
+        self._task = declared.name
+        self._declared = declared
+        self._signature = signature
+        self._queues = queues
+        self._rate = Rate.of("", declared.rate, declared.burst) if declared.rate else None
+        self._debounce_ms = to_ms("debounce", declared.debounce)
+        self._unique_for_ms = to_ms("unique_for", declared.unique_for)
+        self._ttl_ms = to_ms("result_ttl", declared.result_ttl)
+        unique = declared.unique or self._debounce_ms > 0
+        self.declares = bool(declared.priority or unique or self._rate or declared.concurrency)
+        """Whether each of its jobs has constraints."""
+
+    def check(self, options: SendOptions) -> None:
+        """Refuse options that would do nothing with this task."""
+        where = f"task {self._task!r}: options("
+        unique = self._choice(options)
+        if options.unique_for_ms and not unique:
+            raise ConfigError(f"{where}unique_for=) needs unique=")
+        if options.debounce_ms and not unique:
+            raise ConfigError(f"{where}debounce=) contradicts unique=False")
+        if self._debounced_ms(options) and self._lasting_ms(options):
+            raise ConfigError(f"{where}): unique_for and debounce contradict each other: give one")
+        if options.rate_key and self._rate is None:
+            raise ConfigError(f"{where}rate_key=) needs a rate= on the task")
+
+    def labels(
+        self, options: SendOptions, args: Sequence[Any], kwargs: Mapping[str, Any], is_open: bool
+    ) -> CallLabels:
+        """What must be made of the arguments while they are at hand. Of an open call the first one
+        is not."""
+        unique, rate_key = self._choice(options), options.rate_key
+        if not rate_key and self._declared.rate_key is not None:
+            self._check_closed("rate_key", is_open)
+            rate_key = self._made("rate_key", self._declared.rate_key, args, kwargs)
+        if not unique:
+            return CallLabels("", rate_key) if rate_key else NO_LABELS
+        if unique is True:
+            fingerprint = self._signature.fingerprint(args, kwargs, is_open)
+            return CallLabels(digest(self._task, fingerprint), rate_key)
+        if not isinstance(unique, str):
+            self._check_closed("unique", is_open)
+            unique = self._made("unique", unique, args, kwargs)
+        return CallLabels(unique_name(self._task, unique), rate_key)
+
+    def of_job(
+        self, queue: str, options: SendOptions, labels: CallLabels, waits: bool = False
+    ) -> Constraints:
+        """The constraints of a job; `waits` says that it has to wait for others."""
+        if not (waits or self.declares or options.constrains or queue in self._queues):
+            return NO_CONSTRAINTS
+        declared = self._declared
+        priority = declared.priority if options.priority is None else options.priority
+        lane, width = self._lane(options)
+        made = Constraints(
+            priority=priority,
+            lane=lane,
+            width=width,
+            unique=labels.unique,
+            unique_for_ms=self._lasting_ms(options) if labels.unique else 0,
+            debounced=self.delay_ms(options, labels) is not None,
+            limits=self._limits(queue, labels),
+        )
+        if made == NO_CONSTRAINTS and not waits:
+            return NO_CONSTRAINTS
+        made = msgspec.structs.replace(made, ttl_ms=self._ttl_ms)
+        return NO_CONSTRAINTS if made == NO_CONSTRAINTS else made
+
+    def delay_ms(self, options: SendOptions, labels: CallLabels) -> int | None:
+        """How long a debounced job waits for another; None if it is not debounced."""
+        return (self._debounced_ms(options) or None) if labels.unique else None
+
+    def _choice(self, options: SendOptions) -> bool | str | Callable[..., str]:
+        if options.unique is not None:
+            return options.unique
+        return self._declared.unique or self._debounced_ms(options) > 0
+
+    def _debounced_ms(self, options: SendOptions) -> int:
+        return self._debounce_ms if options.debounce_ms is None else options.debounce_ms
+
+    def _lasting_ms(self, options: SendOptions) -> int:
+        return self._unique_for_ms if options.unique_for_ms is None else options.unique_for_ms
+
+    def _lane(self, options: SendOptions) -> tuple[str, int]:
+        width = self._declared.concurrency
+        if options.key:
+            return f"key:{options.key}", width or 1
+        return (f"task:{self._task}", width) if width else ("", 1)
+
+    def _limits(self, queue: str, labels: CallLabels) -> tuple[Limit, ...]:
+        limits: tuple[Limit, ...] = ()
+        if self._rate is not None:
+            limits = (task_limit(self._rate, self._task, labels.rate_key),)
+        settings = self._queues.get(queue)
+        return limits if settings is None else (*limits, settings.limit)
+
+    def _check_closed(self, what: str, is_open: bool) -> None:
+        if is_open:
+            raise ArgumentError(
+                self._task,
+                f"{what}= is made of the arguments, and the first one is still to come; "
+                f"give it by options({what}=)",
+            )
+
+    def _made(
+        self, what: str, make: Callable[..., str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> str:
+        try:
+            text = make(*args, **kwargs)
+        except Exception as error:
+            problem = f"{what}= could not be made: {type(error).__name__}: {error}"
+            raise ArgumentError(self._task, problem) from error
+        try:
+            return check_label(f"what {what}= returned", text)
+        except ConfigError as error:
+            raise ArgumentError(self._task, str(error)) from None

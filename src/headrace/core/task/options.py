@@ -1,0 +1,150 @@
+"""What a task declares."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypedDict, get_args
+
+from headrace.core.bounds import (
+    DEFAULT_QUEUE,
+    RESULT_TTL,
+    TIMEOUT,
+    check_count,
+    check_name,
+    check_seconds,
+)
+from headrace.core.job.retry import Retry
+from headrace.core.queue_names import check_queue
+from headrace.core.task.rate import Rate
+from headrace.core.task.send_options import check_priority
+from headrace.core.times import Duration, to_ms
+from headrace.errors import ConfigError
+
+RunIn = Literal["loop", "thread", "process"]
+BATCH_WAIT = 0.5
+LabelMaker = Callable[..., str]
+"""Makes a text of a call's arguments."""
+
+
+class Declaring(TypedDict, total=False):
+    """What `@app.task(...)` takes, beside `batch` and `max_wait`."""
+
+    name: str | None
+    queue: str
+    retry: Retry | None
+    timeout: float | None
+    run_in: RunIn | None
+    result_ttl: float
+    priority: int
+    unique: bool | LabelMaker
+    unique_for: Duration
+    debounce: Duration
+    rate: str | None
+    burst: int | None
+    rate_key: LabelMaker | None
+    concurrency: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """What `@app.task(...)` declares. Checked here, so that a wrong option fails at import."""
+
+    name: str
+    run_in: RunIn
+    queue: str = DEFAULT_QUEUE
+    retry: Retry = field(default_factory=Retry)
+    timeout: float | None = TIMEOUT
+    result_ttl: float = RESULT_TTL
+    priority: int = 0
+    unique: bool | LabelMaker = False
+    unique_for: Duration = 0.0
+    debounce: Duration = 0.0
+    rate: str | None = None
+    burst: int | None = None
+    rate_key: LabelMaker | None = None
+    concurrency: int | None = None
+    batch: int | None = None
+    max_wait: float = BATCH_WAIT
+    """How many seconds the first job of a batch waits for others."""
+
+    @classmethod
+    def of_function(cls, function: Any, options: Mapping[str, Any]) -> TaskOptions:
+        """The options of a function, named and placed by what it is unless they say otherwise."""
+        if not inspect.isroutine(function):
+            raise ConfigError(
+                f"@app.task goes on a function, not on {function!r}; put it into a def"
+            )
+        known = [known.name for known in fields(cls)]
+        if unknown := sorted(options.keys() - set(known)):
+            raise ConfigError(f"app.task() has no {unknown[0]!r}; it takes {', '.join(known)}")
+        if "queue" in options:
+            # Here, because what is declared of a topic's group has a queue with an '@'.
+            check_queue(f"task {getattr(function, '__name__', '')!r}: queue", options["queue"])
+        by_default = {
+            "name": str(getattr(function, "__name__", "")),
+            "run_in": "loop" if inspect.iscoroutinefunction(function) else "thread",
+            "retry": Retry(),
+        }
+        unset = {name for name in by_default if options.get(name) is None}
+        return cls(**{**options, **{name: by_default[name] for name in unset}})
+
+    def __post_init__(self) -> None:
+        where = f"task {self.name!r}: "
+        check_name("task name", self.name)
+        check_name(f"{where}queue", self.queue)
+        if self.run_in not in get_args(RunIn):
+            raise ConfigError(
+                f"{where}run_in must be 'loop', 'thread' or 'process', not {self.run_in!r}"
+            )
+        if not isinstance(self.retry, Retry):
+            raise ConfigError(f"{where}retry must be a Retry(...), not {self.retry!r}")
+        if self.timeout is not None:
+            check_seconds(f"{where}timeout", self.timeout, least=0.001)
+        check_seconds(f"{where}result_ttl", self.result_ttl)
+        check_priority(f"{where}priority", self.priority)
+        if self.concurrency is not None:
+            check_count(f"{where}concurrency", self.concurrency)
+        _check_unique(where, self)
+        _check_rate(where, self)
+        _check_batch(where, self)
+
+
+def _check_unique(where: str, options: TaskOptions) -> None:
+    if not isinstance(options.unique, bool) and not callable(options.unique):
+        raise ConfigError(
+            f"{where}unique must be True, False or a function of the arguments that returns a "
+            f"text, not {options.unique!r}"
+        )
+    lasting = to_ms(f"{where}unique_for", options.unique_for)
+    waiting = to_ms(f"{where}debounce", options.debounce)
+    if lasting and waiting:
+        raise ConfigError(f"{where}unique_for and debounce contradict each other: give one")
+    if lasting and not options.unique:
+        raise ConfigError(f"{where}unique_for needs unique=")
+
+
+def _check_rate(where: str, options: TaskOptions) -> None:
+    if options.rate is not None:
+        Rate.of(where, options.rate, options.burst)
+    elif options.burst is not None or options.rate_key is not None:
+        raise ConfigError(f"{where}{'burst' if options.burst else 'rate_key'} needs rate=")
+    if options.rate_key is not None and not callable(options.rate_key):
+        raise ConfigError(
+            f"{where}rate_key must be a function of the arguments that returns a text, "
+            f"not {options.rate_key!r}"
+        )
+
+
+def _check_batch(where: str, options: TaskOptions) -> None:
+    if options.batch is None:
+        if options.max_wait != BATCH_WAIT:
+            raise ConfigError(f"{where}max_wait needs batch=")
+        return
+    check_count(f"{where}batch", options.batch)
+    seconds = to_ms(f"{where}max_wait", options.max_wait) / 1000
+    # A timedelta is fine too, but is read as seconds: a frozen value settles this once.
+    object.__setattr__(options, "max_wait", seconds)
+    if options.run_in == "process":
+        raise ConfigError(f"{where}batch does not go with run_in='process'")

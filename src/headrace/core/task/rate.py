@@ -1,0 +1,78 @@
+"""How often things may start: `"100/m"` in words a store can count by."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from headrace.core.bounds import check_count
+from headrace.core.job.constraints import Limit
+from headrace.core.queue_names import check_queue
+from headrace.errors import ConfigError
+
+MAX_STARTS = 1_000_000
+_MAX_WINDOW_MS = 366 * 86_400_000
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,9})([smhd])")
+
+QUEUE_LIMIT = "rate:queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `most` starts in any `window_ms`; of these `burst` at once if it is not 0."""
+
+    most: int
+    window_ms: int
+    burst: int = 0
+
+    @classmethod
+    def of(cls, where: str, text: object, burst: object = None) -> Rate:
+        """The rate that `text` names (`100/m`, `3/10s`), or a `ConfigError` that begins with
+        `where`."""
+        found = _RATE.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ConfigError(
+                f"{where}rate must be a text like '100/m', '10/s' or '3/10s' "
+                f"(units: s, m, h, d), not {text!r}"
+            )
+        most, window_ms = int(found[1]), int(found[2] or 1) * _UNITS_MS[found[3]]
+        if not 1 <= most <= MAX_STARTS:
+            raise ConfigError(f"{where}rate {text!r}: between 1 and {MAX_STARTS:,} starts can be")
+        if not 0 < window_ms <= _MAX_WINDOW_MS:
+            raise ConfigError(f"{where}rate {text!r}: a window lasts from a second to a year")
+        if burst is None:
+            return cls(most, window_ms)
+        if (allowed := check_count(f"{where}burst", burst)) > most:
+            raise ConfigError(f"{where}burst is {burst!r}, more than the rate {text!r} allows")
+        return cls(most, window_ms, allowed)
+
+    def limit(self, name: str) -> Limit:
+        """This rate, counted under `name`. The store counts when a job may start; it begins a
+        moment later, and not always equally much later. The window is longer by a margin, so that
+        the beginnings keep to the rate too."""
+        margin = math.ceil(min(self.window_ms * 0.02, 50))
+        return Limit(name, self.most, self.window_ms + margin, self.burst)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What `app.queue(...)` sets for a queue."""
+
+    name: str
+    limit: Limit
+
+    @classmethod
+    def of(cls, name: str, rate: object, burst: object) -> QueueSettings:
+        check_queue("queue name", name)
+        where = f"queue {name!r}: "
+        if rate is None:
+            what = "burst= needs rate=" if burst is not None else "nothing is set; give rate="
+            raise ConfigError(f"{where}{what}")
+        return cls(name, Rate.of(where, rate, burst).limit(QUEUE_LIMIT))
+
+
+def task_limit(rate: Rate, task: str, key: str) -> Limit:
+    """The limit of one task's jobs, or of those of them with one `rate_key`."""
+    return rate.limit(f"rate:{task}:{key}" if key else f"rate:{task}")

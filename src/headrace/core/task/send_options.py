@@ -1,0 +1,170 @@
+"""What one call may set differently from what its task declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from headrace.core.bounds import MAX_OVERRIDES, check_count
+from headrace.core.job import ids
+from headrace.core.job.constraints import MAX_PRIORITY
+from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
+from headrace.core.job.retry import Retry
+from headrace.core.queue_names import check_queue
+from headrace.core.task.labels import check_label
+from headrace.core.times import Duration, epoch_ms, to_ms
+from headrace.errors import ConfigError
+
+
+class Sending(TypedDict, total=False):
+    """What `task.options(...)` takes: how one call differs from what its task declares."""
+
+    delay: Duration
+    at: datetime
+    id: str
+    queue: str
+    retry: Retry
+    timeout: Duration | None
+    expires: Duration | datetime
+    headers: Mapping[str, str]
+    priority: int
+    key: str
+    unique: bool | str
+    unique_for: Duration
+    debounce: Duration
+    rate_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """What `task.options(...)` sets for the calls made through it."""
+
+    queue: str | None = None
+    id: str | None = None
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    expires_in_ms: int | None = None
+    expires_at_ms: int | None = None
+    priority: int | None = None
+    key: str = ""
+    unique: bool | str | None = None
+    unique_for_ms: int | None = None
+    debounce_ms: int | None = None
+    rate_key: str = ""
+    overrides: Overrides = NO_OVERRIDES
+
+    def __bool__(self) -> bool:
+        return self is not PLAIN
+
+    @property
+    def constrains(self) -> bool:
+        """Whether any of them is a constraint."""
+        return bool(self.key or self.unique or self.debounce_ms) or self.priority is not None
+
+    def changed(self, **changes: Unpack[Sending]) -> SendOptions:
+        """These options with some of them set anew."""
+        unknown = changes.keys() - Sending.__annotations__.keys()
+        if unknown:
+            raise ConfigError(
+                f"options() has no {sorted(unknown)[0]!r}; it takes "
+                f"{', '.join(Sending.__annotations__)}"
+            )
+        new: dict[str, Any] = {**_when(changes), **_expiry(changes)}
+        if "id" in changes:
+            ids.to_key(changes["id"])
+            new["id"] = changes["id"]
+        if "queue" in changes:
+            new["queue"] = check_queue("options(queue=)", changes["queue"])
+        new |= _constraints(changes)
+        return replace(self, **new, overrides=_overridden(self.overrides, changes))
+
+
+PLAIN = SendOptions()
+
+
+def check_priority(what: str, priority: object) -> int:
+    """`priority` if it is one."""
+    number = check_count(what, priority, least=0)
+    if number > MAX_PRIORITY:
+        raise ConfigError(f"{what} must be from 0 to {MAX_PRIORITY}, not {priority!r}")
+    return number
+
+
+def _constraints(changes: Sending) -> dict[str, Any]:
+    """The checked options that become constraints of the job."""
+    new: dict[str, Any] = {}
+    if "priority" in changes:
+        new["priority"] = check_priority("options(priority=)", changes["priority"])
+    if "key" in changes:
+        new["key"] = check_label("options(key=)", changes["key"])
+    if "rate_key" in changes:
+        new["rate_key"] = check_label("options(rate_key=)", changes["rate_key"])
+    if "unique" in changes:
+        unique = changes["unique"]
+        new["unique"] = (
+            unique if isinstance(unique, bool) else check_label("options(unique=)", unique)
+        )
+    if "unique_for" in changes:
+        new["unique_for_ms"] = to_ms("options(unique_for=)", changes["unique_for"])
+    if "debounce" in changes:
+        new["debounce_ms"] = to_ms("options(debounce=)", changes["debounce"])
+    return new
+
+
+def _when(changes: Sending) -> dict[str, int | None]:
+    if "delay" in changes and "at" in changes:
+        raise ConfigError("options(): give delay= or at=, not both")
+    if "delay" in changes:
+        return {"delay_ms": to_ms("options(delay=)", changes["delay"]), "at_ms": None}
+    if "at" in changes:
+        return {"at_ms": epoch_ms("options(at=)", changes["at"]), "delay_ms": None}
+    return {}
+
+
+def _expiry(changes: Sending) -> dict[str, int | None]:
+    if "expires" not in changes:
+        return {}
+    expires = changes["expires"]
+    if isinstance(expires, datetime):
+        return {"expires_at_ms": epoch_ms("options(expires=)", expires), "expires_in_ms": None}
+    return {"expires_in_ms": to_ms("options(expires=)", expires), "expires_at_ms": None}
+
+
+def _overridden(now: Overrides, changes: Sending) -> Overrides:
+    headers, timeout, retry = now.headers, now.timeout, now.retry
+    if "headers" in changes:
+        headers = _checked_headers(changes["headers"])
+    if "timeout" in changes:
+        limit = changes["timeout"]
+        timeout = 0.0 if limit is None else to_ms("options(timeout=)", limit, least=0.001) / 1000
+    if "retry" in changes:
+        if not isinstance(changes["retry"], Retry):
+            raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
+        retry = WireRetry.of(changes["retry"])
+    overrides = Overrides(headers, timeout, retry)
+    size = len(msgspec.msgpack.encode(overrides))
+    if size > MAX_OVERRIDES:
+        raise ConfigError(
+            f"options(): headers and retry take {size:,} bytes, at most {MAX_OVERRIDES:,} travel"
+        )
+    return overrides
+
+
+def _checked_headers(headers: object) -> dict[str, str]:
+    if not isinstance(headers, Mapping) or not all(
+        isinstance(item, str) and _can_be_encoded(item) for pair in headers.items() for item in pair
+    ):
+        raise ConfigError(f"options(headers=) must map text to text, not {headers!r}")
+    return dict(headers)
+
+
+def _can_be_encoded(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

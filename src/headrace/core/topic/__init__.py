@@ -1,0 +1,1 @@
+"""A topic: what it and its subscriptions declare, and events as bytes."""

@@ -1,0 +1,130 @@
+"""What one publish says of its events, beside the events themselves; and their envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypedDict
+
+import msgspec
+
+from headrace.core.bounds import MAX_OVERRIDES
+from headrace.core.job import ids
+from headrace.core.job.envelope import FORMAT, Overrides
+from headrace.core.job.ids import JobKey
+from headrace.core.task.labels import check_label
+from headrace.core.times import Duration, epoch_ms, to_ms
+from headrace.core.topic.headers import checked_headers
+from headrace.errors import ConfigError
+
+
+class PublishingMany(TypedDict, total=False):
+    """What `topic.publish_many(...)` takes: the same for all of its events."""
+
+    key: str | None
+    headers: Mapping[str, str] | None
+    delay: Duration | None
+    at: datetime | None
+    expires: Duration | datetime | None
+    type: str | None
+    source: str | None
+    correlation_id: str | None
+
+
+class Publishing(PublishingMany, total=False):
+    """What `topic.publish(...)` takes."""
+
+    id: str | None
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """Checked options of one publish."""
+
+    id: JobKey | None = None
+    key: str = ""
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    expires_in_ms: int | None = None
+    overrides: Overrides = Overrides()
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether the envelope holds a moment that must be taken from the store's clock."""
+        return self.expires_in_ms is not None
+
+
+NO_WISHES = Wishes()
+
+
+def wishes_of(options: Mapping[str, Any]) -> Wishes:
+    """The options of `publish`, of which each may be None; `ConfigError` for what cannot be."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        _check_names(options)
+        return NO_WISHES
+    _check_names(given)
+    if "delay" in given and "at" in given:
+        raise ConfigError("publish(): give delay= or at=, not both")
+    expires = given.get("expires")
+    until = isinstance(expires, datetime)
+    return Wishes(
+        id=ids.to_key(given["id"]) if "id" in given else None,
+        key=_label(given, "key"),
+        delay_ms=to_ms("publish(delay=)", given["delay"]) if "delay" in given else None,
+        at_ms=epoch_ms("publish(at=)", given["at"]) if "at" in given else None,
+        expires_in_ms=None if expires is None or until else to_ms("publish(expires=)", expires),
+        overrides=Overrides(
+            headers=checked_headers(given["headers"]) if "headers" in given else {},
+            expires_ms=epoch_ms("publish(expires=)", expires) if until else None,
+            kind=_label(given, "type"),
+            source=_label(given, "source"),
+            correlation=_label(given, "correlation_id"),
+        ),
+    )
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    known = (*PublishingMany.__annotations__, "id")
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"publish() has no {name!r}; it takes {', '.join(known)}")
+
+
+def _label(given: Mapping[str, Any], name: str) -> str:
+    return check_label(f"publish({name}=)", given[name]) if name in given else ""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_ON_THE_WIRE = dict(
+    zip(Overrides.__struct_fields__, Overrides.__struct_encode_fields__, strict=True)
+)
+# Of MessagePack: arrays and maps of up to 15 have their length in the first byte.
+_ARRAY, _MAP = 0x90, 0x80
+
+
+class Stamp:
+    """Makes envelopes that differ in id, event and key only; the rest is encoded once."""
+
+    __slots__ = ("_keyed", "_plain", "_start", "_start_plain", "_task")
+
+    def __init__(self, task: str, overrides: Overrides) -> None:
+        fields = _encode(overrides)
+        if len(fields) > MAX_OVERRIDES:
+            raise ConfigError(
+                f"publish(): headers and the like take {len(fields):,} bytes, at most "
+                f"{MAX_OVERRIDES:,} travel"
+            )
+        number, rest = fields[0] - _MAP, fields[1:]
+        self._task = _encode(task)
+        self._plain = fields if number else b""
+        self._keyed = bytes([_MAP + number + 1]) + rest + _encode(_ON_THE_WIRE["key"])
+        self._start = bytes([_ARRAY + 5]) + _encode(FORMAT)
+        self._start_plain = bytes([_ARRAY + (5 if number else 4)]) + _encode(FORMAT)
+
+    def envelope(self, id: JobKey, payload: bytes, key: str) -> bytes:
+        """The envelope of one event; `encode_envelope` of the same, in a third of the time."""
+        if key:
+            return b"".join(
+                (self._start, _encode(id), self._task, _encode(payload), self._keyed, _encode(key))
+            )
+        return b"".join((self._start_plain, _encode(id), self._task, _encode(payload), self._plain))

@@ -1,0 +1,106 @@
+"""Which wishes of a subscription can be fulfilled, and which contradict each other."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from headrace.core.bounds import check_count
+from headrace.core.job.retry import Retry
+from headrace.core.topic.topic import Ack, OnFailure, SubscriptionOptions, check_place
+from headrace.errors import ConfigError
+
+
+def check_subscription(
+    where: str,
+    wants: SubscriptionOptions,
+    *,
+    keyed: bool,
+    batch: int | None,
+    retry: Retry | None,
+    now_ms: int,
+) -> None:
+    """Refuse what contradicts itself or could not be done; `keyed` says that the topic makes the
+    key of each event itself."""
+    if wants.ack not in get_args(Ack):
+        raise ConfigError(f"{where}ack must be 'success', 'receive' or 'manual', not {wants.ack!r}")
+    _check_order(where, wants, keyed)
+    _check_ack(where, wants, batch, retry)
+    _check_flow(where, wants, batch)
+    check_place(f"{where}begin", wants.begin, now_ms)
+
+
+def check_patience(where: str, timeout: float | None, gone_after_ms: int) -> None:
+    """Refuse a group whose workers would count as gone while all their slots are taken: then they
+    do not look for more, which is what shows that they are there."""
+    if timeout is not None and timeout * 1000 >= gone_after_ms:
+        raise ConfigError(
+            f"{where}timeout={timeout:g} is no less than the topic's group_gone_after of "
+            f"{gone_after_ms / 1000:g} s: a worker that is busy for so long would count as gone, "
+            "and events that it has still to handle could go; change one of them"
+        )
+
+
+def _check_order(where: str, wants: SubscriptionOptions, keyed: bool) -> None:
+    if not isinstance(wants.ordered, bool):
+        raise ConfigError(f"{where}ordered must be True or False, not {wants.ordered!r}")
+    if wants.on_failure is not None:
+        if wants.on_failure not in get_args(OnFailure):
+            raise ConfigError(
+                f"{where}on_failure must be 'block', 'skip' or 'fail_key', not {wants.on_failure!r}"
+            )
+        if not wants.ordered:
+            raise ConfigError(
+                f"{where}on_failure says what follows in order: it needs ordered=True"
+            )
+    if wants.ordered and not keyed:
+        raise ConfigError(
+            f"{where}ordered=True keeps the order of each key: give the topic one, "
+            "app.topic(…, key=lambda event: …). publish(key=…) alone is not enough: one publisher "
+            "that leaves it out would break the order unseen"
+        )
+
+
+def _check_ack(
+    where: str, wants: SubscriptionOptions, batch: int | None, retry: Retry | None
+) -> None:
+    if wants.ack == "success":
+        return
+    if batch is not None:
+        raise ConfigError(
+            f"{where}ack={wants.ack!r} does not go with batch=: a batch is settled when its "
+            "function returns; raise BatchError for the events that failed"
+        )
+    if wants.ack == "receive":
+        if retry is not None:
+            raise ConfigError(
+                f"{where}ack='receive' lets go of an event before it is handled, so it is never "
+                "retried: leave retry= out, or use ack='success'"
+            )
+        if wants.ordered:
+            raise ConfigError(
+                f"{where}ack='receive' lets the next event of a key go before this one is "
+                "handled: with ordered=True use ack='success' or 'manual'"
+            )
+
+
+def _check_flow(where: str, wants: SubscriptionOptions, batch: int | None) -> None:
+    if wants.max_in_flight is not None:
+        most = check_count(f"{where}max_in_flight", wants.max_in_flight)
+        if batch is not None and most < batch:
+            raise ConfigError(
+                f"{where}max_in_flight={most} is less than batch={batch}: no batch would be full"
+            )
+    if wants.consumers is None:
+        return
+    if not isinstance(wants.consumers, int) and not _is_pair(wants.consumers):
+        raise ConfigError(
+            f"{where}consumers must be a number or (least, most), not {wants.consumers!r}"
+        )
+    least, most = wants.scale or (1, 1)
+    check_count(f"{where}consumers", least)
+    if check_count(f"{where}consumers", most) < least:
+        raise ConfigError(f"{where}consumers=({least}, {most}): the least is more than the most")
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2

@@ -1,0 +1,212 @@
+"""What a topic and its subscriptions declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict, get_args, get_type_hints
+
+from headrace.core.bounds import check_count
+from headrace.core.job import ids
+from headrace.core.job.retry import Retry
+from headrace.core.queue_names import check_topic
+from headrace.core.task.labels import check_label
+from headrace.core.times import Duration, epoch_ms, to_ms
+from headrace.core.topic.content import CodecName, EventCodec
+from headrace.core.topic.upcast import Upcast, Upcasts
+from headrace.errors import ConfigError
+
+Ack = Literal["success", "receive", "manual"]
+Overflow = Literal["reject", "block", "drop_oldest"]
+OnFailure = Literal["block", "skip", "fail_key"]
+Place = str | datetime
+"""A place in a topic: "new", "start", the id of an event, or a time."""
+Consumers = int | tuple[int, int]
+
+RETENTION = timedelta(days=1)
+GROUP_GONE_AFTER = timedelta(days=7)
+MAX_SHARDS = 1024
+_LEAST_GONE_AFTER = 60.0
+_FAST_CLOCK_MS = 60_000
+
+
+class TopicDeclaring(TypedDict, total=False):
+    """What `app.topic(...)` takes beside name, event type and key."""
+
+    retention: Duration
+    shards: int
+    max_length: int | None
+    overflow: Overflow
+    codec: CodecName | EventCodec
+    version: int
+    upcast: Upcast | Upcasts | None
+    source: str | None
+    max_payload: int | None
+    group_gone_after: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """What `app.topic(...)` declares of a topic's log. Checked here, so that a wrong option fails
+    at import."""
+
+    name: str
+    shards: int = 1
+    retention: Duration = RETENTION
+    max_length: int | None = None
+    overflow: Overflow = "reject"
+    source: str | None = None
+    max_payload: int | None = None
+    group_gone_after: Duration = GROUP_GONE_AFTER
+
+    def __post_init__(self) -> None:
+        where = f"topic {check_topic('topic name', self.name)!r}: "
+        to_ms(f"{where}retention", self.retention)
+        _check_gone_after(where, self.group_gone_after)
+        if check_count(f"{where}shards", self.shards) > MAX_SHARDS:
+            raise ConfigError(f"{where}shards can be up to {MAX_SHARDS}, not {self.shards!r}")
+        if self.source is not None:
+            check_label(f"{where}source", self.source)
+        if self.max_payload is not None:
+            check_count(f"{where}max_payload", self.max_payload)
+        _check_overflow(where, self)
+
+    @property
+    def retention_ms(self) -> int:
+        """How long an event stays in the log at least."""
+        return to_ms("retention", self.retention)
+
+    @property
+    def gone_after_ms(self) -> int:
+        """How long a group that no worker serves holds the log back."""
+        return to_ms("group_gone_after", self.group_gone_after)
+
+    @property
+    def most_per_shard(self) -> int | None:
+        """How many events each log may hold, so that all together hold `max_length` at most."""
+        return None if self.max_length is None else self.max_length // self.shards
+
+
+def _check_gone_after(where: str, after: Duration) -> None:
+    if to_ms(f"{where}group_gone_after", after) < _LEAST_GONE_AFTER * 1000:
+        raise ConfigError(
+            f"{where}group_gone_after must be at least {_LEAST_GONE_AFTER:g} seconds, not "
+            f"{after!r}: that a group has a worker is written only every few seconds, and with "
+            "less, events of a group that is served could go"
+        )
+
+
+def _check_overflow(where: str, options: TopicOptions) -> None:
+    if options.overflow not in get_args(Overflow):
+        raise ConfigError(
+            f"{where}overflow must be 'reject', 'block' or 'drop_oldest', not {options.overflow!r}"
+        )
+    if options.max_length is None:
+        if options.overflow != "reject":
+            raise ConfigError(
+                f"{where}overflow={options.overflow!r} needs max_length=: a topic without one "
+                "never overflows"
+            )
+        return
+    if check_count(f"{where}max_length", options.max_length) < options.shards:
+        raise ConfigError(
+            f"{where}max_length is shared by {options.shards} shards: it must be at least so many"
+        )
+
+
+class Subscribing(TypedDict, total=False):
+    """What `topic.subscribe(...)` takes beside the group, `batch` and `max_wait`."""
+
+    retry: Retry | None
+    timeout: float | None
+    ack: Ack
+    ordered: bool
+    on_failure: OnFailure | None
+    max_in_flight: int | None
+    begin: Place
+    consumers: Consumers | None
+    name: str | None
+
+
+class SubscribingAny(Subscribing, total=False):
+    """All that `topic.subscribe(...)` takes beside the group."""
+
+    batch: int | None
+    max_wait: Duration
+
+
+class Broadcasting(TypedDict, total=False):
+    """What `topic.broadcast(...)` takes."""
+
+    timeout: float | None
+    max_in_flight: int | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOptions:
+    """What a group wants of its topic, beside what any task declares."""
+
+    group: str
+    ack: Ack = "success"
+    ordered: bool = False
+    on_failure: OnFailure | None = None
+    max_in_flight: int | None = None
+    begin: Place = "new"
+    consumers: Consumers | None = None
+    broadcast: bool = False
+    """Each process gets each event, from now on; `group` is only a name."""
+
+    @property
+    def failing(self) -> OnFailure:
+        """What becomes of later events of a key of which one went dead."""
+        return self.on_failure or ("block" if self.ordered else "skip")
+
+    @property
+    def scale(self) -> tuple[int, int] | None:
+        """How many consumers there are at least and at most; None if nobody cares."""
+        if self.consumers is None or isinstance(self.consumers, tuple):
+            return self.consumers
+        return self.consumers, self.consumers
+
+
+def check_place(what: str, place: object, now_ms: int) -> Place:
+    """`place` if it can be a place in a topic: a time must have come by now, give or take a
+    minute."""
+    if isinstance(place, datetime):
+        if epoch_ms(what, place) > now_ms + _FAST_CLOCK_MS:
+            raise ConfigError(
+                f"{what} is a time in the future, {place.isoformat()}: no event can be there yet; "
+                "give a time that has passed, or 'new' for what is published from now on"
+            )
+        return place
+    if not isinstance(place, str):
+        raise ConfigError(
+            f"{what} must be 'new', 'start', an event's id or a datetime, not {place!r}"
+        )
+    try:
+        ids.to_key(place)
+    except ConfigError:
+        raise ConfigError(f"{what} {place!r} cannot be an event's id") from None
+    return place
+
+
+def check_known(
+    what: str, options: Mapping[str, Any], known: type, hints: Mapping[str, str]
+) -> None:
+    """Refuse an option that `known`, a TypedDict, does not have; `hints` say what to do instead."""
+    names = get_type_hints(known)
+    for name in sorted(options.keys() - names.keys()):
+        hint = hints.get(name) or f"it takes {', '.join(names)}"
+        raise ConfigError(f"{what} has no {name!r}: {hint}")
+
+
+def checked_key(where: str, key: object) -> Callable[[Any], str | None] | None:
+    """`key` if it can make the key of an event."""
+    if key is None or callable(key):
+        return key
+    raise ConfigError(
+        f"{where}key must be a function of the event that returns a text, such as "
+        f"lambda event: event.order_id, not {key!r}"
+    )

@@ -1,0 +1,95 @@
+"""Options of a publish, and the envelopes that come of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace import ConfigError
+from headrace.core.job import ids
+from headrace.core.job.envelope import Overrides, decode_envelope, encode_envelope
+from headrace.core.topic.stamp import NO_WISHES, Stamp, wishes_of
+
+FULL = Overrides(
+    headers={"tenant": "eu"},
+    expires_ms=5,
+    sent_ms=6,
+    kind="Paid",
+    source="shop",
+    correlation="c-1",
+    content="application/json",
+    version=3,
+)
+
+
+@pytest.mark.parametrize("overrides", [Overrides(), Overrides(source="shop"), FULL])
+@pytest.mark.parametrize("key", ["", "o-1", "鍵" * 80])
+@pytest.mark.parametrize("id", [bytes(range(16)), ids.to_key("order-5"), ids.to_key("x" * 256)])
+@pytest.mark.parametrize("payload", [b"", b"x" * 300, b"x" * 70_000])
+def test_a_stamp_writes_what_the_usual_way_would(
+    overrides: Overrides, key: str, id: bytes, payload: bytes
+) -> None:
+    envelope = decode_envelope(Stamp("@orders", overrides).envelope(id, payload, key))
+    wanted = {name: getattr(overrides, name) for name in overrides.__struct_fields__}
+    usual = encode_envelope(id, "@orders", payload, Overrides(**{**wanted, "key": key}))
+    assert envelope == decode_envelope(usual)
+
+
+def test_a_plain_event_is_no_longer_than_a_plain_job() -> None:
+    key = ids.new_key()
+    stamped = Stamp("@orders", Overrides()).envelope(key, b"x", "")
+    assert stamped == encode_envelope(key, "@orders", b"x")
+
+
+def test_options_that_are_none_are_not_given() -> None:
+    names = ["key", "headers", "id", "delay", "at", "expires", "type", "source", "correlation_id"]
+    assert wishes_of(dict.fromkeys(names)) is NO_WISHES
+    assert wishes_of({}) is NO_WISHES
+
+
+def test_durations_are_rounded_up_and_moments_are_by_the_epoch() -> None:
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    wishes = wishes_of({"delay": 0.0001, "expires": timedelta(minutes=1)})
+    assert (wishes.delay_ms, wishes.expires_in_ms, wishes.needs_time) == (1, 60_000, True)
+    wishes = wishes_of({"at": moment, "expires": moment})
+    assert wishes.at_ms == wishes.overrides.expires_ms == int(moment.timestamp() * 1000)
+    assert not wishes.needs_time
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"delay": 1, "at": datetime(2030, 1, 1, tzinfo=UTC)}, "not both"),
+        ({"delay": -1}, "delay"),
+        ({"at": datetime(2030, 1, 1)}, "time zone"),
+        ({"expires": datetime(2030, 1, 1)}, "time zone"),
+        ({"id": ""}, "id"),
+        ({"id": 5}, "id"),
+        ({"key": ""}, "key"),
+        ({"key": 7}, "key"),
+        ({"type": "x" * 257}, "type"),
+        ({"source": "a\nb"}, "source"),
+        ({"correlation_id": ""}, "correlation_id"),
+        ({"headers": {"a": "x" * 8000, "b": "x" * 8000}, "colour": "red"}, "no 'colour'"),
+    ],
+)
+def test_a_publish_refuses(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        wishes_of(options)
+
+
+def test_headers_that_are_too_much_together_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at most"):
+        Stamp("@orders", Overrides(headers={f"h{n}": "x" * 8000 for n in range(5)}))
+
+
+def test_keys_of_a_batch_are_ids_of_now_in_order_and_all_different() -> None:
+    before = datetime.now(UTC).timestamp() * 1000
+    made = ids.new_keys()
+    keys = [next(made) for _ in range(10_000)]
+    assert keys == sorted(set(keys))
+    moments = [ids.created_ms(key) or 0 for key in keys]
+    assert before - 1 <= moments[0] <= moments[-1] <= before + 2_000
+    assert all(ids.to_key(ids.to_text(key)) == key for key in keys[:100])
