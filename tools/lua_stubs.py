@@ -27,7 +27,7 @@ TARGET = FOLDER / "scripts.py"
 WIDTH = 100
 _GLUE = "\0"
 OF_EACH = ", of each queue"
-FILLED_IN = {"queue": "keys.queue", "group": "keys.group"}
+FILLED_IN = {"queue": "keys.queue", "group": "keys.group", "groups": "groups_of(keys)"}
 
 HEAD = '''"""The Lua scripts as functions. `tools/lua_stubs.py` writes them from the headers."""
 
@@ -37,9 +37,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import {constants}, KvKeys, QueueKeys
-from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.script import Script
+from headrace.store.redis.script import Script, groups_of
 from headrace.store.values import IdempotencyKey
 '''
 
@@ -114,8 +114,7 @@ def stub(header: Header) -> str:
         named.append("idempotency: IdempotencyKey | None = None")
     parameters += ["*", *named] if named else []
     signature = f"def {header.name}(\n{_filled(parameters)}\n) -> Awaitable[{header.returns}]:"
-    called = f"_{header.name}.of_each" if header.of_each else "link.run"
-    return f"{signature}\n    return {called}(\n{_filled(_given(header), '        ')}\n    )\n"
+    return f"{signature}\n    return link.run(\n{_filled(_given(header), '        ')}\n    )\n"
 
 
 def _keys_type(header: Header) -> str:
@@ -124,15 +123,18 @@ def _keys_type(header: Header) -> str:
 
 def _given(header: Header) -> list[str]:
     """What is handed on, as expressions."""
-    sent = [each.sent for each in header.fixed if each.name != "groups"]
+    sent = [each.sent for each in header.fixed]
     if header.rest:
         sent.append(f"*{header.rest.name}")
-    arguments = f"[{', '.join(sent)}]"
+    script = f"_{header.name}"
     if header.of_each:
-        return ["link", "keys", arguments]
-    names = [f"keys.{key}" for key in header.keys]
-    given = "keys.all" if header.keys == ["*"] else f"[{', '.join(names)}]"
-    return [f"_{header.name}", given, arguments, *(["idempotency"] if header.changes else [])]
+        names = f"{script}.names(keys)"
+    elif header.keys == ["*"]:
+        names = "keys.all"
+    else:
+        names = f"[{', '.join(f'keys.{key}' for key in header.keys)}]"
+    repeated = ["idempotency"] if header.changes else []
+    return [script, names, f"[{', '.join(sent)}]", *repeated]
 
 
 def _filled(parts: Sequence[str], indent: str = "    ") -> str:
@@ -157,7 +159,7 @@ def stubs() -> str:
         each.name.upper()
         for header in headers
         for each in header.fixed
-        if not each.type and each.name not in (*FILLED_IN, "groups")
+        if not each.type and each.name not in FILLED_IN
     }
     made = "\n".join(f'_{header.name} = Script("{header.name}")' for header in headers)
     functions = "\n\n".join(map(stub, headers))

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 import redis
 
-from headrace.store.redis.link import CALL_TIMEOUT
+from headrace.store.redis.connection.link import CALL_TIMEOUT
 from tests.faults.changes import (
     CHANGES,
     Change,

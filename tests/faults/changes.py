@@ -18,7 +18,7 @@ from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
-from headrace.store.values import Arrival, Counts, Ending, IdempotencyKey, Report
+from headrace.store.values import Arrival, Counts, JobEnding, IdempotencyKey, Report
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.topic_ground import BILLING, LOG, ORDERED, PLAIN, START, event
 from tests.faults.proxy import Fault, Proxy, calls
@@ -287,7 +287,7 @@ class Arrive(Change):
         await self.plain.append(QUEUE, [self.child])
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        arrival = Arrival(self.child.key, self.parent.key, Ending(State.DONE))
+        arrival = Arrival(self.child.key, self.parent.key, JobEnding(State.DONE))
         await self.store.arrive(QUEUE, [arrival])
 
     async def meanwhile(self) -> None:

@@ -143,7 +143,7 @@ async def _is_empty(app: Headrace) -> bool:
 async def test_parts_of_a_settlement_that_were_answered_are_not_asked_for_again(
     wire: Proxy, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.store.redis.settling._MOST", 2)
+    monkeypatch.setattr("headrace.store.redis.settlement_batch._MOST", 2)
     async with prepared(Settle, redis_url, wire.url, namespace) as change:
         await change.ground.send(change.plain, 5)
         taken = await change.ground.take(change.worker, 5)

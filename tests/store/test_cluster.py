@@ -15,23 +15,23 @@ import pytest
 
 from headrace import ConfigError, Headrace, StoreError, StoreUnavailable
 from headrace.errors import StoreMismatch
-from headrace.store.redis import pubsub as pubsub_module
-from headrace.store.redis.cluster import slot_of
-from headrace.store.redis.faults import NoGroup
-from headrace.store.redis.link import Link
-from headrace.store.redis.pubsub import PubSub, encode_keys
-from headrace.store.redis.server import Server
+from headrace.store.redis.connection import pubsub as pubsub_module
+from headrace.store.redis.connection.cluster import slot_of
+from headrace.store.redis.connection.endpoint import RedisEndpoint
+from headrace.store.redis.connection.errors import NoGroup
+from headrace.store.redis.connection.link import Link
+from headrace.store.redis.connection.pubsub import PubSub, encode_keys
 from tests.servers import RedisCluster, RedisServer, free_port
 from tests.store.patience import eventually
 
 
 @pytest.fixture
-def server(cluster: RedisCluster) -> Server:
-    return Server(cluster.url)
+def server(cluster: RedisCluster) -> RedisEndpoint:
+    return RedisEndpoint(cluster.url)
 
 
 @pytest.fixture
-async def link(server: Server) -> AsyncIterator[Link]:
+async def link(server: RedisEndpoint) -> AsyncIterator[Link]:
     link = server.link()
     yield link
     await link.drop()
@@ -122,7 +122,7 @@ async def test_a_slot_that_was_moved_is_found_at_once(
 
 
 async def test_every_link_learns_of_a_move_from_one(
-    cluster: RedisCluster, server: Server, link: Link, key: str, target: RedisServer
+    cluster: RedisCluster, server: RedisEndpoint, link: Link, key: str, target: RedisServer
 ) -> None:
     await link.call("SET", key, "x", key=key)
     cluster.move(key, target)
@@ -134,7 +134,7 @@ async def test_every_link_learns_of_a_move_from_one(
 
 @pytest.mark.parametrize("kind", ["routed", "bound"])
 async def test_a_script_is_refused_as_a_whole_while_its_slot_is_moved(
-    cluster: RedisCluster, server: Server, key: str, target: RedisServer, kind: str
+    cluster: RedisCluster, server: RedisEndpoint, key: str, target: RedisServer, kind: str
 ) -> None:
     link = server.link() if kind == "routed" else server.link_at(key)
     # The second key is not named before, as that of a result or a lane.
@@ -160,7 +160,7 @@ async def test_a_script_is_refused_as_a_whole_while_its_slot_is_moved(
 
 
 async def test_a_read_that_waits_at_a_slot_which_moves_is_told_and_finds_it(
-    cluster: RedisCluster, server: Server, key: str, target: RedisServer
+    cluster: RedisCluster, server: RedisEndpoint, key: str, target: RedisServer
 ) -> None:
     source = cluster.owner(key)
     source.ask("XGROUP", "CREATE", key, "workers", "0", "MKSTREAM")
@@ -178,7 +178,7 @@ async def test_a_read_that_waits_at_a_slot_which_moves_is_told_and_finds_it(
 
 
 async def test_a_group_that_is_gone_is_told_from_one_that_has_moved(
-    cluster: RedisCluster, server: Server, key: str
+    cluster: RedisCluster, server: RedisEndpoint, key: str
 ) -> None:
     reading = server.link_at(key)
     with pytest.raises(NoGroup):
@@ -187,7 +187,7 @@ async def test_a_group_that_is_gone_is_told_from_one_that_has_moved(
 
 
 async def test_a_call_that_waits_can_be_ended_from_another_link(
-    cluster: RedisCluster, server: Server, key: str
+    cluster: RedisCluster, server: RedisEndpoint, key: str
 ) -> None:
     reading, ending = server.link_at(key), server.link_at(key)
     await reading.identify()
@@ -217,7 +217,7 @@ async def test_what_was_sent_and_not_answered_is_not_sent_again(
 
 async def test_a_node_that_is_not_there_is_passed_over(cluster: RedisCluster, key: str) -> None:
     alive = cluster.masters[0].port
-    server = Server(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{alive}")
+    server = RedisEndpoint(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{alive}")
     link = server.link()
     await server.check(link, require_durable=False)
     assert await link.call("SET", key, 1, key=key) == b"OK"
@@ -226,7 +226,7 @@ async def test_a_node_that_is_not_there_is_passed_over(cluster: RedisCluster, ke
 
 async def test_nodes_that_cannot_be_reached_are_named_without_the_password() -> None:
     ports = (free_port(), free_port())
-    server = Server(f"redis+cluster://me:secret@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
+    server = RedisEndpoint(f"redis+cluster://me:secret@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
     with pytest.raises(StoreUnavailable) as caught:
         await server.check(server.link(), require_durable=False)
     assert not caught.value.sent
@@ -236,13 +236,13 @@ async def test_nodes_that_cannot_be_reached_are_named_without_the_password() -> 
 
 
 async def test_a_server_of_its_own_is_not_taken_for_a_cluster(redis_server: RedisServer) -> None:
-    server = Server(f"redis+cluster://127.0.0.1:{redis_server.port}")
+    server = RedisEndpoint(f"redis+cluster://127.0.0.1:{redis_server.port}")
     with pytest.raises(StoreMismatch, match=rf"write redis://127.0.0.1:{redis_server.port}/0"):
         await server.check(server.link(), require_durable=False)
 
 
 async def test_a_node_is_not_taken_for_a_server_of_its_own(cluster: RedisCluster) -> None:
-    server = Server(cluster.masters[0].url)
+    server = RedisEndpoint(cluster.masters[0].url)
     link = server.link()
     with pytest.raises(ConfigError, match=r"part of a cluster: write redis\+cluster://"):
         await server.check(link, require_durable=False)
@@ -250,7 +250,7 @@ async def test_a_node_is_not_taken_for_a_server_of_its_own(cluster: RedisCluster
 
 
 async def test_every_master_is_asked_whether_it_may_lose_jobs(
-    cluster: RedisCluster, server: Server, caplog: pytest.LogCaptureFixture
+    cluster: RedisCluster, server: RedisEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ConfigError, match="require_durable") as caught:
         await server.check(server.link(), require_durable=True)
@@ -269,14 +269,14 @@ async def test_the_user_in_the_url_is_that_of_every_node(
         rights = ("+set", "+cluster|slots", "+info", "+config|get")
         master.ask("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "-@all", *rights)
     url = cluster.url.replace("://", "://shop:secret@")
-    server = Server(url)
+    server = RedisEndpoint(url)
     link = server.link()
     await server.check(link, require_durable=False)
     for key in spread:
         assert await link.call("SET", key, 1, key=key) == b"OK"
     await link.drop()
 
-    stranger = Server(url.replace("secret", "guessed"))
+    stranger = RedisEndpoint(url.replace("secret", "guessed"))
     with pytest.raises(StoreUnavailable, match="user or password") as caught:
         await stranger.check(stranger.link(), require_durable=False)
     assert "guessed" not in str(caught.value)
@@ -296,12 +296,12 @@ async def test_nodes_are_talked_to_over_encrypted_connections(
         "tls-auth-clients": "no",
     }
     with RedisCluster(tmp_path, masters=1, settings=settings):
-        server = Server(f"rediss+cluster://localhost:{port}?ssl_ca_certs={crt}")
+        server = RedisEndpoint(f"rediss+cluster://localhost:{port}?ssl_ca_certs={crt}")
         link = server.link()
         await server.check(link, require_durable=False)
         assert await link.call("SET", "key", 1, key="key") == b"OK"
         await link.drop()
-        stranger = Server(f"rediss+cluster://localhost:{port}")
+        stranger = RedisEndpoint(f"rediss+cluster://localhost:{port}")
         with pytest.raises(StoreUnavailable):
             await stranger.check(stranger.link(), require_durable=False)
 
@@ -326,9 +326,9 @@ def test_a_url_that_cannot_be_meant_is_refused(url: str, problem: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_only_a_cluster_has_reads_that_cannot_span(server: Server) -> None:
+def test_only_a_cluster_has_reads_that_cannot_span(server: RedisEndpoint) -> None:
     assert not server.reads_span
-    assert Server("redis://localhost").reads_span
+    assert RedisEndpoint("redis://localhost").reads_span
 
 
 class Heard:
@@ -343,7 +343,7 @@ class Heard:
     async def of(self, node: RedisServer, channel: str) -> None:
         """When it has heard what is said at a node, again and again until then."""
         said = encode_keys([uuid.uuid4().bytes])
-        connection = Server(f"redis://127.0.0.1:{node.port}").link()
+        connection = RedisEndpoint(f"redis://127.0.0.1:{node.port}").link()
         async with asyncio.timeout(60):
             while not any(key in said for key in self.keys):
                 await connection.call("PUBLISH", channel, said)
@@ -356,7 +356,9 @@ def subscribed(cluster: RedisCluster) -> RedisServer:
     return next(node for node in cluster.nodes if b" sub=1" in node.ask("CLIENT", "LIST"))
 
 
-async def test_what_is_said_at_any_node_is_heard(cluster: RedisCluster, server: Server) -> None:
+async def test_what_is_said_at_any_node_is_heard(
+    cluster: RedisCluster, server: RedisEndpoint
+) -> None:
     pubsub, heard = PubSub(server.connect), Heard()
     await pubsub.add("{shop:mail}:due", heard)
     for node in cluster.masters:
@@ -365,7 +367,7 @@ async def test_what_is_said_at_any_node_is_heard(cluster: RedisCluster, server: 
 
 
 async def test_an_ear_moves_on_from_a_node_that_has_fallen_silent(
-    cluster: RedisCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: RedisCluster, server: RedisEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pubsub_module, "_PING_EVERY", 0.1)
     pubsub, heard = PubSub(server.connect), Heard()
@@ -397,7 +399,7 @@ def _is_copied(master: RedisServer) -> bool:
 
 
 async def test_a_replica_that_took_over_is_found(replicated: RedisCluster) -> None:
-    server = Server(replicated.url)
+    server = RedisEndpoint(replicated.url)
     link, reading = server.link(), server.link_at("a")
     for key in ("a", "b", "c"):
         await link.call("SET", key, key, key=key)

@@ -11,7 +11,7 @@ from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite import facts
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.values import Event
+from headrace.store.values import RecordedFact
 from headrace.testing import ManualClock
 from headrace.testing.conformance.ground import QUEUE, parcel
 
@@ -46,8 +46,8 @@ async def send(store: Store, times: int) -> None:
         await store.append(QUEUE, [parcel() for _ in range(20)])
 
 
-async def all_after(store: Store, cursor: str) -> list[Event]:
-    found: list[Event] = []
+async def all_after(store: Store, cursor: str) -> list[RecordedFact]:
+    found: list[RecordedFact] = []
     while page := await store.events(QUEUE, cursor, limit=30):
         found += page
         cursor = page[-1].cursor

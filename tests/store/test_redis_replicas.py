@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import ConfigError, EnqueueUnknown, Headrace, State
-from headrace.store.redis import confirming
+from headrace.store.redis.connection import confirmation
 from headrace.store.redis.keys import QueueKeys
 from tests.faults.crew import LONG, eventually
 from tests.servers import RedisCluster, RedisServer, newest_server_binary
@@ -86,7 +86,7 @@ async def test_a_confirmed_send_returns_when_replicas_have_it(
 async def test_a_send_that_is_not_confirmed_is_unknown_and_can_be_repeated(
     copied: Copied, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirming, "WAIT_MS", 50)
+    monkeypatch.setattr(confirmation, "WAIT_MS", 50)
     asleep = copied.replicas[0]
     async with shop(copied.url, namespace, confirm_replicas=2) as app:
         work, orders = app.tasks["work"].options(id="one"), app.topics["orders"]
@@ -270,7 +270,7 @@ async def test_a_send_returns_when_it_is_on_disk(
 async def test_a_send_that_a_disk_does_not_confirm_is_unknown(
     newest_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirming, "WAIT_FOR_DISK_MS", 20)
+    monkeypatch.setattr(confirmation, "WAIT_FOR_DISK_MS", 20)
     newest_server.ask("CONFIG", "SET", "appendfsync", "no")
     async with shop(newest_server.url, namespace, confirm_disk=True, confirm_replicas=1) as app:
         with pytest.raises(EnqueueUnknown, match=r"disk|replicas"):

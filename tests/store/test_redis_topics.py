@@ -10,7 +10,7 @@ import pytest
 from headrace.core.job.outcome import DONE, Dead
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement
-from headrace.store.redis.group_reading import GroupReading
+from headrace.store.redis.read.group_reader import GroupReader
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, Position
 from headrace.testing.conformance.topic_ground import event
@@ -104,7 +104,7 @@ async def test_a_reader_that_cannot_watch_its_log_says_so(
         raise StoreUnavailable("too many clients")
 
     await store.join(QUEUE, ORDERED, START)
-    monkeypatch.setattr(GroupReading, "_watch", fail)
+    monkeypatch.setattr(GroupReader, "_watch", fail)
     member = store.consumer("one", [QUEUE], 30.0)
     with pytest.raises(StoreUnavailable, match="too many clients"):
         await member.fetch(10, 5)

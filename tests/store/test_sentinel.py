@@ -12,7 +12,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, StoreError, StoreUnavailable
 from headrace.errors import SendError
-from headrace.store.redis.sentinel import parse
+from headrace.store.redis.connection.sentinel import parse
 from tests.servers import RedisServer, free_port
 
 

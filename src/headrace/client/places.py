@@ -11,7 +11,7 @@ from headrace.core.times import epoch_ms_before
 from headrace.core.topic.topic import Place
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
-from headrace.store.topics import LoggedEvent, Position, Topics
+from headrace.store.topics import LoggedEvent, Position, TopicStore
 
 _SOON_MS = 20
 _LOOKS = 3
@@ -28,7 +28,7 @@ def position_of(place: Place) -> Position:
     return Position("event", event=ids.to_key(place))
 
 
-async def positions_of(store: Topics, logs: Sequence[str], place: Place) -> list[Position]:
+async def positions_of(store: TopicStore, logs: Sequence[str], place: Place) -> list[Position]:
     """The place in each log of a topic. An event is in one of them: its place in the others is
     where the order of time, and of the logs for what is of the same millisecond, has it."""
     position = position_of(place)
@@ -45,7 +45,9 @@ async def positions_of(store: Topics, logs: Sequence[str], place: Place) -> list
     ]
 
 
-async def _find(store: Topics, logs: Sequence[str], position: Position) -> tuple[int, int] | None:
+async def _find(
+    store: TopicStore, logs: Sequence[str], position: Position
+) -> tuple[int, int] | None:
     """The log that holds an event, and when it was added."""
     for shard, log in enumerate(logs):
         try:

@@ -28,7 +28,7 @@ from headrace.core.topic.topic import (
     check_known,
 )
 from headrace.errors import ConfigError, EventNotFound
-from headrace.store.topics import Group, Topics
+from headrace.store.topics import Group, TopicStore
 
 if TYPE_CHECKING:
     from headrace.client.topic import Topic
@@ -77,7 +77,7 @@ class Subscription(Task[P, R_co]):
         shards = range(self.topic.options.shards)
         return [group_queue(self.topic.name, self.wants.group, shard) for shard in shards]
 
-    async def join(self, store: Topics) -> None:
+    async def join(self, store: TopicStore) -> None:
         """See to it that the group exists in each shard. `EventNotFound` if it is new, and should
         begin at an event that is not there."""
         topic = self.topic

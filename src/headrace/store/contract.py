@@ -18,20 +18,20 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.tally import Tally
-from headrace.store.topics import Topics
+from headrace.store.topics import TopicStore
 from headrace.store.values import (
     Arrival,
     Control,
     Counts,
     Description,
-    Ending,
-    Event,
     FlowMessage,
     IdempotencyKey,
+    JobEnding,
     KeyPage,
     LogPage,
     MinuteCount,
     QueueState,
+    RecordedFact,
     Report,
 )
 
@@ -79,7 +79,7 @@ class DeadJob(msgspec.Struct, frozen=True):
     constraints: bytes = b""
 
 
-class DeadPage(msgspec.Struct, frozen=True):
+class DeadJobPage(msgspec.Struct, frozen=True):
     jobs: list[DeadJob]
     cursor: str
     """Where the next page begins; empty after the last."""
@@ -102,7 +102,7 @@ class ListenerHandle(Protocol):
     async def close(self) -> None: ...
 
 
-class Store(Topics, Protocol):
+class Store(TopicStore, Protocol):
     """Everything that is not tied to one worker."""
 
     async def open(self) -> None:
@@ -179,7 +179,9 @@ class Store(Topics, Protocol):
         """What is paused, and which running jobs are to end."""
         ...
 
-    async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
+    async def follow(
+        self, queue: str, parent: JobKey, children: Sequence[Child]
+    ) -> JobEnding | None:
         """Have jobs, stored already, told when `parent` ends. If it has ended, nothing is noted and
         its ending is returned; done without a value if the store does not know it (any more)."""
         ...
@@ -222,7 +224,7 @@ class Store(Topics, Protocol):
 
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
-    ) -> list[Event]:
+    ) -> list[RecordedFact]:
         """Facts after a cursor, from the oldest kept if it is empty; `$` is the cursor of now (and
         gives one event, `lost` of nothing, that carries it). Waits up to `wait` seconds for the
         first. If some after the cursor are no longer kept, the first event is `lost`."""
@@ -298,7 +300,7 @@ class Store(Topics, Protocol):
         sent to. In as few round trips as can be: people look at hundreds of queues at once."""
         ...
 
-    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
+    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadJobPage:
         """Dead jobs, the latest first."""
         ...
 

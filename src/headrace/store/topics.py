@@ -112,7 +112,7 @@ class StoppedKey(msgspec.Struct, frozen=True):
     """How many later ones wait behind it."""
 
 
-class Topics(Protocol):
+class TopicStore(Protocol):
     """The part of `Store` that is about topics."""
 
     async def publish(

@@ -53,7 +53,7 @@ def open_store(
         )
     if scheme in _REDIS:
         check_url(url)
-        from headrace.store.redis.confirming import Confirmation
+        from headrace.store.redis.connection.confirmation import Confirmation
         from headrace.store.redis.store import RedisStore
 
         confirms = confirm_replicas or confirm_disk

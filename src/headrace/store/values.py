@@ -66,7 +66,7 @@ class QueueState(msgspec.Struct, frozen=True):
     none waits."""
 
 
-class Ending(msgspec.Struct, frozen=True):
+class JobEnding(msgspec.Struct, frozen=True):
     """How a job ended, as told to one that waits for it. `value` is its encoded result; empty if it
     had none or it was not kept."""
 
@@ -79,7 +79,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
     child: JobKey
     parent: JobKey
-    ending: Ending
+    ending: JobEnding
     runs_anyway: bool = False
 
 
@@ -139,7 +139,7 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, gc=False):
     detail: str = ""
 
 
-class Event(msgspec.Struct, frozen=True):
+class RecordedFact(msgspec.Struct, frozen=True):
     """A fact with the store's time, and the cursor with which reading goes on after it."""
 
     cursor: str

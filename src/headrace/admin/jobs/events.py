@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.errors import ConfigError, StoreUnavailable
-from headrace.store.values import Event, Kind
+from headrace.store.values import Kind, RecordedFact
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -44,7 +44,7 @@ class JobEvent:
     """Why a job is dead, what a blocked one waits for, in how many ms one runs again."""
 
     @classmethod
-    def of(cls, queue: str, event: Event, cursor: str) -> JobEvent:
+    def of(cls, queue: str, event: RecordedFact, cursor: str) -> JobEvent:
         fact = event.fact
         return cls(
             cursor=cursor,
@@ -97,7 +97,7 @@ async def _cursors(store: Store, queues: Sequence[str], after: str) -> list[str]
 
 async def _pages(
     store: Store, queues: Sequence[str], cursors: Sequence[str], wait: float
-) -> list[list[Event]]:
+) -> list[list[RecordedFact]]:
     """The next events of each queue; waits for the first."""
     if len(queues) == 1:
         return [await store.events(queues[0], cursors[0], _PAGE, wait)]
@@ -115,10 +115,10 @@ async def _pages(
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _merged(pages: Sequence[Sequence[Event]]) -> list[tuple[int, Event]]:
+def _merged(pages: Sequence[Sequence[RecordedFact]]) -> list[tuple[int, RecordedFact]]:
     """Events by time, each with the number of its queue; those of one queue stay in their order,
     also if a clock was set back."""
-    found: list[tuple[int, int, Event]] = []
+    found: list[tuple[int, int, RecordedFact]] = []
     for at, page in enumerate(pages):
         # The start of a run is told right before its end: a cursor between the two leads to both.
         told = [*page[1:], *page[-1:]]

@@ -16,18 +16,18 @@ from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, reclaim_every
 from headrace.store.redis import scripts
-from headrace.store.redis.faults import NoGroup
-from headrace.store.redis.group_reading import GroupReading
+from headrace.store.redis.connection.errors import NoGroup
+from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import signed
-from headrace.store.redis.link import Argument
-from headrace.store.redis.reading import Reading
-from headrace.store.redis.settling import Batch, parts
-from headrace.store.redis.source import Source, delivery_of, ready_ms
-from headrace.store.values import Arrival, Ending, FlowMessage, IdempotencyKey
+from headrace.store.redis.read.group_reader import GroupReader
+from headrace.store.redis.read.queue_reader import QueueReader
+from headrace.store.redis.read.source import ReadSource, delivery_of, ready_ms
+from headrace.store.redis.settlement_batch import Batch, parts
+from headrace.store.values import Arrival, FlowMessage, IdempotencyKey, JobEnding
 
 if TYPE_CHECKING:
     from headrace.core.job.ids import JobKey
-    from headrace.store.redis.store import RedisStore
+    from headrace.store.redis.topics import RedisTopics
 
 log = logging.getLogger("headrace.store")
 
@@ -42,7 +42,7 @@ class RedisConsumer:
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisTopics,
         name: str,
         queues: Mapping[str, int],
         lease: float,
@@ -54,7 +54,7 @@ class RedisConsumer:
         self._signed = signed(name, int(lease * 1000))
         self._lease_ms = int(lease * 1000)
         self._look_ms = int(reclaim_every(lease) * 1000)
-        kind = GroupReading if any("@" in queue for queue in queues) else Reading
+        kind = GroupReader if any("@" in queue for queue in queues) else QueueReader
         self._reading = kind(store, self._signed, queues, self._hand_back, strict=strict)
         self._sources = self._reading.sources
         # Settlements and upkeep do not wait for each other.
@@ -177,7 +177,7 @@ class RedisConsumer:
         return found
 
     async def _reclaim(
-        self, source: Source, limit: int, last_chance: bool, going_on: bool
+        self, source: ReadSource, limit: int, last_chance: bool, going_on: bool
     ) -> tuple[list[Delivery], bool]:
         """One step of a look: what it took over, and whether there is more to look at. It is
         short, however much is pending, so that the server has time for others in between."""
@@ -368,6 +368,6 @@ def _named(pairs: Sequence[bytes], deliveries: Sequence[Delivery]) -> list[Deliv
 
 def _message(id: bytes, fields: list[bytes]) -> FlowMessage:
     named = dict(zip(fields[::2], fields[1::2], strict=True))
-    ending = Ending(State(named[b"s"].decode()), named[b"v"])
+    ending = JobEnding(State(named[b"s"].decode()), named[b"v"])
     arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1")
     return FlowMessage(id.decode(), named[b"q"].decode(), arrival)

@@ -18,7 +18,7 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.job.tally import Tally, detail_of, kind_of
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
-from headrace.store.values import Event, Fact, MinuteCount
+from headrace.store.values import Fact, MinuteCount, RecordedFact
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_facts = msgspec.msgpack.Decoder(list[Fact]).decode
@@ -32,7 +32,7 @@ _Row = tuple[str, bytes, str, int, int, int, str]
 _SENT, _SCHEDULED = _encode("sent"), _encode("scheduled")
 
 
-class Facts:
+class FactBatch:
     """`count` facts, encoded one after the other, and what to add to the minute's counters."""
 
     __slots__ = ("_counts", "count", "data")
@@ -47,10 +47,10 @@ class Facts:
         return _encode(self._counts) if self._counts else b""
 
 
-NONE = Facts(0, b"", {})
+NONE = FactBatch(0, b"", {})
 
 
-def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> Facts:
+def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> FactBatch:
     """That jobs were sent; only counted if the script has to tell, because it decides what became
     of them."""
     rows: list[bytes] = []
@@ -62,7 +62,7 @@ def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> Facts:
             later = parcel.delay_ms or parcel.at_ms is not None
             rows += (_ROW, _SCHEDULED if later else _SENT, named, _NO_RUN)
     counts = {f"sent {task.decode('utf-8', 'replace')}": n for task, n in tasks.items()}
-    return Facts(len(parcels) if listed else 0, b"".join(rows), counts)
+    return FactBatch(len(parcels) if listed else 0, b"".join(rows), counts)
 
 
 def _named(parcel: Parcel) -> tuple[bytes, bytes]:
@@ -73,7 +73,7 @@ def _named(parcel: Parcel) -> tuple[bytes, bytes]:
     return named, task
 
 
-def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> Facts:
+def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> FactBatch:
     rows: list[_Row] = []
     for item in settlements:
         delivery, outcome = item.delivery, item.outcome
@@ -91,14 +91,14 @@ def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> Facts:
             )
         )
     counts = {f"{name} {task}": count for (name, task), count in tally.counts.items()}
-    return Facts(len(rows), _without_header(_encode(rows), len(rows)), counts)
+    return FactBatch(len(rows), _without_header(_encode(rows), len(rows)), counts)
 
 
 def _without_header(array: bytes, count: int) -> bytes:
     return array[1 if count < 16 else 3 if count < 65536 else 5 :]
 
 
-def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Event]:
+def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[RecordedFact]:
     """The events of one entry, without the first `skip` facts of it. The start of a run is told
     with its end, and with the cursor of what came before, so that going on there misses nothing.
     `Malformed` if it is none of ours."""
@@ -109,15 +109,15 @@ def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Event]:
     except _UNREADABLE as error:
         raise Malformed(f"entry {entry_id}: {error}") from None
     at_ms = int(entry_id.partition("-")[0])
-    events: list[Event] = []
+    events: list[RecordedFact] = []
     for at, fact in enumerate(facts[skip:], start=skip + 1):
         if at in untrue:
             continue
         if fact.started_ms:
             begun = Fact("started", fact.key, fact.task, fact.attempt, fact.started_ms)
-            events.append(Event(_cursor(entry_id, at - 1), fact.started_ms, begun))
+            events.append(RecordedFact(_cursor(entry_id, at - 1), fact.started_ms, begun))
         cursor = entry_id if at == len(facts) else _cursor(entry_id, at)
-        events.append(Event(cursor, at_ms, fact))
+        events.append(RecordedFact(cursor, at_ms, fact))
     return events
 
 

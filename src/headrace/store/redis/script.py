@@ -5,25 +5,22 @@ which the script finds in its table `key`, and its ARGV with their types. `tools
 writes `scripts.py` from the headers: one function for each script, with the same names. A script
 about many queues at once says that it has these keys "of each queue"; it goes from one to the next
 with `each_queue`. A script that changes something answers by `applied`, and has one more argument,
-REQUEST: see `requests.py`.
+REQUEST: see `connection/requests.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
 from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
 from headrace.core.job.outcome import task_gate
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
-from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.requests import REMEMBERED
 
 MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "stops", "finish")
 """The files of `lua/moving`, in the order in which they build on each other."""
@@ -41,7 +38,7 @@ _CONSTANTS = "\n".join(
 )
 
 _OF_EACH = ", of each queue"
-# `groups` has the consumer group of each queue. The keys may be more than theirs: see `routed.py`.
+# `groups` has the consumer group of each queue. There may be keys beyond theirs: `cluster_link.py`.
 _EACH_QUEUE = """
 local key
 local function each_queue(groups, visit)
@@ -83,13 +80,9 @@ class Script:
         self.body = "\n".join([*head, self._named_keys(), *_used_by(rest), rest])
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
-    def of_each(
-        self, link: Link, queues: Sequence[QueueKeys], arguments: Sequence[Argument]
-    ) -> Awaitable[Any]:
-        """Run it about all of these queues, whose consumer groups are its first argument."""
-        names = [getattr(keys, name) for keys in queues for name in self.keys]
-        groups = _encode([keys.group for keys in queues])
-        return link.run(self, names, [groups, *arguments])
+    def names(self, queues: Sequence[QueueKeys]) -> list[str]:
+        """Its keys of each of these queues."""
+        return [getattr(keys, name) for keys in queues for name in self.keys]
 
     def _named_keys(self) -> str:
         place = "before + {}" if self._is_of_each else "{}"
@@ -98,6 +91,11 @@ class Script:
         if self._is_of_each:
             return _EACH_QUEUE.format(count=len(self.keys), named=named)
         return f"local key = {{{named}}}"
+
+
+def groups_of(queues: Sequence[QueueKeys]) -> bytes:
+    """The consumer groups of queues, as a script about many of them takes these."""
+    return _encode([keys.group for keys in queues])
 
 
 @cache

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import PUMP, RETURNED, KvKeys, QueueKeys
-from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.script import Script
+from headrace.store.redis.script import Script, groups_of
 from headrace.store.values import IdempotencyKey
 
 _ack_flow_messages = Script("ack_flow_messages")
@@ -185,8 +185,8 @@ def free(
 def get(
     link: Link, keys: Sequence[QueueKeys], *, bodies: bool, job_keys: Sequence[bytes],
 ) -> Awaitable[list[list[Any]]]:
-    return _get.of_each(
-        link, keys, [RETURNED, int(bodies), *job_keys],
+    return link.run(
+        _get, _get.names(keys), [groups_of(keys), RETURNED, int(bodies), *job_keys],
     )
 
 
@@ -239,16 +239,16 @@ def leave(
 def logs(
     link: Link, keys: Sequence[QueueKeys],
 ) -> Awaitable[list[list[Any]]]:
-    return _logs.of_each(
-        link, keys, [],
+    return link.run(
+        _logs, _logs.names(keys), [groups_of(keys)],
     )
 
 
 def member(
     link: Link, keys: Sequence[QueueKeys],
 ) -> Awaitable[list[list[int]]]:
-    return _member.of_each(
-        link, keys, [],
+    return link.run(
+        _member, _member.names(keys), [groups_of(keys)],
     )
 
 
@@ -407,8 +407,8 @@ def settle(
 def stats(
     link: Link, keys: Sequence[QueueKeys], *, since: int, most: int,
 ) -> Awaitable[list[list[list[bytes]]]]:
-    return _stats.of_each(
-        link, keys, [since, most],
+    return link.run(
+        _stats, _stats.names(keys), [groups_of(keys), since, most],
     )
 
 
@@ -423,8 +423,8 @@ def stopped(
 def survey(
     link: Link, keys: Sequence[QueueKeys],
 ) -> Awaitable[list[list[Any]]]:
-    return _survey.of_each(
-        link, keys, [RETURNED],
+    return link.run(
+        _survey, _survey.names(keys), [groups_of(keys), RETURNED],
     )
 
 

@@ -15,23 +15,23 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
-from headrace.store.contract import DeadPage, Listener, ListenerHandle
+from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
 from headrace.store.oddities import readable
-from headrace.store.redis import facts, forms, scripts
+from headrace.store.redis import encoding, facts, scripts
+from headrace.store.redis.connection.link import Argument, Link
+from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.consumer import RedisConsumer
-from headrace.store.redis.history import read_events
+from headrace.store.redis.event_history import read_events
 from headrace.store.redis.keys import KvKeys, QueueKeys
-from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.pubsub import encode_keys
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
     Control,
-    Ending,
-    Event,
     IdempotencyKey,
+    JobEnding,
     KeyPage,
     LogPage,
+    RecordedFact,
     Report,
 )
 
@@ -68,7 +68,7 @@ class RedisStore(RedisTopics):
             return await self._enter(links.put, keys, parcels, repeat, sent, idempotency)
         jobs: list[Argument] = []
         for parcel in parcels:
-            jobs += (parcel.key, forms.when(parcel), parcel.envelope)
+            jobs += (parcel.key, encoding.when(parcel), parcel.envelope)
         known = await scripts.append(
             links.put,
             keys,
@@ -87,7 +87,7 @@ class RedisStore(RedisTopics):
         keys: QueueKeys,
         parcels: Sequence[Parcel],
         repeat: bool,
-        sent: facts.Facts,
+        sent: facts.FactBatch,
         idempotency: IdempotencyKey | None,
     ) -> dict[int, JobKey]:
         known = await scripts.enter(
@@ -97,7 +97,7 @@ class RedisStore(RedisTopics):
             check=repeat,
             facts=sent.data,
             counts=sent.counts,
-            jobs=[part for parcel in parcels for part in forms.parts_of(parcel)],
+            jobs=[part for parcel in parcels for part in encoding.parts_of(parcel)],
             idempotency=idempotency,
         )
         return {at - 1: key for at, key in zip(known[::2], known[1::2], strict=True)}
@@ -105,12 +105,14 @@ class RedisStore(RedisTopics):
     def give_up(self, idempotency: IdempotencyKey) -> None:
         self.server.abandoned.add(idempotency)
 
-    async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
+    async def follow(
+        self, queue: str, parent: JobKey, children: Sequence[Child]
+    ) -> JobEnding | None:
         reply = await scripts.follow(
             self.links().send,
             self.keys(queue),
             parent=parent,
-            children=b"".join(map(forms.child_record, children)),
+            children=b"".join(map(encoding.child_record, children)),
         )
         if not reply:
             return None
@@ -118,8 +120,8 @@ class RedisStore(RedisTopics):
         try:
             ended = decode_verdict(verdict)
         except Malformed:
-            return Ending(State(state.decode()) if state else State.DONE)
-        return Ending(ended.state, ended.value)
+            return JobEnding(State(state.decode()) if state else State.DONE)
+        return JobEnding(ended.state, ended.value)
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
         records: list[Argument] = []
@@ -147,20 +149,20 @@ class RedisStore(RedisTopics):
     async def queues(self) -> list[str]:
         return [name for name in await self.names() if not is_log(name)]
 
-    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
+    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadJobPage:
         _check_cursor(State.DEAD, cursor)
         start, key = f"({cursor}" if cursor else "+", self.keys(queue).dead
         entries = await self.links().ask.call("XREVRANGE", key, start, "-", "COUNT", limit, key=key)
         if not entries:
-            return DeadPage([], "")
-        index, named = self.keys(queue).jobs, [forms.key_of(fields) for _, fields in entries]
+            return DeadJobPage([], "")
+        index, named = self.keys(queue).jobs, [encoding.key_of(fields) for _, fields in entries]
         places = await self.links().ask.call("HMGET", index, *named, key=index)
         jobs = [
-            forms.dead_job(entry_id, fields, place)
+            encoding.dead_job(entry_id, fields, place)
             for (entry_id, fields), place in zip(entries, places, strict=True)
         ]
         following = entries[-1][0].decode() if len(entries) == limit else ""
-        return DeadPage(jobs, following)
+        return DeadJobPage(jobs, following)
 
     async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
         name = self.keys(queue).journal + key.decode("latin-1")
@@ -183,7 +185,7 @@ class RedisStore(RedisTopics):
 
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
-    ) -> list[Event]:
+    ) -> list[RecordedFact]:
         return await read_events(self, self.keys(queue), after, limit, wait)
 
     async def control(self, queue: str) -> Control:
@@ -205,7 +207,7 @@ class RedisStore(RedisTopics):
             running=running,
             job_keys=keys,
         )
-        return [forms.cancelled(answer) for answer in answers]
+        return [encoding.cancelled(answer) for answer in answers]
 
     async def pause(self, queue: str, task: str = "") -> None:
         await self._halt(queue, task, on=True)

@@ -12,9 +12,9 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log
 from headrace.core.topic.topic import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
-from headrace.store.redis import forms, scripts
-from headrace.store.redis.link import Argument
-from headrace.store.redis.removing import RedisRemoving
+from headrace.store.redis import encoding, scripts
+from headrace.store.redis.connection.link import Argument
+from headrace.store.redis.surveys import RedisSurveys
 from headrace.store.topics import (
     Bound,
     Group,
@@ -34,8 +34,8 @@ _CURSOR = re.compile(r"\d+-\d+")
 _RECORD = re.compile(rb"[01] [a-z_]+ [0-9]{1,18}")
 
 
-class RedisTopics(RedisRemoving):
-    """See `headrace.store.topics.Topics`."""
+class RedisTopics(RedisSurveys):
+    """See `headrace.store.topics.TopicStore`."""
 
     def member(self, queue: str) -> str:
         """What this process wants of the group of a queue, as scripts write it; empty for an
@@ -62,7 +62,7 @@ class RedisTopics(RedisRemoving):
         links = self.links()
         if not self.is_announced(log):
             await self.announce(links.send, log)
-        each, parcels = forms.of_events(events)
+        each, parcels = encoding.of_events(events)
         taken, dropped, *known = await scripts.publish(
             links.put,
             self.keys(log),
@@ -232,7 +232,7 @@ def _policy(text: str) -> OnFailure:
 
 
 def _logged(id: bytes, fields: list[bytes]) -> LoggedEvent:
-    envelope = forms.envelope_of(fields)
+    envelope = encoding.envelope_of(fields)
     return LoggedEvent(peek_key(envelope), int(id.split(b"-")[0]), envelope, id.decode())
 
 

@@ -8,7 +8,7 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
-from headrace.store.contract import UNREADABLE, DeadJob, DeadPage, JobSnapshot
+from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
 from headrace.store.sqlite import entries, reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
@@ -183,7 +183,7 @@ def queues(connection: sqlite3.Connection, *, namespace: str, oddities: Oddities
 
 def dead(
     connection: sqlite3.Connection, *, namespace: str, queue: str, cursor: str, limit: int
-) -> DeadPage:
+) -> DeadJobPage:
     number = queue_id(connection, namespace, queue)
     if cursor:
         before = numbers_in(cursor, 2, "dead jobs")
@@ -192,10 +192,10 @@ def dead(
         rows = connection.execute(_LATEST_DEAD, (number, limit)).fetchall()
     jobs = [_dead_job(*row[2:]) for row in rows]
     if len(rows) < limit:
-        return DeadPage(jobs, "")
+        return DeadJobPage(jobs, "")
     id, time_ms = rows[-1][:2]
     # A time that is no number is the latest of all: what follows it, by id, is found again.
-    return DeadPage(jobs, f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}")
+    return DeadJobPage(jobs, f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}")
 
 
 def _dead_job(

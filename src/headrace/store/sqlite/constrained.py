@@ -12,7 +12,7 @@ from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADE
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows, select_rows
 from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
-from headrace.store.values import Arrival, Ending
+from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,7 +181,7 @@ def _tell_or_note(step: Step, parcel: Parcel, standing: JobKey) -> None:
     """See to those who wait for a job that was not added: they wait for the one that stands for it,
     or are told at once how that ended."""
     for child in parcel.children:
-        ending: Ending | None = Ending(State.DONE)
+        ending: JobEnding | None = JobEnding(State.DONE)
         # A job whose parent it stands for must not wait for itself.
         if (child.queue, child.key) != (step.queue, standing):
             ending = flows.follow(step, standing, [child], known_as=parcel.key)

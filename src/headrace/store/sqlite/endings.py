@@ -20,7 +20,7 @@ from headrace.store.sqlite.entries import (
 )  # fmt: skip
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
-from headrace.store.values import Arrival, Ending
+from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ _BURY = f"""
     FROM dead WHERE jobs.id = dead.id"""
 
 
-def let_go(step: Step, ended: Sequence[tuple[Entry, Ending]]) -> None:
+def let_go(step: Step, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
     """Set free what jobs that end have held, and tell those that wait for them. Their rows are the
     caller's to remove."""
     gone = [entry for entry, _ in ended]
@@ -75,7 +75,7 @@ def let_go(step: Step, ended: Sequence[tuple[Entry, Ending]]) -> None:
         forget_parents(step, blocked)
 
 
-def _tell_children(step: Step, ended: dict[JobKey, Ending]) -> None:
+def _tell_children(step: Step, ended: dict[JobKey, JobEnding]) -> None:
     rows = [(key,) for key in ended]
     found = select_rows(step.connection, _TAKE_CHILDREN, rows, step.number)
     for parent, queue, child, known_as, runs_anyway in found:
@@ -94,7 +94,7 @@ def cancel(step: Step, cancelled: Sequence[Entry]) -> None:
     """End jobs that do not run, or no longer, as cancelled."""
     if cancelled:
         _keep_verdicts(step, cancelled, CANCELLED_VERDICT)
-        let_go(step, [(entry, Ending(State.CANCELLED)) for entry in cancelled])
+        let_go(step, [(entry, JobEnding(State.CANCELLED)) for entry in cancelled])
         entries.delete(step.connection, [entry.id for entry in cancelled])
         for entry in cancelled:
             step.record("cancelled", entry.key, task_of(entry.head))
@@ -104,7 +104,7 @@ def fail(step: Step, failed: Sequence[Entry]) -> None:
     """End jobs that can never run, because one that they waited for failed."""
     if failed:
         _keep_verdicts(step, failed, _PARENT_FAILED)
-        let_go(step, [(entry, Ending(State.DEAD)) for entry in failed])
+        let_go(step, [(entry, JobEnding(State.DEAD)) for entry in failed])
         rows = [(entry.id, step.now_ms, Reason.PARENT_FAILED.value) for entry in failed]
         run_rows(step.connection, _BURY, rows)
         for entry in failed:

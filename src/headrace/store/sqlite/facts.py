@@ -13,7 +13,7 @@ from headrace.core.job.envelope import key_and_task
 from headrace.core.job.tally import KINDS
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
-from headrace.store.values import Event, Fact, MinuteCount
+from headrace.store.values import Fact, MinuteCount, RecordedFact
 
 if TYPE_CHECKING:
     import sqlite3
@@ -97,12 +97,12 @@ def read(
     limit: int,
     clock: Clock,
     oddities: Oddities,
-) -> list[Event]:
+) -> list[RecordedFact]:
     """Facts after a cursor, which is the number of the last one seen."""
     number = queue_id(connection, namespace, queue) or 0
     if after == "$":
         last = connection.execute(_LAST, (number,)).fetchone()
-        return [Event(str(last[0] if last else 0), clock.now_ms(), _NOTHING)]
+        return [RecordedFact(str(last[0] if last else 0), clock.now_ms(), _NOTHING)]
     wanted = numbers_in(after, 1, "events")[0] + 1 if after else 1
     events = _gap(connection, number, wanted) if after else []
     asked = {"queue": number, "wanted": wanted, "limit": limit}
@@ -120,20 +120,20 @@ def read(
     return events
 
 
-def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[Event]:
+def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[RecordedFact]:
     """`lost`, if facts from this one on are no longer kept."""
     oldest = connection.execute(_OLDEST, (queue,)).fetchone()
     if oldest is None or oldest[0] <= wanted:
         return []
-    return [Event(str(oldest[0] - 1), oldest[1], _NOTHING)]
+    return [RecordedFact(str(oldest[0] - 1), oldest[1], _NOTHING)]
 
 
-def _events(place: int, at_ms: int, fact: Fact) -> Iterator[Event]:
+def _events(place: int, at_ms: int, fact: Fact) -> Iterator[RecordedFact]:
     """A fact, and before it the start that it tells of: a cursor between the two leads to both."""
     if fact.started_ms > 0:
         started = Fact("started", fact.key, fact.task, fact.attempt, fact.started_ms)
-        yield Event(str(place - 1), fact.started_ms, started)
-    yield Event(str(place), at_ms, fact)
+        yield RecordedFact(str(place - 1), fact.started_ms, started)
+    yield RecordedFact(str(place), at_ms, fact)
 
 
 def stats(

@@ -17,7 +17,7 @@ from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
 from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
-from headrace.store.values import Arrival, Ending
+from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
     import sqlite3
@@ -78,7 +78,7 @@ def note_children(step: Step, awaited: Iterable[tuple[JobKey, JobKey, Child]]) -
 
 def follow(
     step: Step, parent: JobKey, children: Sequence[Child], known_as: JobKey = b""
-) -> Ending | None:
+) -> JobEnding | None:
     """Have `children` told when `parent` ends; how it ended, if it has."""
     entry = entries.by_keys(step.connection, step.number, [parent]).get(parent)
     if entry is not None and entry.state != "dead":
@@ -86,9 +86,9 @@ def follow(
         entries.flag(step.connection, step.number, [parent], CHILDREN)
         return None
     if entry is not None:
-        return Ending(State.DEAD)
+        return JobEnding(State.DEAD)
     kept = step.connection.execute(_RESULT, (step.number, parent, step.now_ms)).fetchone()
-    return Ending(State.DONE) if kept is None else ending_of(kept[0])
+    return JobEnding(State.DONE) if kept is None else ending_of(kept[0])
 
 
 def arrived(
@@ -103,15 +103,15 @@ def arrived(
     return [connection.execute(_TOLD, (number, *pair)).fetchone() is not None for pair in pairs]
 
 
-def ending_of(verdict: bytes) -> Ending:
+def ending_of(verdict: bytes) -> JobEnding:
     if not verdict:
-        return Ending(State.DONE)
+        return JobEnding(State.DONE)
     try:
         decoded = decode_verdict(verdict)
     except Malformed:
         # Anyone's bytes. That it has ended is known; those who wait for it must not wait for ever.
-        return Ending(State.DONE)
-    return Ending(decoded.state, decoded.value)
+        return JobEnding(State.DONE)
+    return JobEnding(decoded.state, decoded.value)
 
 
 def deliver(step: Step) -> None:
@@ -140,7 +140,7 @@ def arrive(step: Step, arrivals: Sequence[Arrival]) -> None:
     _set_free(step, complete)
 
 
-def _value(ending: Ending) -> bytes:
+def _value(ending: JobEnding) -> bytes:
     return (ending.value if ending.state == State.DONE else b"") or _NIL
 
 

@@ -17,7 +17,7 @@ from headrace.store.sqlite import endings, entries, holding, returning, stopping
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
 from headrace.store.sqlite.flows import ending_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows
-from headrace.store.values import Ending
+from headrace.store.values import JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,11 +149,11 @@ def _kept(delivery: Delivery, outcome: Cancelled) -> Cancelled:
     return Cancelled(outcome.verdict or CANCELLED_VERDICT, ttl_ms)
 
 
-def _ending(entry: Entry, outcome: Done | Dead | Cancelled) -> Ending:
+def _ending(entry: Entry, outcome: Done | Dead | Cancelled) -> JobEnding:
     if isinstance(outcome, Done):
         # The value matters only to those who wait for it.
-        return ending_of(outcome.verdict) if entry.flags & CHILDREN else Ending(State.DONE)
-    return Ending(State.DEAD if isinstance(outcome, Dead) else State.CANCELLED)
+        return ending_of(outcome.verdict) if entry.flags & CHILDREN else JobEnding(State.DONE)
+    return JobEnding(State.DEAD if isinstance(outcome, Dead) else State.CANCELLED)
 
 
 def _keep_verdicts(step: Step, ended: Settled) -> None:

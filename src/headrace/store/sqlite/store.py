@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from headrace.store.contract import Listener, ListenerHandle
     from headrace.store.values import (
         Arrival,
-        Ending,
         IdempotencyKey,
+        JobEnding,
         Report,
     )  # fmt: skip
 
@@ -106,7 +106,9 @@ class SqliteStore(SqliteViews, SqliteTopics):
     async def resume(self, queue: str, task: str = "") -> None:
         await self._writer.change(queue, partial(pausing.resume, task=task))
 
-    async def follow(self, queue: str, parent: JobKey, children: Sequence[Child]) -> Ending | None:
+    async def follow(
+        self, queue: str, parent: JobKey, children: Sequence[Child]
+    ) -> JobEnding | None:
         return await self._writer.change(
             queue, partial(flows.follow, parent=parent, children=children)
         )

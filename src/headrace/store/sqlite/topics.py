@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SqliteTopics:
-    """Fulfils `headrace.store.topics.Topics`."""
+    """Fulfils `headrace.store.topics.TopicStore`."""
 
     def __init__(self, database: Database, writer: Writer, *, namespace: str, clock: Clock) -> None:
         self._namespace = namespace

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.job.ids import JobKey
     from headrace.core.job.state import State
-    from headrace.store.contract import DeadPage, JobSnapshot
+    from headrace.store.contract import DeadJobPage, JobSnapshot
     from headrace.store.oddities import Oddities
     from headrace.store.sqlite.database import Database
     from headrace.store.values import (
         Control,
         Counts,
-        Event,
         KeyPage,
         LogPage,
         MinuteCount,
         QueueState,
+        RecordedFact,
     )
 
 
@@ -71,7 +71,7 @@ class SqliteViews:
 
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
-    ) -> list[Event]:
+    ) -> list[RecordedFact]:
         read = partial(
             facts.read,
             namespace=self._namespace,
@@ -160,7 +160,7 @@ class SqliteViews:
             partial(surveying.survey, namespace=self._namespace, queues=queues)
         )
 
-    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadPage:
+    async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadJobPage:
         return await self._database.read(
             partial(
                 browsing.dead, namespace=self._namespace, queue=queue, cursor=cursor, limit=limit

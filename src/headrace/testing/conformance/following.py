@@ -10,7 +10,7 @@ from headrace.core.job.outcome import DONE, Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.store.contract import Store
-from headrace.store.values import Arrival, Counts, Ending
+from headrace.store.values import Arrival, Counts, JobEnding
 from headrace.testing.conformance.flows import inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
@@ -42,12 +42,12 @@ class FollowingConformance(Ground):
         child = [Child(QUEUE, b"=child")]
         endings = [await store.follow(QUEUE, key, child) for key in sent]
         assert endings == [
-            Ending(State.DONE, b"\x07"),
-            Ending(State.DEAD),
-            Ending(State.CANCELLED),
+            JobEnding(State.DONE, b"\x07"),
+            JobEnding(State.DEAD),
+            JobEnding(State.CANCELLED),
             # Of this one the store knows nothing any more.
-            Ending(State.DONE),
-            Ending(State.CANCELLED),
+            JobEnding(State.DONE),
+            JobEnding(State.CANCELLED),
         ]
 
     async def test_a_dead_job_is_dead_even_without_its_verdict(self, store: Store) -> None:
@@ -55,21 +55,21 @@ class FollowingConformance(Ground):
         worker = self.worker(store)
         bare = msgspec.structs.replace(DEAD, verdict=b"", ttl_ms=0)
         await self.settle(worker, await self.take(worker), bare)
-        assert await store.follow(QUEUE, key, [Child(QUEUE, b"=c")]) == Ending(State.DEAD)
+        assert await store.follow(QUEUE, key, [Child(QUEUE, b"=c")]) == JobEnding(State.DEAD)
 
     async def test_an_unknown_job_counts_as_done(self, store: Store) -> None:
         ending = await store.follow(QUEUE, b"=nobody", [Child(QUEUE, b"=child")])
-        assert ending == Ending(State.DONE)
+        assert ending == JobEnding(State.DONE)
 
     async def test_telling_twice_is_telling_once(self, store: Store) -> None:
         first, second = parcel(), parcel()
         child = parcel(parents=[first, second])
         await store.append(QUEUE, [child])
-        arrival = Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))
+        arrival = Arrival(child.key, first.key, JobEnding(State.DONE, b"\x01"))
         await store.arrive(QUEUE, [arrival, arrival])
         await store.arrive(QUEUE, [arrival])
         assert (await self.snapshot(store, child.key)).state is State.BLOCKED
-        await store.arrive(QUEUE, [Arrival(child.key, second.key, Ending(State.DONE, b"\x02"))])
+        await store.arrive(QUEUE, [Arrival(child.key, second.key, JobEnding(State.DONE, b"\x02"))])
         worker = self.worker(store)
         taken = await self.take(worker)
         assert inputs_of(taken[0]) == [1, 2]
@@ -83,7 +83,7 @@ class FollowingConformance(Ground):
         first, second, other = parcel(), parcel(), parcel()
         child = parcel(parents=[first, second])
         await store.append(QUEUE, [child])
-        await store.arrive(QUEUE, [Arrival(child.key, first.key, Ending(State.DONE, b"\x01"))])
+        await store.arrive(QUEUE, [Arrival(child.key, first.key, JobEnding(State.DONE, b"\x01"))])
         pairs = [(child.key, each.key) for each in (first, second, other)]
         assert await store.arrived(QUEUE, [*pairs, (other.key, first.key)]) == [
             True, False, False, False,
@@ -92,7 +92,7 @@ class FollowingConformance(Ground):
 
     async def test_news_for_unknown_jobs_is_ignored(self, store: Store) -> None:
         (plain,) = await self.send(store)
-        ending = Ending(State.DEAD)
+        ending = JobEnding(State.DEAD)
         await store.arrive(QUEUE, [Arrival(key, b"=p", ending) for key in (b"=nobody", plain)])
         assert await store.count(QUEUE) == Counts(waiting=1)
 

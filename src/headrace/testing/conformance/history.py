@@ -13,7 +13,7 @@ from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.core.job.parcel import Child
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
-from headrace.store.values import Event
+from headrace.store.values import RecordedFact
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, parcel
 from headrace.testing.conformance.settling import CANCELLED, DEAD
 
@@ -21,8 +21,8 @@ from headrace.testing.conformance.settling import CANCELLED, DEAD
 class HistoryConformance(Ground):
     async def all_events(
         self, store: Store, after: str = "", limit: int = 1000, queue: str = QUEUE
-    ) -> list[Event]:
-        found: list[Event] = []
+    ) -> list[RecordedFact]:
+        found: list[RecordedFact] = []
         while page := await store.events(queue, after, limit):
             found += page
             after = page[-1].cursor

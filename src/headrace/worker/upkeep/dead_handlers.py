@@ -15,7 +15,7 @@ from headrace.core.job import ids
 from headrace.core.job.history import decode_history
 from headrace.core.topic.event import read_event
 from headrace.core.topic.kinds import named
-from headrace.store.contract import DeadJob, DeadPage, Store
+from headrace.store.contract import DeadJob, DeadJobPage, Store
 from headrace.worker.queue_poller import POLL, Rounds
 from headrace.worker.upkeep.dead_cursor import Book, Books, Ticket
 
@@ -83,7 +83,7 @@ class Mourner(Rounds):
                 return
             # Again, for others have died meanwhile: the latest page may be further down now.
 
-    async def _older(self, queue: str, page: DeadPage, book: Book) -> list[str]:
+    async def _older(self, queue: str, page: DeadJobPage, book: Book) -> list[str]:
         """Where the pages after this one begin that hold what was not told of, the latest first.
         The events themselves, which may be large and many, are read again one page at a time."""
         cursors: list[str] = []
@@ -96,7 +96,7 @@ class Mourner(Rounds):
             holding = len(cursors) if jobs else holding
         return cursors[:holding]
 
-    async def _tell_page(self, queue: str, book: Book, page: DeadPage) -> Book | None:
+    async def _tell_page(self, queue: str, book: Book, page: DeadJobPage) -> Book | None:
         """The book with all of a page told of; None if the worker stops, or another has taken
         over."""
         jobs, _ = book.untold(page.jobs)

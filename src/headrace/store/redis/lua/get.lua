@@ -102,7 +102,7 @@ each_queue(ARGV[1], function(its_group)
     local stray = not place and string.match(job_key, '^=dead%-(%d+%-%d+)$')
     local snapshot
     if stray and redis.call('XRANGE', key.dead, stray, stray)[1] then
-      -- An entry that the index does not know goes by its own id (see forms.py).
+      -- An entry that the index does not know goes by its own id (see encoding.py).
       snapshot = dead(stray)
     else
       snapshot = place and snapshot_of(job_key, place) or in_log(job_key)

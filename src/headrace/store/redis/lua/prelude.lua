@@ -6,7 +6,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The answer to this request if it was applied before; see `requests.py`. REQUEST is its session and
+-- The answer to this request if it was applied before; see `connection/requests.py`. REQUEST is its session and
 -- number, then those of others that must not be applied any more.
 local function answer_before()
   local session, number, others = string.match(REQUEST, '^(%S+) (%d+)(.*)$')

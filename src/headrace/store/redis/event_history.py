@@ -1,4 +1,4 @@
-"""Reading the stream of events with a cursor that misses nothing."""
+"""QueueReader the stream of events with a cursor that misses nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.envelope import Malformed
 from headrace.store.redis.facts import events_of, parsed_cursor
-from headrace.store.values import Event, Fact
+from headrace.store.values import Fact, RecordedFact
 
 if TYPE_CHECKING:
     from headrace.store.redis.keys import QueueKeys
-    from headrace.store.redis.store import RedisStore
+    from headrace.store.redis.namespace import RedisNamespace
 
 _ENTRIES = 100
 _NOW = "$"
@@ -18,11 +18,11 @@ _LOST = Fact("lost", b"")
 
 
 async def read_events(
-    store: RedisStore, keys: QueueKeys, after: str, limit: int, wait: float
-) -> list[Event]:
+    store: RedisNamespace, keys: QueueKeys, after: str, limit: int, wait: float
+) -> list[RecordedFact]:
     """See `headrace.store.contract.Store.events`."""
     if after == _NOW:
-        return [Event(await _newest(store, keys), await store.time_ms(), _LOST)]
+        return [RecordedFact(await _newest(store, keys), await store.time_ms(), _LOST)]
     entry_id, seen = parsed_cursor(after)
     events = await _gap(store, keys, entry_id, seen) if entry_id else []
     while True:
@@ -44,14 +44,14 @@ async def read_events(
         entry_id, seen = entries[-1][0].decode(), None
 
 
-def _cut(events: list[Event], limit: int) -> list[Event]:
+def _cut(events: list[RecordedFact], limit: int) -> list[RecordedFact]:
     """Never between the start of a run and its end: going on from a start would tell it again."""
     while limit < len(events) and limit and events[limit - 1].fact.kind == "started":
         limit += 1
     return events[:limit]
 
 
-async def _newest(store: RedisStore, keys: QueueKeys) -> str:
+async def _newest(store: RedisNamespace, keys: QueueKeys) -> str:
     found = await store.links().ask.call(
         "XREVRANGE", keys.events, "+", "-", "COUNT", 1, key=keys.events
     )
@@ -59,7 +59,7 @@ async def _newest(store: RedisStore, keys: QueueKeys) -> str:
 
 
 async def _entries(
-    store: RedisStore, keys: QueueKeys, entry_id: str, seen: int | None
+    store: RedisNamespace, keys: QueueKeys, entry_id: str, seen: int | None
 ) -> list[Any]:
     # An entry of which only some facts were seen is read again.
     start = (entry_id if seen is not None else f"({entry_id}") if entry_id else "-"
@@ -69,7 +69,9 @@ async def _entries(
     return entries
 
 
-async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str, seen: int | None) -> list[Event]:
+async def _gap(
+    store: RedisNamespace, keys: QueueKeys, entry_id: str, seen: int | None
+) -> list[RecordedFact]:
     """`lost`, if entries after this one are no longer kept."""
     reply = await store.links().ask.call(
         "XREVRANGE", keys.events, "+", "-", "COUNT", 1, key=keys.events
@@ -82,7 +84,7 @@ async def _gap(store: RedisStore, keys: QueueKeys, entry_id: str, seen: int | No
     # Of the entry itself some facts may be missing: those that were not seen.
     if _order(deleted) < _order(entry_id) or (deleted == entry_id and seen is None):
         return []
-    return [Event(deleted, _order(deleted)[0], _LOST)]
+    return [RecordedFact(deleted, _order(deleted)[0], _LOST)]
 
 
 def _order(entry_id: str) -> tuple[int, int]:

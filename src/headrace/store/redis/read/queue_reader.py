@@ -12,22 +12,22 @@ from headrace.core.job.delivery import Delivery
 from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
 from headrace.store.redis import scripts
+from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import QueueKeys
-from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.source import Source, delivery_of
+from headrace.store.redis.read.source import ReadSource, delivery_of
 
 if TYPE_CHECKING:
-    from headrace.store.redis.store import RedisStore
+    from headrace.store.redis.topics import RedisTopics
 
 BLOCK_MOST = 5.0
 
 
-class Reading:
+class QueueReader:
     """The reading side of a consumer."""
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisTopics,
         consumer: str,
         queues: Mapping[str, int],
         hand_back: Callable[[Sequence[Delivery]], Awaitable[None]],
@@ -42,12 +42,12 @@ class Reading:
         # Blocking reads do not wait for each other, nor anything else for them.
         shared: dict[str, Link] = {}
         self.sources = {
-            queue: Source(store.keys(queue), weight, self._link_for(store.keys(queue), shared))
+            queue: ReadSource(store.keys(queue), weight, self._link_for(store.keys(queue), shared))
             for queue, weight in queues.items()
         }
         self._alike = not strict and len(set(queues.values())) == 1
         self._order = list(self.sources.values())
-        self._source_of: dict[bytes, tuple[Source, bytes]] = {}
+        self._source_of: dict[bytes, tuple[ReadSource, bytes]] = {}
         self._interrupted = False
         self._changed = asyncio.Event()
         for source in self._order:
@@ -78,7 +78,7 @@ class Reading:
             return []
         return await self._find(sources, limit, wait)
 
-    async def _find(self, sources: Sequence[Source], limit: int, wait: float) -> list[Delivery]:
+    async def _find(self, sources: Sequence[ReadSource], limit: int, wait: float) -> list[Delivery]:
         if self._is_plain(sources):
             return await self._read_alike(sources, limit, wait)
         found = await self._read_shares(sources, limit)
@@ -86,7 +86,7 @@ class Reading:
             return found
         return await self._wait_for_any(sources, limit, wait)
 
-    async def _reachable(self) -> list[Source]:
+    async def _reachable(self) -> list[ReadSource]:
         """The queues that can be read now, with their state known. In a cluster the others are left
         alone for a moment; it is an error if none can."""
         for source in self._order:
@@ -104,7 +104,7 @@ class Reading:
             raise self._order[0].trouble
         return reachable
 
-    def _endure(self, source: Source, error: StoreError) -> None:
+    def _endure(self, source: ReadSource, error: StoreError) -> None:
         """Go on without this queue, unless all of them are on the server that is in trouble."""
         if self._store.server.reads_span:
             raise error
@@ -128,7 +128,7 @@ class Reading:
         for link in {self._upkeep, *(source.link for source in self._order)}:
             await link.drop()
 
-    async def _refresh(self, source: Source) -> None:
+    async def _refresh(self, source: ReadSource) -> None:
         keys = self._store.keys(source.queue)
         source.epoch, levels, paused, waiting, *odd = await scripts.prepare(
             self._upkeep, keys, member=self._store.member(source.queue)
@@ -139,14 +139,14 @@ class Reading:
         for level in levels:
             self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"
 
-    def _is_plain(self, sources: Sequence[Source]) -> bool:
+    def _is_plain(self, sources: Sequence[ReadSource]) -> bool:
         """Whether one command reads all of them, and as much of each as of any other."""
         if len(sources) > 1 and not (self._alike and self._store.server.reads_span):
             return False
         return not any(source.levels for source in sources)
 
     async def _read_alike(
-        self, sources: Sequence[Source], limit: int, wait: float
+        self, sources: Sequence[ReadSource], limit: int, wait: float
     ) -> list[Delivery]:
         few = sources[:limit]
         if len(sources) > 1:
@@ -161,7 +161,7 @@ class Reading:
             return found
         return await self._wait_for_any(sources, limit, wait)
 
-    async def _read_shares(self, sources: Sequence[Source], limit: int) -> list[Delivery]:
+    async def _read_shares(self, sources: Sequence[ReadSource], limit: int) -> list[Delivery]:
         """What there is, each queue its share; what one leaves goes to the others."""
         found: list[Delivery] = []
         if self._strict:
@@ -186,7 +186,7 @@ class Reading:
         self._remember(sources, found)
         return found
 
-    def _remember(self, sources: Sequence[Source], found: Sequence[Delivery]) -> None:
+    def _remember(self, sources: Sequence[ReadSource], found: Sequence[Delivery]) -> None:
         """What each is behind its share, so that small reads add up to it."""
         whole = sum(source.weight for source in sources)
         came = Counter(delivery.queue for delivery in found)
@@ -194,14 +194,14 @@ class Reading:
             part = len(found) * source.weight / whole
             source.behind = still_behind(source.behind, part, came[source.queue])
 
-    async def _read_one(self, source: Source, count: int) -> list[Delivery]:
+    async def _read_one(self, source: ReadSource, count: int) -> list[Delivery]:
         try:
             return await self._read_now(source, count)
         except StoreError as error:
             self._endure(source, error)
             return []
 
-    async def _read_now(self, source: Source, count: int) -> list[Delivery]:
+    async def _read_now(self, source: ReadSource, count: int) -> list[Delivery]:
         if not source.levels:
             return await self._read(source.link, [source.ready], count, 0.0)
         epoch = source.epoch
@@ -211,7 +211,7 @@ class Reading:
         return [delivery_of(source.queue, receipt, fields, epoch) for receipt, fields in entries]
 
     async def _wait_for_any(
-        self, sources: Sequence[Source], limit: int, wait: float
+        self, sources: Sequence[ReadSource], limit: int, wait: float
     ) -> list[Delivery]:
         """Read whichever has something first; all reads are ended and none is dropped."""
         watched = [(source.link, name) for source in sources for name in self._streams(source)]
@@ -262,7 +262,7 @@ class Reading:
         return found
 
     def _watches(
-        self, sources: Sequence[Source], wait: float
+        self, sources: Sequence[ReadSource], wait: float
     ) -> dict[Link, asyncio.Task[list[Delivery]]]:
         """What else, beside a job to read, ends the wait; gives no jobs by itself."""
         return {}
@@ -276,7 +276,7 @@ class Reading:
                     key = self._key_at(link)
                     await self._upkeep.call("CLIENT", "UNBLOCK", link.client_id, key=key)
 
-    def _sources_at(self, link: Link) -> list[Source]:
+    def _sources_at(self, link: Link) -> list[ReadSource]:
         return [source for source in self._order if source.link is link]
 
     def _key_at(self, link: Link) -> str:
@@ -313,7 +313,7 @@ class Reading:
                 deliveries.append(delivery_of(queue, prefix + receipt, fields, epoch))
         return deliveries
 
-    def _streams(self, source: Source) -> list[str]:
+    def _streams(self, source: ReadSource) -> list[str]:
         if not source.levels:
             return [source.ready]
         keys = self._store.keys(source.queue)

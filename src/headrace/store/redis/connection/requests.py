@@ -19,7 +19,7 @@ REMEMBERED = 1000
 _MOST = 1000
 
 
-class Session:
+class RequestSession:
     """Numbers requests that are made one after the other. After one that was not answered as it
     should be, the session is over: that one may still be repeated, and then must be its last."""
 
@@ -43,7 +43,7 @@ class Numbered:
         self._request = request
         self._void = void
 
-    def argument(self, session: Session) -> str:
+    def argument(self, session: RequestSession) -> str:
         """What the script finds in REQUEST; its first try is numbered by this session."""
         request = self._request
         request.id = request.id or session.next_id()

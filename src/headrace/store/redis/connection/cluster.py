@@ -16,15 +16,15 @@ from redis.exceptions import RedisError
 
 from headrace.core.address import masked, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
-from headrace.store.redis.faults import Moved, Refused
-from headrace.store.redis.link import CALL_TIMEOUT, Link
+from headrace.store.redis.connection.errors import Moved, Refused
+from headrace.store.redis.connection.link import CALL_TIMEOUT, Link
 
 SCHEMES = ("redis+cluster", "rediss+cluster")
 _PORT = 6379
 _ASK_TIMEOUT = 2.0
 
 
-class Node(NamedTuple):
+class ClusterNode(NamedTuple):
     host: str
     port: int
 
@@ -32,7 +32,7 @@ class Node(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-Place = Callable[[], Awaitable[Node]]
+Place = Callable[[], Awaitable[ClusterNode]]
 
 
 @lru_cache(maxsize=4096)
@@ -65,16 +65,16 @@ class Cluster:
         self._seeds = _seeds(url)
         self._options = _options(url, options)
         self._tls = url.startswith("rediss")
-        self._owners: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._owners: list[ClusterNode | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._stale = True
-        self.nodes: frozenset[Node] = frozenset()
+        self.nodes: frozenset[ClusterNode] = frozenset()
 
     def connect(self) -> Connection:
         """To some node that answers; not always the same."""
         return self._connection(self.refresh)
 
-    def connect_to(self, node: Node) -> Connection:
-        async def there() -> Node:
+    def connect_to(self, node: ClusterNode) -> Connection:
+        async def there() -> ClusterNode:
             return node
 
         return self._connection(there)
@@ -82,12 +82,12 @@ class Cluster:
     def connect_for(self, slot: int) -> Connection:
         return self._connection(partial(self.owner, slot))
 
-    async def masters(self) -> list[Node]:
+    async def masters(self) -> list[ClusterNode]:
         """Every node that has slots, by the latest word."""
         await self.refresh()
         return sorted({node for node in self._owners if node})
 
-    async def owner(self, slot: int) -> Node:
+    async def owner(self, slot: int) -> ClusterNode:
         """The node to ask for a slot."""
         if self._stale:
             await self.refresh()
@@ -106,11 +106,11 @@ class Cluster:
         if moved.host in ("", "?"):
             self.distrust()
             return
-        node = Node(moved.host, moved.port)
+        node = ClusterNode(moved.host, moved.port)
         self._owners[moved.slot] = node
         self.nodes |= {node}
 
-    async def refresh(self) -> Node:
+    async def refresh(self) -> ClusterNode:
         """Ask the nodes in turn, beginning anywhere, who has what; returns the first to answer."""
         problems: list[StoreError] = []
         asked = list({*self.nodes, *self._seeds})
@@ -128,7 +128,7 @@ class Cluster:
             problems.append(StoreUnavailable(f"no answer within {CALL_TIMEOUT:g} s"))
         raise _summed(problems)
 
-    async def _ask(self, node: Node) -> list[list[Any]]:
+    async def _ask(self, node: ClusterNode) -> list[list[Any]]:
         link = Link(partial(self.connect_to, node))
         try:
             ranges: list[list[Any]] = await link.call("CLUSTER", "SLOTS", timeout=_ASK_TIMEOUT)
@@ -145,9 +145,9 @@ class Cluster:
             raise StoreUnavailable(f"Redis: node {node} knows of no cluster")
         return ranges
 
-    def _learn(self, teller: Node, ranges: list[list[Any]]) -> None:
-        owners: list[Node | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
-        nodes: set[Node] = set()
+    def _learn(self, teller: ClusterNode, ranges: list[list[Any]]) -> None:
+        owners: list[ClusterNode | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        nodes: set[ClusterNode] = set()
         for first, last, *servers in ranges:
             named = [_node(server, teller) for server in servers]
             owners[first : last + 1] = [named[0]] * (last - first + 1)
@@ -169,13 +169,13 @@ def _summed(problems: Sequence[StoreError]) -> StoreError:
     return kind(f"no node of the cluster tells where the slots are: {texts}")
 
 
-def _node(server: Sequence[Any], teller: Node) -> Node | None:
+def _node(server: Sequence[Any], teller: ClusterNode) -> ClusterNode | None:
     """A node of a reply; one without a host has that of the node that tells of it."""
     host = (server[0] or b"").decode()
-    return None if host == "?" else Node(host or teller.host, int(server[1]))
+    return None if host == "?" else ClusterNode(host or teller.host, int(server[1]))
 
 
-def _seeds(url: str) -> tuple[Node, ...]:
+def _seeds(url: str) -> tuple[ClusterNode, ...]:
     parts = urlsplit(url)
     hosts = parts.netloc.rpartition("@")[2]
     try:
@@ -188,11 +188,11 @@ def _seeds(url: str) -> tuple[Node, ...]:
     )
 
 
-def _seed(address: str) -> Node:
+def _seed(address: str) -> ClusterNode:
     found = urlsplit(f"//{address.strip()}")
     if not found.hostname:
         raise ValueError("a host is missing")
-    return Node(found.hostname, found.port or _PORT)
+    return ClusterNode(found.hostname, found.port or _PORT)
 
 
 def _options(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot
 from headrace.store.oddities import readable
+from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import unsigned
-from headrace.store.redis.link import Argument
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:

@@ -14,15 +14,15 @@ from redis.backoff import NoBackoff
 
 from headrace.core.address import check_url, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
-from headrace.store.redis import sentinel
-from headrace.store.redis.cluster import SCHEMES as CLUSTER_SCHEMES
-from headrace.store.redis.cluster import Cluster, pool_of
-from headrace.store.redis.confirming import Confirmation
-from headrace.store.redis.faults import Refused
-from headrace.store.redis.link import Link
-from headrace.store.redis.requests import Abandoned
-from headrace.store.redis.risks import of_eviction, of_replication
-from headrace.store.redis.routed import ClusterLink, KeyLink
+from headrace.store.redis.connection import sentinel
+from headrace.store.redis.connection.cluster import SCHEMES as CLUSTER_SCHEMES
+from headrace.store.redis.connection.cluster import Cluster, pool_of
+from headrace.store.redis.connection.cluster_link import ClusterLink, KeyLink
+from headrace.store.redis.connection.confirmation import Confirmation
+from headrace.store.redis.connection.errors import Refused
+from headrace.store.redis.connection.link import Link
+from headrace.store.redis.connection.requests import Abandoned
+from headrace.store.redis.connection.risks import of_eviction, of_replication
 from headrace.store.values import Description
 
 log = logging.getLogger("headrace.store")
@@ -44,7 +44,7 @@ _OPTIONS: dict[str, Any] = {
 _SOCKET_OPTIONS = {name: it for name, it in _OPTIONS.items() if name != "socket_keepalive"}
 
 
-class Server:
+class RedisEndpoint:
     """What is behind a URL: one server, the master that sentinels tell of, or a cluster."""
 
     def __init__(self, url: str, *, confirmation: Confirmation | None = None) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.job.ids import JobKey
 from headrace.errors import StoreError
 from headrace.store.contract import Listener
-from headrace.store.redis.link import Connect, Link
+from headrace.store.redis.connection.link import Connect, Link
 
 log = logging.getLogger("headrace.store")
 

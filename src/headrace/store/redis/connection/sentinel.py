@@ -25,7 +25,7 @@ _PATIENCE = {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
 Pool = Callable[[str], ConnectionPool]
 
 
-class Watch(msgspec.Struct, frozen=True):
+class SentinelTarget(msgspec.Struct, frozen=True):
     """What a sentinel URL says: whom to ask, for which master, and how to talk to both."""
 
     sentinels: tuple[tuple[str, int], ...]
@@ -41,10 +41,10 @@ class Watch(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         # Not the URLs: they hold passwords.
-        return f"Watch({self.sentinels!r}, {self.master!r})"
+        return f"SentinelTarget({self.sentinels!r}, {self.master!r})"
 
 
-def parse(url: str) -> Watch:
+def parse(url: str) -> SentinelTarget:
     """`redis+sentinel://[user:password@]host[:port],host[:port]/master[/db][?options]`. User,
     password and database are the servers'; the sentinels have `sentinel_username` and
     `sentinel_password`. Under `rediss+sentinel://` both are talked to over TLS; `sentinel_tls` says
@@ -71,7 +71,7 @@ def parse(url: str) -> Watch:
             f"the URL {without_password(url)!r} has ssl_ options and no TLS: write "
             "rediss+sentinel://, or sentinel_tls=yes"
         )
-    return Watch(
+    return SentinelTarget(
         sentinels,
         unquote(master),
         _url(over_tls, f"{credentials}{at}", db or "0", options, tls),
@@ -109,15 +109,15 @@ def _url(
     return f"{'rediss' if over_tls else 'redis'}://{credentials}node/{db}?{query}"
 
 
-def pool_behind(watch: Watch, pool: Pool) -> ConnectionPool:
+def pool_behind(target: SentinelTarget, pool: Pool) -> ConnectionPool:
     """Connections to whatever server is the master when they are made. `pool` makes the driver's
     view of a URL of one server, or says what is wrong with it."""
-    asked = _options(pool(watch.sentinel_url))
-    kind = SentinelTLSConnection if watch.is_encrypted else SentinelConnection
-    sentinels = SSLConnection if watch.sentinel_url.startswith("rediss:") else Connection
+    asked = _options(pool(target.sentinel_url))
+    kind = SentinelTLSConnection if target.is_encrypted else SentinelConnection
+    sentinels = SSLConnection if target.sentinel_url.startswith("rediss:") else Connection
     ask = ConnectionPool(connection_class=sentinels, **{**asked, **_PATIENCE})
-    options = _options(pool(watch.server_url))
-    return ConnectionPool(connection_class=kind, watch=watch, asking=ask, **options)
+    options = _options(pool(target.server_url))
+    return ConnectionPool(connection_class=kind, target=target, asking=ask, **options)
 
 
 def _options(pool: ConnectionPool) -> dict[str, Any]:
@@ -128,14 +128,14 @@ class SentinelConnection(Connection):
     """A connection to whatever server is the master when it is made. After a failover the old one
     answers READONLY or not at all; the connection is dropped, and the next finds the new master."""
 
-    def __init__(self, *, watch: Watch, asking: ConnectionPool, **options: Any) -> None:
+    def __init__(self, *, target: SentinelTarget, asking: ConnectionPool, **options: Any) -> None:
         super().__init__(**options)
-        self._watch = watch
+        self._target = target
         self._asking = asking
 
     async def connect(self) -> None:
         if not self.is_connected:
-            self.host, self.port = await _find_master(self._watch, self._asking)
+            self.host, self.port = await _find_master(self._target, self._asking)
         await super().connect()  # type: ignore[no-untyped-call]
 
 
@@ -143,16 +143,16 @@ class SentinelTLSConnection(SentinelConnection, SSLConnection):
     """The same, encrypted."""
 
 
-async def _find_master(watch: Watch, asking: ConnectionPool) -> tuple[str, int]:
+async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[str, int]:
     """The address of the master by the word of the first sentinel that knows it."""
     problems = []
-    for host, port in watch.sentinels:
+    for host, port in target.sentinels:
         sentinel = asking.connection_class(
             **{**asking.connection_kwargs, "host": host, "port": port}
         )
         try:
             await sentinel.connect()  # type: ignore[no-untyped-call]
-            await sentinel.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", watch.master)
+            await sentinel.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.master)
             found = await sentinel.read_response()
         except (RedisError, OSError) as error:
             problems.append(f"{host}:{port} {_reason(error)}")
@@ -163,7 +163,7 @@ async def _find_master(watch: Watch, asking: ConnectionPool) -> tuple[str, int]:
         if found:
             return found[0].decode(), int(found[1])
         problems.append(f"{host}:{port} does not know it")
-    raise Unreachable(f"no sentinel tells where master {watch.master!r} is: {'; '.join(problems)}")
+    raise Unreachable(f"no sentinel tells where master {target.master!r} is: {'; '.join(problems)}")
 
 
 def _reason(error: Exception) -> str:

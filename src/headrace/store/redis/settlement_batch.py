@@ -9,9 +9,9 @@ from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Retried
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
+from headrace.store.redis.connection.link import Argument
+from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.keys import LOG
-from headrace.store.redis.link import Argument
-from headrace.store.redis.pubsub import encode_keys
 
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
 _MOST = 1000

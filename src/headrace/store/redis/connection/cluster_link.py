@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import StoreUnavailable
-from headrace.store.redis.cluster import Cluster, Node, slot_of
-from headrace.store.redis.faults import Moved, NoGroup
-from headrace.store.redis.link import CALL_TIMEOUT, Argument, Link
-from headrace.store.redis.requests import Abandoned, Numbered
+from headrace.store.redis.connection.cluster import Cluster, ClusterNode, slot_of
+from headrace.store.redis.connection.errors import Moved, NoGroup
+from headrace.store.redis.connection.link import CALL_TIMEOUT, Argument, Link
+from headrace.store.redis.connection.requests import Abandoned, Numbered
 
 if TYPE_CHECKING:
-    from headrace.store.redis.confirming import Confirmation
+    from headrace.store.redis.connection.confirmation import Confirmation
 
 _REDIRECTS = 5
 
@@ -35,7 +35,7 @@ class ClusterLink(Link):
             cluster.connect, repeats=repeats, abandoned=abandoned, confirmation=confirmation
         )
         self._cluster = cluster
-        self._links: dict[Node, Link] = {}
+        self._links: dict[ClusterNode, Link] = {}
 
     def _keys_of_script(self, keys: Sequence[str]) -> Sequence[str]:
         return _guarded(keys)

@@ -1,7 +1,8 @@
-"""What all parts of the Redis store share: its settings, connections, and names of keys."""
+"""One namespace on a Redis server: its connections, its queues, and the names of their keys."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,22 +11,27 @@ from typing import Any
 from headrace.core.bounds import EVENTS_KEPT
 from headrace.core.queue_names import group_source
 from headrace.store.loops import LoopLocal
-from headrace.store.oddities import Oddities
-from headrace.store.redis.confirming import Confirmation
+from headrace.store.oddities import Oddities, readable
+from headrace.store.redis import scripts
+from headrace.store.redis.connection.confirmation import Confirmation
+from headrace.store.redis.connection.endpoint import RedisEndpoint
+from headrace.store.redis.connection.errors import Refused
+from headrace.store.redis.connection.link import Link
+from headrace.store.redis.connection.pubsub import PubSub
 from headrace.store.redis.keys import QueueKeys, queues_key
-from headrace.store.redis.link import Link
-from headrace.store.redis.pubsub import PubSub
-from headrace.store.redis.server import Server
 from headrace.store.topics import Group
 from headrace.store.values import Description
 
+log = logging.getLogger("headrace.store")
+
 _ANNOUNCED_FOR = 60.0
+_PAGE = 1000
 
 
 class LoopLinks:
     """The connections of one event loop: one to send, one to ask, one to listen."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: RedisEndpoint) -> None:
         self.send = server.link()
         self.ask = server.link(repeats=True)
         self.put = server.confirmed_link() or self.send
@@ -55,7 +61,9 @@ class LoopLinks:
         await self.ask.drop()
 
 
-class Connected:
+class RedisNamespace:
+    """What all parts of the Redis store share."""
+
     def __init__(
         self,
         url: str,
@@ -68,7 +76,7 @@ class Connected:
     ) -> None:
         self.namespace = namespace
         self.crash_limit = crash_limit
-        self.server = Server(url, confirmation=confirmation)
+        self.server = RedisEndpoint(url, confirmation=confirmation)
         self.events_most = EVENTS_KEPT if events else 0
         self._require_durable = require_durable
         self._links: LoopLocal[LoopLinks] = LoopLocal()
@@ -127,6 +135,40 @@ class Connected:
         key = queues_key(self.namespace)
         names = await self.links().ask.call("SMEMBERS", key, key=key)
         return sorted(self.oddities.texts(key, names))
+
+    async def remove(self, name: str, *, force: bool = False) -> int | None:
+        listed, link = queues_key(self.namespace), self.links().send
+        names: list[bytes] = await link.call("SMEMBERS", listed, key=listed)
+        known = next((raw for raw in names if readable(raw) == name), None)
+        if known is None:
+            return None
+        if known == name.encode("utf-8", "surrogatepass"):
+            keys = self.keys(name)
+            held = await scripts.remove(link, keys, events=self.events_most, force=force)
+            if held:
+                return held
+            if force:
+                await self._forget_rest(keys)
+        await link.call("SREM", listed, known, key=listed)
+        self._announced.pop(name, None)
+        return 0
+
+    async def _forget_rest(self, keys: QueueKeys) -> None:
+        """Keys that have the names of jobs, lanes or limits in theirs; an empty queue has none that
+        do not expire."""
+        try:
+            for pattern in keys.patterns:
+                await self._forget_all(pattern, keys.jobs)
+        except Refused as error:
+            log.info("traces of jobs of queue %r are left: %s", keys.queue, error)
+
+    async def _forget_all(self, pattern: str, key: str) -> None:
+        ask, cursor = self.links().ask, b""
+        while cursor != b"0":
+            scan = ("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", _PAGE)
+            cursor, found = await ask.call(*scan, key=key)
+            if found:
+                await ask.call("UNLINK", *found, key=key)
 
     def keys(self, queue: str) -> QueueKeys:
         keys = self._keys.get(queue)

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from headrace.core.job.delivery import Delivery, Receipt
 from headrace.errors import StoreError
-from headrace.store.redis.forms import envelope_of
+from headrace.store.redis.connection.link import Link
+from headrace.store.redis.encoding import envelope_of
 from headrace.store.redis.keys import LOG, QueueKeys
-from headrace.store.redis.link import Link
 
 # What a queue's state was this long ago is what it is; signals tell of changes sooner.
 _FRESH = 1.0
 _LEFT_ALONE = 0.5
 
 
-class Source:
+class ReadSource:
     """What a reader knows of one queue."""
 
     def __init__(self, keys: QueueKeys, weight: int, link: Link) -> None:

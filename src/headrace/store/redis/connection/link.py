@@ -14,14 +14,14 @@ import hiredis
 import redis.exceptions as driver
 
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.redis.faults import NoScript, Void, translated
-from headrace.store.redis.requests import Abandoned, Numbered, Session
+from headrace.store.redis.connection.errors import NoScript, Void, translated
+from headrace.store.redis.connection.requests import Abandoned, Numbered, RequestSession
 from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
-    from headrace.store.redis.confirming import Confirmation
+    from headrace.store.redis.connection.confirmation import Confirmation
     from headrace.store.redis.script import Script
 
 Argument = str | bytes | int | float
@@ -51,7 +51,7 @@ class Link:
         self._abandoned = abandoned or Abandoned()
         self._confirmation = confirmation
         self._connection: AbstractConnection | None = None
-        self._session = Session()
+        self._session = RequestSession()
         self._lock = asyncio.Lock()
         self.client_id: int | None = None
 
@@ -123,7 +123,7 @@ class Link:
                     (*command, request.argument(self._session)), timeout
                 )
             except BaseException:
-                self._session = Session()
+                self._session = RequestSession()
                 raise
 
     async def _exchange_twice(self, command: Sequence[Argument], timeout: float) -> Any:

@@ -11,23 +11,23 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobKey
 from headrace.store.contract import JobSnapshot
 from headrace.store.oddities import readable
-from headrace.store.redis import facts, forms, scripts
-from headrace.store.redis.cluster import slot_of
-from headrace.store.redis.connected import Connected
+from headrace.store.redis import encoding, facts, scripts
+from headrace.store.redis.connection.cluster import slot_of
+from headrace.store.redis.connection.link import Link
 from headrace.store.redis.keys import QueueKeys
-from headrace.store.redis.link import Link
+from headrace.store.redis.namespace import RedisNamespace
 from headrace.store.values import Counts, MinuteCount, QueueState
 
 # The server does nothing else while a script runs: so many queues take it a few milliseconds.
 _TOGETHER = 200
 _MINUTES_TOGETHER = 3000
 
-Answer = TypeVar("Answer")
-Ask = Callable[[Link, Sequence[QueueKeys]], Awaitable[list[Answer]]]
+Reply = TypeVar("Reply")
+Ask = Callable[[Link, Sequence[QueueKeys]], Awaitable[list[Reply]]]
 """What a script says of each of some queues; perhaps only of the first ones, if that is a lot."""
 
 
-class RedisSurveys(Connected):
+class RedisSurveys(RedisNamespace):
     """See `headrace.store.contract.Store`."""
 
     async def get(
@@ -59,7 +59,7 @@ class RedisSurveys(Connected):
         counted = zip(queues, await self.of_each(queues, stats), strict=True)
         return {queue: self._counts(queue, minutes) for queue, minutes in counted}
 
-    async def of_each(self, queues: Sequence[str], ask: Ask[Answer]) -> list[Answer]:
+    async def of_each(self, queues: Sequence[str], ask: Ask[Reply]) -> list[Reply]:
         """What a script says of each queue. In a cluster it can be asked only of those together
         that are in one slot; all nodes are asked at the same time."""
         keys = [self.keys(queue) for queue in queues]
@@ -71,15 +71,15 @@ class RedisSurveys(Connected):
         parts = [self._in_turn([keys[at] for at in places], ask) for places in slots.values()]
         # Each to its end, also after an error: nothing goes on when this is over.
         answers = await asyncio.gather(*parts, return_exceptions=True)
-        found: dict[int, Answer] = {}
+        found: dict[int, Reply] = {}
         for places, answer in zip(slots.values(), answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
             found.update(zip(places, answer, strict=True))
         return [found[at] for at in range(len(keys))]
 
-    async def _in_turn(self, keys: Sequence[QueueKeys], ask: Ask[Answer]) -> list[Answer]:
-        link, found = self.links().ask, list[Answer]()
+    async def _in_turn(self, keys: Sequence[QueueKeys], ask: Ask[Reply]) -> list[Reply]:
+        link, found = self.links().ask, list[Reply]()
         while len(found) < len(keys):
             found += await ask(link, keys[len(found) : len(found) + _TOGETHER])
         return found
@@ -91,7 +91,7 @@ class RedisSurveys(Connected):
 
     def _snapshot(self, queue: str, key: JobKey, snapshot: list[Any]) -> JobSnapshot | None:
         try:
-            return forms.snapshot(snapshot)
+            return encoding.snapshot(snapshot)
         except Malformed as error:
             name = f"{self.keys(queue).result}{readable(key)}"
             self.oddities.note(name, str(error))

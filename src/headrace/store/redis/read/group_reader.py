@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from headrace.core.job.delivery import Delivery
 from headrace.store.redis import scripts
+from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import LOG
-from headrace.store.redis.link import Argument, Link
-from headrace.store.redis.reading import BLOCK_MOST, Reading
-from headrace.store.redis.source import Source
+from headrace.store.redis.read.queue_reader import BLOCK_MOST, QueueReader
+from headrace.store.redis.read.source import ReadSource
 
 if TYPE_CHECKING:
-    from headrace.store.redis.store import RedisStore
+    from headrace.store.redis.topics import RedisTopics
 
 
 log = logging.getLogger("headrace.store")
@@ -24,13 +24,13 @@ log = logging.getLogger("headrace.store")
 _HAS_MORE, _IS_FULL = 1, 2
 
 
-class GroupReading(Reading):
+class GroupReader(QueueReader):
     """Reads the shards of one topic, for one group, in one command where it can; any mixture of
     queues and groups one after the other."""
 
     def __init__(
         self,
-        store: RedisStore,
+        store: RedisTopics,
         consumer: str,
         queues: Mapping[str, int],
         hand_back: Callable[[Sequence[Delivery]], Awaitable[None]],
@@ -44,7 +44,7 @@ class GroupReading(Reading):
         self._watchers: dict[str, Link] = {}
         self._full = False
 
-    async def _find(self, sources: Sequence[Source], limit: int, wait: float) -> list[Delivery]:
+    async def _find(self, sources: Sequence[ReadSource], limit: int, wait: float) -> list[Delivery]:
         if self._are_read_at_once(sources):
             return await self._find_at_once(sources, limit, wait)
         while True:
@@ -56,16 +56,16 @@ class GroupReading(Reading):
                 break
         return await self._wait_for_any(sources, limit, wait) if wait > 0 else found
 
-    def _are_read_at_once(self, sources: Sequence[Source]) -> bool:
+    def _are_read_at_once(self, sources: Sequence[ReadSource]) -> bool:
         if not self._store.server.reads_span or len({source.link for source in sources}) > 1:
             return False
         return all(source.log and not self._is_ordered(source) for source in sources)
 
-    def _is_ordered(self, source: Source) -> bool:
+    def _is_ordered(self, source: ReadSource) -> bool:
         return self._store.is_ordered(source.queue)
 
     async def _find_at_once(
-        self, sources: Sequence[Source], limit: int, wait: float
+        self, sources: Sequence[ReadSource], limit: int, wait: float
     ) -> list[Delivery]:
         """All shards in one command: while there is plenty, the log alone, so that all of `limit`
         is for it, and now and then what came back; else whatever comes first."""
@@ -93,7 +93,7 @@ class GroupReading(Reading):
             await self._hand_back(found[limit:])
         return found[:limit]
 
-    async def _retried(self, sources: Sequence[Source], limit: int) -> list[Delivery]:
+    async def _retried(self, sources: Sequence[ReadSource], limit: int) -> list[Delivery]:
         """What came back into the queue of the group, where there is any."""
         few = sources[:limit]
         if not few:
@@ -104,7 +104,7 @@ class GroupReading(Reading):
                 source.waiting = 0
         return found
 
-    async def _read_now(self, source: Source, count: int) -> list[Delivery]:
+    async def _read_now(self, source: ReadSource, count: int) -> list[Delivery]:
         if not source.log:
             return await super()._read_now(source, count)
         if not self._is_ordered(source):
@@ -124,7 +124,7 @@ class GroupReading(Reading):
         # Not by the script: what passes through Lua costs ten times as much.
         return await self._read(source.link, [source.ready], count, 0.0)
 
-    def _note_room(self, source: Source, *, is_full: bool) -> None:
+    def _note_room(self, source: ReadSource, *, is_full: bool) -> None:
         if is_full and not source.is_full:
             log.warning(
                 "%s takes no more events from its log: too many of its own are blocked; look at "
@@ -133,16 +133,16 @@ class GroupReading(Reading):
             )
         source.is_full = is_full
 
-    def _streams(self, source: Source) -> list[str]:
+    def _streams(self, source: ReadSource) -> list[str]:
         if not source.log or self._is_ordered(source):
             return super()._streams(source)
         return [source.ready, source.log]
 
     def _watches(
-        self, sources: Sequence[Source], wait: float
+        self, sources: Sequence[ReadSource], wait: float
     ) -> dict[Link, asyncio.Task[list[Delivery]]]:
         """Of ordered groups the logs, which are not read but taken in by `draw`."""
-        parts: dict[Link, list[Source]] = {}
+        parts: dict[Link, list[ReadSource]] = {}
         for source in sources:
             if self._is_ordered(source) and not source.is_full:
                 parts.setdefault(self._watcher(source), []).append(source)
@@ -150,7 +150,9 @@ class GroupReading(Reading):
             link: asyncio.create_task(self._watch(link, part, wait)) for link, part in parts.items()
         }
 
-    async def _watch(self, link: Link, sources: Sequence[Source], wait: float) -> list[Delivery]:
+    async def _watch(
+        self, link: Link, sources: Sequence[ReadSource], wait: float
+    ) -> list[Delivery]:
         await link.identify()
         wait = min(wait, BLOCK_MOST)
         command: list[Argument] = ["XREAD", "COUNT", 1]
@@ -160,14 +162,14 @@ class GroupReading(Reading):
         await link.call(*command, "STREAMS", *logs, *lasts, key=logs[0], timeout=wait + 10)
         return []
 
-    def _watcher(self, source: Source) -> Link:
+    def _watcher(self, source: ReadSource) -> Link:
         server = self._store.server
         name = "" if server.reads_span else source.log
         if name not in self._watchers:
             self._watchers[name] = server.link() if server.reads_span else server.link_at(name)
         return self._watchers[name]
 
-    def _sources_at(self, link: Link) -> list[Source]:
+    def _sources_at(self, link: Link) -> list[ReadSource]:
         for log, watcher in self._watchers.items():
             if watcher is link:
                 return [source for source in self._order if log in ("", source.log)]

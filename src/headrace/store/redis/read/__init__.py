@@ -1,0 +1,1 @@
+"""How a worker reads its queues, and the logs of its groups."""
