@@ -20,6 +20,7 @@ import msgspec
 
 from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
 from headrace.core.job.outcome import task_gate
+from headrace.store.redis.connection.requests import REMEMBERED
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
 
 MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "stops", "finish")
