@@ -212,7 +212,7 @@ def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
 
     code, _, asked = run("n")
     assert code == 1
-    assert "Cancel all jobs of queue 'mail' of task 'send'? [y/N]" in asked
+    assert "Cancel all unfinished jobs of task send in queue mail? [y/N]" in asked
     assert len(jobs.ids("-Q", "mail")) == 3
     assert run("y")[:2] == (0, "cancelled 3 jobs\n")
 

@@ -4,6 +4,7 @@ from headrace.admin.actions import Action
 from headrace.admin.admin import Admin
 from headrace.admin.bodies import EventInfo
 from headrace.admin.dead.dead_info import DeadInfo, DeadPage
+from headrace.admin.filters import JobFilter
 from headrace.admin.jobs.cancellation import CancelReport
 from headrace.admin.jobs.events import JobEvent
 from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
@@ -33,6 +34,7 @@ __all__ = [
     "GroupInfo",
     "JobDetail",
     "JobEvent",
+    "JobFilter",
     "JobPage",
     "JobSummary",
     "MinuteStats",

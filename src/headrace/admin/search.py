@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -97,9 +97,3 @@ def _plain(value: Any) -> Any:
 def _unescaped(escape: re.Match[str]) -> str:
     code = escape[1]
     return _SIGNS.get(code, code) if len(code) == 1 else chr(int(code[1:], 16))
-
-
-def any_asked(conditions: Mapping[str, object]) -> bool:
-    """Whether any of the conditions leaves jobs out; an empty text is nothing said."""
-    given = (value for name, value in conditions.items() if name != "arguments")
-    return any(value not in (None, "") for value in given)

@@ -1,72 +1,19 @@
-"""The options that say which jobs are meant."""
+"""Options that say which jobs are meant, under the names that `JobFilter` has for them."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
-from headrace.admin.dead.dead_info import DeadConditions
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])")
-_WORDS = {
-    "queue": "of queue {!r}",
-    "state": "in state {!r}",
-    "task": "of task {!r}",
-    "flow": "of the flow of {}",
-    "reason": "with reason {!r}",
-    "error": "with {!r} in the error",
-    "search": "with {!r} in id, arguments or error",
-}
-_TIMES = {"since": ("of the last", "since"), "until": ("older than", "until")}
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What the options said about dead jobs."""
-
-    queue: str | None
-    reason: str | None
-    task: str | None
-    error: str | None
-    search: str | None
-    since: datetime | timedelta | None
-    until: datetime | timedelta | None
-
-    def __bool__(self) -> bool:
-        return any(value is not None for value in asdict(self).values())
-
-    def __str__(self) -> str:
-        return described("all dead jobs", **asdict(self))
-
-    @property
-    def conditions(self) -> DeadConditions:
-        """What is said besides the queue."""
-        return DeadConditions(
-            reason=self.reason,
-            task=self.task,
-            error=self.error,
-            search=self.search,
-            since=self.since,
-            until=self.until,
-        )
-
-
-def described(what: str, **given: Any) -> str:
-    """The conditions in words."""
-    words = [_WORDS[name].format(given[name]) for name in _WORDS if given.get(name) is not None]
-    for name, (ago, moment) in _TIMES.items():
-        if (when := given.get(name)) is not None:
-            words.append(f"{ago if isinstance(when, timedelta) else moment} {when}")
-    return " ".join([what, *words])
 
 
 def queue_option(command: Command) -> Command:
@@ -75,7 +22,7 @@ def queue_option(command: Command) -> Command:
 
 
 def job_options(command: Command) -> Command:
-    """What jobs are meant, besides the queue."""
+    """For jobs that have not ended, besides the queue."""
     for option in (
         _time_options("were sent"),
         _search_option,
@@ -86,8 +33,8 @@ def job_options(command: Command) -> Command:
     return command
 
 
-def filter_options(command: Command) -> Command:
-    """Options of the same names as the fields of `Filter`."""
+def dead_options(command: Command) -> Command:
+    """For dead jobs."""
     error = "Only with this text in type or text of the last error."
     for option in (
         _time_options("died"),
@@ -107,7 +54,7 @@ def _search_option(command: Command) -> Command:
 
 
 def _time_options(verb: str) -> Callable[[Command], Command]:
-    """When they `died`, or whatever the verb says."""
+    """When the jobs did what `verb` says."""
     since = f"Only those that {verb} since: 30m, 1h, 2d, or an ISO time."
     until = f"Only those that {verb} before, likewise."
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
+from headrace.admin import JobFilter
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
 from headrace.web.editing import edit_of, fields_of, typed_into
-from headrace.web.filters import OF_DEAD, OF_JOBS, Filter
+from headrace.web.filters import OF_DEAD, OF_JOBS, FilterForm
 from headrace.web.form_actions import OURS, form_action
 from headrace.web.page import Refusal, Visit
 from headrace.web.pages.dead import dead_one, form_page
@@ -75,24 +76,18 @@ async def purge(visit: Visit) -> str:
 
 
 def _live_ones(visit: Visit) -> str:
-    asked = _narrowed(visit, OF_JOBS)
-    state = asked.get("state")
-    what = f"{state} jobs" if state else "jobs that wait, run or are scheduled"
-    return f"Cancel {asked.in_words(what, 'were sent', 'in all queues and groups')}?"
+    return f"Cancel {_narrowed(visit, OF_JOBS).describe_jobs(clip)}?"
 
 
 def _dead_ones(visit: Visit) -> str:
-    asked = _narrowed(visit, OF_DEAD)
-    return asked.in_words("dead jobs", "died", "in all queues and groups")
+    return _narrowed(visit, OF_DEAD).describe_dead(clip)
 
 
 @form_action("cancel_all", "Cancel all that match", confirm=_live_ones)
 async def cancel_all(visit: Visit) -> str:
     """All jobs that fit the filter, also those that no page has shown."""
-    asked = _narrowed(visit, OF_JOBS)
-    report = await visit.admin.cancel(
-        queue=asked.get("queue"), state=asked.get("state"), **asked.conditions(visit)
-    )
+    wanted = _narrowed(visit, OF_JOBS)
+    report = await visit.admin.cancel(queue=wanted.queue, state=wanted.state, **wanted.for_jobs)
     told = _told(report.cancelled, report.running, len(report.ended), len(report.unknown))
     if not report.logged:
         return told
@@ -104,10 +99,8 @@ async def cancel_all(visit: Visit) -> str:
     "replay_all", "Replay all that match", confirm=lambda v: f"Send again {_dead_ones(v)}?"
 )
 async def replay_all(visit: Visit) -> str:
-    asked = _narrowed(visit, OF_DEAD)
-    count = await visit.admin.replay(
-        queue=asked.get("queue"), reason=asked.get("reason"), **asked.conditions(visit)
-    )
+    wanted = _narrowed(visit, OF_DEAD)
+    count = await visit.admin.replay(queue=wanted.queue, **wanted.for_dead)
     return f"{plural(count, 'job')} sent again."
 
 
@@ -115,23 +108,21 @@ async def replay_all(visit: Visit) -> str:
     "purge_all", "Purge all that match", confirm=lambda v: f"Forget {_dead_ones(v)} for ever?"
 )
 async def purge_all(visit: Visit) -> str:
-    asked = _narrowed(visit, OF_DEAD)
-    count = await visit.admin.purge(
-        queue=asked.get("queue"), reason=asked.get("reason"), **asked.conditions(visit)
-    )
+    wanted = _narrowed(visit, OF_DEAD)
+    count = await visit.admin.purge(queue=wanted.queue, **wanted.for_dead)
     return f"{plural(count, 'job')} forgotten."
 
 
-def _narrowed(visit: Visit, names: Sequence[str]) -> Filter:
+def _narrowed(visit: Visit, names: Sequence[str]) -> JobFilter:
     """The filter that a form carries; refused if it is none, or has fields that the action does not
     go by, for then more jobs would be meant than it says."""
     said = {name for name, text in visit.form.multi_items() if text.strip()}
     if unknown := sorted(said - {*names, *OURS}):
         raise Refusal(400, f"This cannot be narrowed by {clip(' or '.join(unknown))}.")
-    asked = Filter.of(visit.form, names)
-    if not asked.fields:
+    form = FilterForm.of(visit.form, names)
+    if not form.fields:
         raise Refusal(400, "Say which jobs first: filter by a queue, a task, a text or a time.")
-    return asked
+    return form.parsed()
 
 
 @form_action("edit_replay", "Replay with these arguments")

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Unpack
 from headrace.admin.context import AdminContext
 from headrace.admin.dead.dead_info import (
     PAGE,
-    DeadConditions,
     DeadInfo,
     DeadPage,
-    Selection,
     matching,
 )
 from headrace.admin.dead.edited_replay import Edit, EditedReplay
+from headrace.admin.filters import DeadConditions, JobFilter
+from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import PageScan, ScannedJobs, Stop
 from headrace.admin.recorded import recorded
-from headrace.admin.search import any_asked
 from headrace.core import bounds as limits
 from headrace.core.job import ids as job_ids
 from headrace.core.job.ids import JobKey
@@ -51,12 +50,12 @@ class DeadAdmin(AdminContext):
         `billing@orders` is a group: its dead events."""
         limits.check_count("limit", limit)
         store = await self._store()
-        selection = await Selection.of(store, **conditions, redaction=self._redaction)
+        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
         found: list[DeadInfo] = []
         for name in await self._with_dead(queue):
             found += [
                 DeadInfo.of(name, job, self._redaction)
-                for job in await _latest(store, name, selection, limit)
+                for job in await _latest(store, name, matcher, limit)
             ]
         found.sort(key=lambda info: info.died, reverse=True)
         return found[:limit]
@@ -89,17 +88,17 @@ class DeadAdmin(AdminContext):
         limits.check_count("limit", limit)
         limits.check_count("scan", scan)
         store, walk = await self._store(), await self._walk(queue, bounded=True)
-        selection = await Selection.of(store, **conditions, redaction=self._redaction)
+        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
 
         async def read(stop: Stop, size: int) -> ScannedJobs[DeadInfo]:
             found = await store.dead(stop.queue, stop.cursor, min(size, PAGE))
             infos = [
-                DeadInfo.of(stop.queue, job, self._redaction) if selection.matches(job) else None
+                DeadInfo.of(stop.queue, job, self._redaction) if matcher.matches_dead(job) else None
                 for job in found.jobs
             ]
-            return ScannedJobs(infos, "" if selection.ends_with(found.jobs) else found.cursor)
+            return ScannedJobs(infos, "" if matcher.ends_with(found.jobs) else found.cursor)
 
-        page = PageScan(walk, read, limit, scan, None if selection.is_open else PAGE)
+        page = PageScan(walk, read, limit, scan, None if matcher.is_open else PAGE)
         following = await page.fill((State.DEAD,), cursor)
         return DeadPage(page.found, following, page.looked)
 
@@ -157,21 +156,21 @@ class DeadAdmin(AdminContext):
         conditions: DeadConditions,
     ) -> int:
         store = await self._store()
-        selection = await Selection.of(store, **conditions, redaction=self._redaction)
-        given = any_asked(conditions)
+        wanted = JobFilter(queue=queue, **conditions)
+        matcher = await JobMatcher.of(store, wanted, self._redaction)
         if named is not None:
-            if given:
+            if wanted.is_narrow:
                 raise ConfigError(f"give ids, or {_CONDITIONS} and until=, not both")
             return await self._apply_to(verb, [named] if isinstance(named, str) else named, queue)
-        if queue is None and not given:
+        if not wanted:
             raise ConfigError(f"say which dead jobs: ids, queue=, {_CONDITIONS} or until=")
         done = 0
         for name in await self._with_dead(queue):
             if group_source(name):
-                found = [job.key async for jobs in matching(store, name, selection) for job in jobs]
+                found = [job.key async for jobs in matching(store, name, matcher) for job in jobs]
                 done += len(await _taken(verb, name, found[::-1]))
                 continue
-            async for jobs in matching(store, name, selection):
+            async for jobs in matching(store, name, matcher):
                 done += len(await _taken(verb, name, [job.key for job in jobs]))
         return done
 
@@ -207,7 +206,7 @@ async def _oldest_first(store: Store, queue: str, keys: Sequence[JobKey]) -> Seq
     if len(keys) < 2:
         return keys
     wanted, found = set(keys), list[JobKey]()
-    async with aclosing(matching(store, queue, Selection())) as pages:
+    async with aclosing(matching(store, queue, JobMatcher())) as pages:
         async for jobs in pages:
             found += [job.key for job in jobs if job.key in wanted]
             if len(found) == len(wanted):
@@ -215,9 +214,9 @@ async def _oldest_first(store: Store, queue: str, keys: Sequence[JobKey]) -> Seq
     return found[::-1]
 
 
-async def _latest(store: Store, queue: str, selection: Selection, limit: int) -> list[DeadJob]:
+async def _latest(store: Store, queue: str, matcher: JobMatcher, limit: int) -> list[DeadJob]:
     found: list[DeadJob] = []
-    async with aclosing(matching(store, queue, selection, min(limit, PAGE))) as pages:
+    async with aclosing(matching(store, queue, matcher, min(limit, PAGE))) as pages:
         async for jobs in pages:
             found += jobs
             if len(found) >= limit:

@@ -1,29 +1,25 @@
-"""Dead jobs: what is known of one, and which of them are meant."""
+"""Dead jobs: what is known of one, and reading those that match."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, task_of
-from headrace.admin.moments import EVER_MS, Moment, between_ms
+from headrace.admin.matcher import JobMatcher, dead_masks
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
-from headrace.admin.search import Search
 from headrace.client.job import AttemptInfo
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
-from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import decode_history, is_readable_history
-from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.store.contract import UNREADABLE, DeadJob
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
 
-_NOTHING = Search()
 # Envelopes come along, and each may have megabytes.
 PAGE = 100
 
@@ -54,7 +50,7 @@ class DeadInfo:
             task=task_of(job.envelope),
             reason=job.reason,
             died=to_datetime(job.died_ms),
-            attempts=masked_attempts(attempts, _masks(job, redaction)),
+            attempts=masked_attempts(attempts, dead_masks(job, redaction)),
             envelope=b"" if redaction.active else job.envelope,
             unreadable=_unreadable(job),
         )
@@ -144,100 +140,18 @@ class DeadPage:
     """How many dead jobs were looked at to find these."""
 
 
-class DeadConditions(TypedDict, total=False):
-    """What must be true of dead jobs that are meant; nothing said is nothing asked."""
-
-    reason: str | None
-    task: str | None
-    error: str | None
-    """A text in type or text of the last error, in small letters or capitals."""
-    search: str | None
-    """A text in the id, the arguments or any error, in small letters or capitals."""
-    arguments: bool
-    """Whether `search` looks into arguments; True unless said."""
-    since: Moment | None
-    """A moment after which they died, or how long ago at most."""
-    until: Moment | None
-    """A moment before which they died, or how long ago at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which dead jobs are meant; all of them if nothing is said."""
-
-    reason: str | None = None
-    task: str | None = None
-    error: str = ""
-    search: Search = _NOTHING
-    since_ms: int = 0
-    until_ms: int = EVER_MS
-
-    @classmethod
-    async def of(
-        cls,
-        store: Store,
-        reason: str | None = None,
-        task: str | None = None,
-        error: str | None = None,
-        search: str | None = None,
-        arguments: bool = True,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        redaction: Redaction = CLEAR,
-    ) -> Selection:
-        """From what a caller said."""
-        text = Search.of(search, arguments=arguments, redaction=redaction)
-        times = await between_ms(store, since, until)
-        return cls(reason, task, (error or "").casefold(), text, *times)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether every dead job fits."""
-        return self == Selection(search=replace(self.search, text=""))
-
-    def matches(self, job: DeadJob) -> bool:
-        return (
-            self.since_ms <= job.died_ms < self.until_ms
-            and self.reason in (None, job.reason)
-            and (self.task is None or task_of(job.envelope) == self.task)
-            and (not self.error or self._has_error(job))
-            and (
-                not self.search.text
-                or self.search.finds(job.key, opened(job.envelope), job.history)
-            )
-        )
-
-    def _has_error(self, job: DeadJob) -> bool:
-        """Whether the text is in the last error as it may be seen."""
-        error = _last_error(job)
-        if self.error not in error.casefold():
-            return False
-        masks = _masks(job, self.search.redaction)
-        return self.error in masks.text(error).casefold()
-
-    def ends_with(self, jobs: list[DeadJob]) -> bool:
-        """Whether pages after this one, whose jobs died earlier, can hold no match."""
-        return not jobs or jobs[-1].died_ms < self.since_ms
-
-
 async def matching(
-    store: Store, queue: str, selection: Selection, page_size: int = PAGE
+    store: Store, queue: str, matcher: JobMatcher, page_size: int = PAGE
 ) -> AsyncGenerator[list[DeadJob], None]:
     """Page after page of the jobs that are meant, the latest first. Jobs that die meanwhile come
     before the first page and are not seen, so acting on what is found comes to an end."""
     cursor = ""
     while True:
         page = await store.dead(queue, cursor, page_size)
-        yield [job for job in page.jobs if selection.matches(job)]
-        if not page.cursor or selection.ends_with(page.jobs):
+        yield [job for job in page.jobs if matcher.matches_dead(job)]
+        if not page.cursor or matcher.ends_with(page.jobs):
             return
         cursor = page.cursor
-
-
-def _masks(job: DeadJob, redaction: Redaction) -> Masks:
-    if not redaction.active:
-        return NOTHING_HIDDEN
-    return redaction.masks(opened(job.envelope), decode_constraints(job.constraints))
 
 
 def _unreadable(job: DeadJob) -> tuple[str, ...]:
@@ -247,8 +161,3 @@ def _unreadable(job: DeadJob) -> tuple[str, ...]:
         "envelope": opened(job.envelope) is None,
     }
     return tuple(name for name, is_odd in parts.items() if is_odd)
-
-
-def _last_error(job: DeadJob) -> str:
-    attempts = decode_history(job.history).attempts
-    return AttemptInfo.of(attempts[-1]).error if attempts else ""

@@ -1,4 +1,4 @@
-"""Cancelling jobs, one or a hundred thousand."""
+"""Cancellation jobs, one or a hundred thousand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.admin.jobs.listing import JobFilter, sighted
+from headrace.admin.jobs.listing import snapshots
+from headrace.admin.matcher import JobMatcher
 from headrace.core.job import ids
 from headrace.core.job.ids import JobKey
 from headrace.core.job.state import State
@@ -39,7 +40,7 @@ class CancelReport:
 
 
 @dataclass
-class Cancelling:
+class Cancellation:
     """One request to cancel, on its way through queues and pages."""
 
     store: Store
@@ -70,20 +71,20 @@ class Cancelling:
         await self._cancel(log, due)
 
     async def matching(
-        self, queues: Sequence[str], states: Sequence[State], wanted: JobFilter
+        self, queues: Sequence[str], states: Sequence[State], matcher: JobMatcher
     ) -> None:
         """Cancel all jobs of the queues that fit, a page at a time, where there are any."""
         for state in (state for state in _ORDER if state in states):
             # Anew for each state: what is due or set free meanwhile comes into the next.
             surveyed = zip(queues, await self.store.survey(queues), strict=True)
             for queue in [name for name, now in surveyed if getattr(now.counts, state.value)]:
-                await self._matching_in(queue, state, wanted)
+                await self._matching_in(queue, state, matcher)
 
-    async def _matching_in(self, queue: str, state: State, wanted: JobFilter) -> None:
+    async def _matching_in(self, queue: str, state: State, matcher: JobMatcher) -> None:
         cursor, more = "", True
         while more:
             page = await self.store.browse(queue, state, cursor, CANCELLED_TOGETHER)
-            keys = page.keys if wanted.is_open else await self._fitting(queue, page.keys, wanted)
+            keys = page.keys if matcher.is_open else await self._meant(queue, page.keys, matcher)
             await self._cancel_met(queue, keys)
             cursor, more = page.cursor, bool(page.cursor)
 
@@ -99,12 +100,12 @@ class Cancelling:
             logged=tuple(ids.to_text(key) for key in self._logged if key not in self._states),
         )
 
-    async def _fitting(self, queue: str, keys: Sequence[JobKey], wanted: JobFilter) -> list[JobKey]:
-        likely = [key for key in keys if wanted.may_match(key)]
+    async def _meant(self, queue: str, keys: Sequence[JobKey], matcher: JobMatcher) -> list[JobKey]:
+        likely = [key for key in keys if matcher.may_match(key)]
         return [
             key
-            async for key, seen in sighted(self.store, queue, likely)
-            if wanted.matches(key, seen)
+            async for key, seen in snapshots(self.store, queue, likely)
+            if matcher.matches(key, seen)
         ]
 
     async def _cancel_met(self, queue: str, keys: Sequence[JobKey]) -> None:

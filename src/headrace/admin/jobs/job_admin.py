@@ -10,21 +10,20 @@ from typing import Unpack
 
 from headrace.admin.bodies import opened
 from headrace.admin.context import AdminContext
-from headrace.admin.jobs.cancellation import Cancelling, CancelReport
+from headrace.admin.filters import JobConditions, JobFilter
+from headrace.admin.jobs.cancellation import Cancellation, CancelReport
 from headrace.admin.jobs.listing import (
-    LOOKED_AT_TOGETHER,
-    JobConditions,
-    JobFilter,
-    fitting,
+    READ_TOGETHER,
+    read_matching,
     states_meant,
 )
 from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
 from headrace.admin.jobs.why import Why
 from headrace.admin.jobs.why_event import EventWhy, why_logged
+from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import PageScan
 from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
-from headrace.admin.search import any_asked
 from headrace.client.watch import JobUpdate
 from headrace.core import bounds as limits
 from headrace.core.job import ids as job_ids
@@ -43,7 +42,7 @@ Found = tuple[str, JobKey, JobSnapshot]
 
 
 class JobAdmin(AdminContext):
-    """Finding jobs, looking at them, cancelling them."""
+    """Finding jobs, looking at them, cancellation them."""
 
     async def jobs(
         self,
@@ -68,9 +67,10 @@ class JobAdmin(AdminContext):
             limits.check_count("scan", scan)
         states = states_meant(state, dead=True)
         store, walk = await self._store(), await self._walk(queue, bounded=scan is not None)
-        wanted = await JobFilter.of(store, **conditions, redaction=self._redaction)
-        together = None if wanted.is_open else LOOKED_AT_TOGETHER
-        page = PageScan(walk, partial(fitting, store, states, wanted), limit, scan, together)
+        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
+        together = None if matcher.is_open else READ_TOGETHER
+        read = partial(read_matching, store, states, matcher)
+        page = PageScan(walk, read, limit, scan, together)
         following = await page.fill(states, cursor)
         # One that moved on meanwhile may be met in both states.
         found = {(job.queue, job.id): job for job in page.found}
@@ -159,27 +159,27 @@ class JobAdmin(AdminContext):
         queue or a condition must be given. An id may be that of an event, in all groups that have
         taken it, or before it is due; one that is still in its log is left there. `JobNotFound` if
         there is one id and no such job."""
-        given = state is not None or any_asked(conditions)
+        wanted = JobFilter(queue=queue, state=state, **conditions)
         if ids is not None:
-            if given:
+            if wanted.is_narrow:
                 raise ConfigError(f"give ids, or {_CONDITIONS} and until=, not both")
             return await self._cancel_named([ids] if isinstance(ids, str) else ids, queue)
-        if queue is None and not given:
+        if not wanted:
             raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
         store, states = await self._store(), states_meant(state, dead=False)
-        wanted = await JobFilter.of(store, **conditions, redaction=self._redaction)
-        cancelling = Cancelling(store)
-        await cancelling.matching(await self._sources(queue), states, wanted)
-        return cancelling.report()
+        matcher = await JobMatcher.of(store, wanted, self._redaction)
+        cancellation = Cancellation(store)
+        await cancellation.matching(await self._sources(queue), states, matcher)
+        return cancellation.report()
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
         keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
         store = await self._store()
-        cancelling = Cancelling(store)
-        await cancelling.named(await self._sources_of(keys, queue), keys)
+        cancellation = Cancellation(store)
+        await cancellation.named(await self._sources_of(keys, queue), keys)
         if queue is None:
-            await cancelling.scheduled(await store.logs(), keys)
-        report = cancelling.report(keys)
+            await cancellation.scheduled(await store.logs(), keys)
+        report = cancellation.report(keys)
         if len(keys) == 1 and report.unknown:
             await self._found(report.unknown[0], queue)
             raise ConfigError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import EventInfo, opened
 from headrace.admin.context import AdminContext
-from headrace.admin.jobs.listing import LOOKED_AT_TOGETHER
+from headrace.admin.jobs.listing import READ_TOGETHER
 from headrace.admin.recorded import recorded
 from headrace.admin.redaction import Redaction
 from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
@@ -122,8 +122,8 @@ class TopicAdmin(AdminContext):
         if not self._redaction.active:
             return [NOTHING_HIDDEN] * len(stopped)
         found: list[Masks] = []
-        for start in range(0, len(stopped), LOOKED_AT_TOGETHER):
-            keys = [each.event for each in stopped[start : start + LOOKED_AT_TOGETHER]]
+        for start in range(0, len(stopped), READ_TOGETHER):
+            keys = [each.event for each in stopped[start : start + READ_TOGETHER]]
             seen = await (await self._store()).get(queue, keys, bodies=True)
             found += [
                 self._redaction.masks(opened(each.envelope) if each else None) for each in seen

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.admin import JobFilter
 from headrace.cli.app_command import (
     acted,
     admin_of,
@@ -25,7 +26,7 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.dead.views import as_json_value, show_job, show_list
-from headrace.cli.filters import Filter, filter_options, parse_edits, queue_option
+from headrace.cli.filters import dead_options, parse_edits, queue_option
 from headrace.cli.output import complain, json_document, show_first
 from headrace.cli.program import FAILED
 from headrace.core.plural import plural
@@ -50,17 +51,17 @@ def dead() -> None:
 
 @dead.command("list")
 @of_app
-@filter_options
+@dead_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
 @secrets_option
 @json_option
 def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List dead jobs, the latest first."""
-    wanted = Filter(**conditions)
-    say_what_is_not_searched(app, conditions.get("search"))
+    wanted = JobFilter(**conditions)
+    say_what_is_not_searched(app, wanted.search)
     found = asked(
         app,
-        lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.conditions),
+        lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
     )
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
@@ -88,7 +89,7 @@ def _action_options(command: Command) -> Command:
         secrets_option,
         yes_option,
         click.option("--all", "everything", is_flag=True, help="All dead jobs of all queues."),
-        filter_options,
+        dead_options,
         app_options,
         click.argument("words", nargs=-1, metavar="[APP] [ID]..."),
     ):
@@ -141,7 +142,7 @@ def _do(
     as_json: bool,
     **conditions: Any,
 ) -> None:
-    wanted = Filter(**conditions)
+    wanted = JobFilter(**conditions)
     app, ids = split(
         words,
         app_option,
@@ -150,10 +151,10 @@ def _do(
     )
     _check(verb, app, ids, wanted, everything)
     chosen = chosen_app(app, url, namespace)
-    say_what_is_not_searched(chosen, conditions.get("search"))
+    say_what_is_not_searched(chosen, wanted.search)
     # A replay loses nothing: it asks only before many of them, and only where someone is.
     if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
-        confirm(verb, f"{len(ids)} dead job(s)" if ids else str(wanted))
+        confirm(verb, f"{len(ids)} dead job(s)" if ids else wanted.describe_dead())
     count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
     if as_json:
         json_document({done: count})
@@ -165,7 +166,7 @@ def _do(
         click.get_current_context().exit(FAILED)
 
 
-def _check(verb: str, app: str | None, ids: list[str], wanted: Filter, everything: bool) -> None:
+def _check(verb: str, app: str | None, ids: list[str], wanted: JobFilter, everything: bool) -> None:
     if not ids and not wanted and not everything:
         raise ConfigError(
             f"say what to {verb}{within(app)}: ids, --queue, --task, --reason, --error, --search, "
@@ -173,20 +174,20 @@ def _check(verb: str, app: str | None, ids: list[str], wanted: Filter, everythin
         )
     if everything and (ids or wanted):
         raise ConfigError("--all means all dead jobs: leave out ids and other conditions")
-    if ids and any(value is not None for value in wanted.conditions.values()):
+    if ids and wanted.is_narrow:
         raise ConfigError(
             "give ids, or --task, --reason, --error, --search, --since and --until, not both"
         )
 
 
 async def _done(
-    admin: Admin, verb: str, edit: dict[str, Any] | None, ids: list[str], wanted: Filter
+    admin: Admin, verb: str, edit: dict[str, Any] | None, ids: list[str], wanted: JobFilter
 ) -> int:
     named = ids or None
     if ids or wanted:
         if verb == "purge":
-            return await admin.purge(named, wanted.queue, **wanted.conditions)
-        return await admin.replay(named, wanted.queue, edit=edit, **wanted.conditions)
+            return await admin.purge(named, wanted.queue, **wanted.for_dead)
+        return await admin.replay(named, wanted.queue, edit=edit, **wanted.for_dead)
     # Since for ever: all of them, in all queues.
     ever = datetime.fromtimestamp(0, UTC)
     if verb == "purge":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.admin import JobFilter
 from headrace.cli.app_command import (
     acted,
     confirm,
@@ -17,7 +18,7 @@ from headrace.cli.app_command import (
     yes_option,
 )
 from headrace.cli.app_loader import app_options, chosen_app
-from headrace.cli.filters import described, job_options, queue_option
+from headrace.cli.filters import job_options, queue_option
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
 from headrace.core.plural import plural
@@ -41,30 +42,25 @@ def cancel(
     app_option: str | None,
     url: str | None,
     namespace: str | None,
-    queue: str | None,
     yes: bool,
     as_json: bool,
     **conditions: Any,
 ) -> None:
     """End jobs: what has not begun never does, what runs is asked to end.
 
-    Named by id, or all that --queue, --state, --task, --search, --since, --until and --flow leave;
-    no events, unless --queue names their group. Unless ids are given it asks first; where there is
-    no terminal to ask in, it needs --yes.
+    Jobs are named by id, or chosen by --queue, --state, --task, --search, --since, --until and
+    --flow; without --queue, in all queues and groups of topics. Unless ids are given it asks first.
+    Where there is no terminal to ask in, it needs --yes.
     """
-    given = {name: value for name, value in conditions.items() if value is not None}
-    app, ids = split(
-        words,
-        app_option,
-        store_named=bool(url or namespace),
-        app_alone=bool(given) or queue is not None,
-    )
-    _check(app, ids, queue, given)
+    wanted = JobFilter(**conditions)
+    named = bool(url or namespace)
+    app, ids = split(words, app_option, store_named=named, app_alone=bool(wanted))
+    _check(app, ids, wanted)
     chosen = chosen_app(app, url, namespace)
-    say_what_is_not_searched(chosen, given.get("search"))
+    say_what_is_not_searched(chosen, wanted.search)
     if not ids and not yes:
-        confirm("cancel", described("all jobs", queue=queue, **given))
-    report = acted(chosen, lambda admin: _cancelled(admin, ids, queue, given))
+        confirm("cancel", wanted.describe_jobs())
+    report = acted(chosen, lambda admin: _cancelled(admin, ids, wanted))
     if as_json:
         json_document(report)
     else:
@@ -75,22 +71,22 @@ def cancel(
     _complain(report, bool(ids))
 
 
-def _check(app: str | None, ids: list[str], queue: str | None, given: dict[str, Any]) -> None:
-    if not ids and queue is None and not given:
+def _check(app: str | None, ids: list[str], wanted: JobFilter) -> None:
+    if not ids and not wanted:
         raise ConfigError(
             f"say what to cancel{within(app)}: ids, --queue, --state, --task, --search, --since, "
             "--until or --flow"
         )
-    if ids and given:
+    if ids and wanted.is_narrow:
         raise ConfigError(
             "give ids, or --state, --task, --search, --since, --until and --flow, not both"
         )
 
 
-async def _cancelled(
-    admin: Admin, ids: list[str], queue: str | None, given: dict[str, Any]
-) -> CancelReport:
-    return await admin.cancel(ids, queue) if ids else await admin.cancel(None, queue, **given)
+async def _cancelled(admin: Admin, ids: list[str], wanted: JobFilter) -> CancelReport:
+    if ids:
+        return await admin.cancel(ids, wanted.queue)
+    return await admin.cancel(None, wanted.queue, state=wanted.state, **wanted.for_jobs)
 
 
 def _complain(report: CancelReport, named: bool) -> None:

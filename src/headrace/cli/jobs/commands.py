@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.admin import JobFilter
 from headrace.cli.app_command import (
     admin_of,
     asked,
@@ -47,24 +48,25 @@ jobs.add_command(watch)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
 @secrets_option
 @json_option
-def list_(app: Headrace, queue: str | None, limit: int, as_json: bool, **conditions: Any) -> None:
+def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List jobs: running, waiting, blocked, scheduled ones, or those of one --state.
 
     Without --queue, those of all queues and groups of topics.
     """
-    say_what_is_not_searched(app, conditions.get("search"))
-    found = asked(app, lambda app: _listed(app, queue, conditions, limit + 1))
+    wanted = JobFilter(**conditions)
+    say_what_is_not_searched(app, wanted.search)
+    found = asked(app, lambda app: _listed(app, wanted, limit + 1))
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
 
-async def _listed(
-    app: Headrace, queue: str | None, conditions: dict[str, Any], limit: int
-) -> list[JobSummary]:
+async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
+    admin = admin_of(app)
     found: list[JobSummary] = []
     cursor, more = "", True
     while more and len(found) < limit:
-        page = await admin_of(app).jobs(
-            queue, **conditions, cursor=cursor, limit=limit - len(found)
+        left = limit - len(found)
+        page = await admin.jobs(
+            wanted.queue, wanted.state, cursor=cursor, limit=left, **wanted.for_jobs
         )
         found += page.jobs
         cursor, more = page.cursor, bool(page.cursor)

@@ -9,7 +9,7 @@ from headrace.admin.arguments import named
 from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.editing import PREFIX, Field, fields_of
-from headrace.web.filters import OF_DEAD, REASONS, Filter
+from headrace.web.filters import OF_DEAD, REASONS, FilterForm
 from headrace.web.page import Page, Refusal, Visit, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
@@ -26,16 +26,16 @@ _DECODED_IN_A_LIST = 64 * 1024
 
 async def dead(visit: Visit) -> Page:
     """Dead jobs that fit the filter, a page at a time, queue by queue."""
-    asked = Filter.of(visit.query, OF_DEAD)
+    asked = FilterForm.of(visit.query, OF_DEAD)
     found, problem = DeadPage([], "", 0), ""
     try:
+        wanted = asked.parsed()
         found = await visit.admin.dead_page(
-            asked.get("queue"),
+            wanted.queue,
             cursor=visit.query.get("cursor", ""),
             limit=_IN_A_PAGE,
             scan=_LOOKED_AT,
-            reason=asked.get("reason"),
-            **asked.conditions(visit),
+            **wanted.for_dead,
         )
     except (ConfigError, GroupNotFound, TopicNotFound) as error:
         problem = str(error)

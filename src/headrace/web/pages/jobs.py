@@ -9,7 +9,7 @@ from headrace.admin import JobPage
 from headrace.admin.pages import MOST_READS
 from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
-from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, Filter
+from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, FilterForm
 from headrace.web.page import Page, Visit, interval
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _COUNTED = 10**9
 
 async def jobs(visit: Visit) -> Page:
     """Jobs that fit the filter, a page at a time; at most `_LOOKED_AT` are looked at for one."""
-    asked = Filter.of(visit.query, OF_JOBS)
+    asked = FilterForm.of(visit.query, OF_JOBS)
     found, problem = JobPage([], "", 0), ""
     try:
         found = await _found(visit, asked)
@@ -42,7 +42,7 @@ async def jobs(visit: Visit) -> Page:
     return Page("jobs.html", "Jobs", context, live=_interval(asked, found))
 
 
-def _interval(asked: Filter, found: JobPage) -> float:
+def _interval(asked: FilterForm, found: JobPage) -> float:
     """A list is read at one place for each queue and state that is in it; a search may be at any
     number of places, of which the admin allows so many."""
     is_search = asked.fields.keys() - {"queue", "state"}
@@ -55,18 +55,19 @@ def looked_before(visit: Visit) -> int:
     return visit.number("looked", 1, _COUNTED) if visit.query.get("looked") else 0
 
 
-async def _found(visit: Visit, asked: Filter) -> JobPage:
+async def _found(visit: Visit, asked: FilterForm) -> JobPage:
+    wanted = asked.parsed()
     return await visit.admin.jobs(
-        asked.get("queue"),
-        asked.get("state"),
+        wanted.queue,
+        wanted.state,
         cursor=visit.query.get("cursor", ""),
         limit=_IN_A_PAGE,
         scan=_LOOKED_AT,
-        **asked.conditions(visit),
+        **wanted.for_jobs,
     )
 
 
-def _actions(asked: Filter) -> dict[str, object]:
+def _actions(asked: FilterForm) -> dict[str, object]:
     """What can be done to jobs in that state; to all that match only if something is asked."""
     dead = asked.get("state") == State.DEAD
     if dead:
@@ -75,7 +76,8 @@ def _actions(asked: Filter) -> dict[str, object]:
         timed = asked.fields.keys() & {"when", "from", "to"}
         verbs = (("replay_all", "Replay all that match"), ("purge_all", "Purge all that match"))
         actions = verbs if narrow and not timed else ()
-        return {"is_dead": True, "bulk_actions": actions, "meant": Filter.of(asked.fields, OF_DEAD)}
+        meant = FilterForm.of(asked.fields, OF_DEAD)
+        return {"is_dead": True, "bulk_actions": actions, "meant": meant}
     cancel = (("cancel_all", "Cancel all that match"),)
     return {"is_dead": False, "bulk_actions": cancel if asked.fields else (), "meant": asked}
 

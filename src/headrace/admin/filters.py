@@ -1,0 +1,135 @@
+"""Which jobs are meant: one value for code, the command line and the dashboard, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypedDict
+
+from headrace.core.job.state import State
+from headrace.core.plural import plural
+
+Moment = datetime | timedelta
+"""A moment, with a time zone; or how long ago."""
+
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+_DAY = timedelta(days=1)
+
+
+class _Conditions(TypedDict, total=False):
+    task: str | None
+    search: str | None
+    """A text in the id, the arguments or an error; case does not matter."""
+    arguments: bool
+    """Whether `search` looks into arguments; True by default."""
+    since: Moment | None
+    """Sent, or died, at this moment or later; a `timedelta` is that long ago at most."""
+    until: Moment | None
+    """Sent, or died, before this moment; a `timedelta` is that long ago at least."""
+
+
+class JobConditions(_Conditions, total=False):
+    """Conditions on jobs that have not ended. Each that is given must hold."""
+
+    flow: str | None
+    """The id of a flow's last job, for all jobs of that flow."""
+
+
+class DeadConditions(_Conditions, total=False):
+    """Conditions on dead jobs. Each that is given must hold."""
+
+    reason: str | None
+    error: str | None
+    """A text in the type or the text of the last error; case does not matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs are meant. A field that is None, or an empty text, leaves no job out."""
+
+    queue: str | None = None
+    state: State | str | None = None
+    reason: str | None = None
+    task: str | None = None
+    flow: str | None = None
+    error: str | None = None
+    search: str | None = None
+    arguments: bool = True
+    since: Moment | None = None
+    until: Moment | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is asked for."""
+        return self.queue is not None or self.is_narrow
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether anything besides the queue is asked for."""
+        said = (self.reason, self.task, self.flow, self.error, self.search, self.since, self.until)
+        return self.state is not None or any(value not in (None, "") for value in said)
+
+    @property
+    def for_jobs(self) -> JobConditions:
+        """What `admin.jobs` and `admin.cancel` take besides the queue and the state."""
+        return JobConditions(**self._conditions, flow=self.flow)
+
+    @property
+    def for_dead(self) -> DeadConditions:
+        """What `admin.dead`, `admin.replay` and `admin.purge` take besides the queue."""
+        return DeadConditions(**self._conditions, reason=self.reason, error=self.error)
+
+    @property
+    def _conditions(self) -> _Conditions:
+        found = _Conditions(task=self.task, search=self.search, since=self.since, until=self.until)
+        # Not among them by default: what is given is recorded.
+        return found if self.arguments else {**found, "arguments": False}
+
+    def describe_jobs(self, shown: Callable[[str], str] = str) -> str:
+        """Such as "all waiting jobs of task send in queue mail that were sent in the last hour".
+        Texts that people typed go through `shown`."""
+        state = shown(self.state) if self.state else "unfinished"
+        return self._describe(f"{state} jobs", "were sent", shown)
+
+    def describe_dead(self, shown: Callable[[str], str] = str) -> str:
+        """Such as "all dead jobs of task send in queue mail that died in the last hour"."""
+        return self._describe("dead jobs", "died", shown)
+
+    def _describe(self, noun: str, happened: str, shown: Callable[[str], str]) -> str:
+        when = _period(self.since, self.until)
+        parts = [
+            f"all {noun}",
+            f"of task {shown(self.task)}" if self.task else "",
+            f"of the flow of {shown(self.flow)}" if self.flow else "",
+            f"in queue {shown(self.queue)}" if self.queue else "in all queues and groups",
+            f"with the reason {shown(self.reason)}" if self.reason else "",
+            f"with “{shown(self.error)}” in the error" if self.error else "",
+            f"with the text “{shown(self.search)}”" if self.search else "",
+            f"that {happened} {when}" if when else "",
+        ]
+        return " ".join(filter(None, parts))
+
+
+def _period(since: Moment | None, until: Moment | None) -> str:
+    bounds = []
+    if isinstance(since, timedelta):
+        bounds.append(f"in the last {_length(since).removeprefix('1 ')}")
+    elif since is not None:
+        bounds.append(f"since {_at(since)}")
+    if isinstance(until, timedelta):
+        bounds.append(f"more than {_length(until)} ago")
+    elif until is not None:
+        bounds.append(f"before {_at(until)}")
+    return " and ".join(bounds)
+
+
+def _at(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
+
+
+def _length(span: timedelta) -> str:
+    """In the largest unit of which it is a whole number; a day is 24 hours."""
+    seconds = int(span.total_seconds())
+    units = _UNITS[1:] if span <= _DAY else _UNITS
+    unit, size = next((each for each in units if not seconds % each[1]), _UNITS[-1])
+    return plural(seconds // size, unit)

@@ -1,0 +1,143 @@
+"""Finds out which jobs a filter means, by the bytes that a store has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace.admin.bodies import opened, sent_at, task_of
+from headrace.admin.filters import JobFilter, Moment
+from headrace.admin.redaction import CLEAR, Redaction
+from headrace.admin.search import Search
+from headrace.client.job import AttemptInfo
+from headrace.core.job import ids
+from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.history import decode_history
+from headrace.core.job.ids import JobKey
+from headrace.core.masking import NOTHING_HIDDEN, Masks
+from headrace.core.times import epoch_ms, epoch_ms_before
+from headrace.errors import ConfigError
+from headrace.store.contract import DeadJob, JobSnapshot
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+_EVER_MS = 2**63
+_ANYTHING = Search()
+
+
+@dataclass(frozen=True, slots=True)
+class JobMatcher:
+    """A filter, with its times by the store's clock. Matches all jobs unless told otherwise; the
+    queue and the state are for the caller to look in."""
+
+    search: Search = _ANYTHING
+    task: str | None = None
+    flow: JobKey = b""
+    reason: str | None = None
+    error: str = ""
+    since_ms: int = 0
+    until_ms: int = _EVER_MS
+
+    @classmethod
+    async def of(cls, store: Store, wanted: JobFilter, redaction: Redaction = CLEAR) -> JobMatcher:
+        """`redaction` says what may be seen, so that nothing else can be searched."""
+        return cls(
+            search=Search.of(wanted.search, arguments=wanted.arguments, redaction=redaction),
+            task=wanted.task,
+            flow=b"" if wanted.flow is None else ids.to_key(wanted.flow),
+            reason=wanted.reason,
+            error=(wanted.error or "").casefold(),
+            since_ms=await _since_ms(store, wanted.since),
+            until_ms=await _until_ms(store, wanted.until),
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every job matches, so that none has to be read."""
+        return self == JobMatcher(replace(self.search, text=""))
+
+    def may_match(self, key: JobKey) -> bool:
+        """False if the key alone says that the job was sent at another time."""
+        made_ms = ids.created_ms(key)
+        return made_ms is None or self.since_ms <= made_ms < self.until_ms
+
+    def matches(self, key: JobKey, seen: JobSnapshot) -> bool:
+        """Whether a job is meant; times are about when it was sent."""
+        if self.is_open:
+            return True
+        envelope = opened(seen.envelope)
+        return (
+            self._in_time(key, envelope)
+            and (self.task is None or (envelope is not None and envelope.task == self.task))
+            and (not self.flow or self._of_flow(key, envelope))
+            and self.search.finds(key, envelope, seen.history)
+        )
+
+    def matches_dead(self, job: DeadJob) -> bool:
+        """Whether a dead job is meant; times are about when it died."""
+        return (
+            self.since_ms <= job.died_ms < self.until_ms
+            and self.reason in (None, job.reason)
+            and (self.task is None or task_of(job.envelope) == self.task)
+            and (not self.error or self._has_error(job))
+            and (
+                not self.search.text
+                or self.search.finds(job.key, opened(job.envelope), job.history)
+            )
+        )
+
+    def _found(self, job: DeadJob) -> bool:
+        return self.search.finds(job.key, opened(job.envelope), job.history)
+
+    def ends_with(self, jobs: Sequence[DeadJob]) -> bool:
+        """Whether pages after this one, whose jobs died earlier, can hold no match."""
+        return not jobs or jobs[-1].died_ms < self.since_ms
+
+    def _in_time(self, key: JobKey, envelope: Envelope | None) -> bool:
+        if not self.since_ms and self.until_ms == _EVER_MS:
+            return True
+        sent = sent_at(key, envelope)
+        return sent is not None and self.since_ms <= sent.timestamp() * 1000 < self.until_ms
+
+    def _of_flow(self, key: JobKey, envelope: Envelope | None) -> bool:
+        return key == self.flow or (envelope is not None and envelope.overrides.flow == self.flow)
+
+    def _has_error(self, job: DeadJob) -> bool:
+        """Whether the text is in the last error as it may be seen."""
+        attempts = decode_history(job.history).attempts
+        error = AttemptInfo.of(attempts[-1]).error if attempts else ""
+        if self.error not in error.casefold():
+            return False
+        masks = dead_masks(job, self.search.redaction)
+        return self.error in masks.text(error).casefold()
+
+
+def dead_masks(job: DeadJob, redaction: Redaction) -> Masks:
+    """What is hidden of a dead job."""
+    if not redaction.active:
+        return NOTHING_HIDDEN
+    return redaction.masks(opened(job.envelope), decode_constraints(job.constraints))
+
+
+async def _since_ms(store: Store, since: Moment | None) -> int:
+    return 0 if since is None else await _moment_ms(store, "since", since, epoch_ms_before)
+
+
+async def _until_ms(store: Store, until: Moment | None) -> int:
+    return _EVER_MS if until is None else await _moment_ms(store, "until", until, epoch_ms)
+
+
+async def _moment_ms(
+    store: Store, what: str, moment: Moment, rounded: Callable[[str, object], int]
+) -> int:
+    if isinstance(moment, timedelta):
+        return await store.time_ms() - int(moment.total_seconds() * 1000)
+    if getattr(moment, "tzinfo", None) is None:
+        raise ConfigError(
+            f"{what} must be a datetime with a time zone, or a timedelta, not {moment!r}"
+        )
+    return rounded(what, moment)
