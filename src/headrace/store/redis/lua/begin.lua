@@ -5,7 +5,7 @@
 -- Returns list[bytes]: for each job '' if it may start, else the limit at which it must wait.
 
 local function refused(job)
-  local limits = constraints_of(job).r or {}
+  local limits = constraints_of(job).limits or {}
   local fresh = {}
   for i, limit in ipairs(limits) do
     if redis.call('SISMEMBER', key.passed .. limit[1], job.key) == 0 then
@@ -35,7 +35,7 @@ for i = 3, #ARGV, 2 do
   local job = {key = ARGV[i], envelope = '', history = '', constraints = ARGV[i + 1], inputs = ''}
   local fine, answer = pcall(refused, job)
   -- Of a limit whose keys are not what they should be nothing can be counted: none may start.
-  answers[#answers + 1] = fine and answer or constraints_of(job).r[1][1]
+  answers[#answers + 1] = fine and answer or constraints_of(job).limits[1][1]
 end
 finish(0, '', {}, '')
 return applied(answers)

@@ -38,7 +38,7 @@ local function parked(job_key, place)
     redis.call('ZREM', key.scheduled, job_key)
     in_lane = place == 'S'
   elseif place == 'k' then
-    local name = constraints_of(job).k
+    local name = constraints_of(job).lane
     if name then
       redis.call('ZREM', key.lane .. name, job_key)
     end

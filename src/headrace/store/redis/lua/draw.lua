@@ -29,9 +29,9 @@ local function take_in(job)
   end
   -- With the event that stopped its key, the key goes on: after what came before it.
   if is_dead and freed_by(job) == 'blocked' then
-    leave_lane(constraints_of(job).k, constraints_of(job).w)
+    leave_lane(constraints_of(job).lane, constraints_of(job).width)
   end
-  if has_failed(constraints_of(job).k) then
+  if has_failed(constraints_of(job).lane) then
     if not is_dead then
       fail_with_key(job)
     end
@@ -52,7 +52,7 @@ local function fill()
     jobs[i] = job
     if job then
       keys[#keys + 1] = job.key
-      keyed[#keyed + 1] = constraints_of(job).k
+      keyed[#keyed + 1] = constraints_of(job).lane
     end
   end
   read_ahead(places, key.jobs, keys)

@@ -68,7 +68,7 @@ end
 local function put_off(holder, job, when)
   local body = place_of(holder) == 's' and body_of(holder)
   local first = body and unparked(holder, body)
-  if first and constraints_of(first).b and first.history == '' then
+  if first and constraints_of(first).debounced and first.history == '' then
     first.envelope, first.constraints = with_key(job, holder), job.constraints
     schedule(first, due_of(when) or now(), 's')
   end
@@ -76,13 +76,13 @@ end
 
 local function named(job, when)
   local constraints = constraints_of(job)
-  if not constraints.u then
+  if not constraints.unique then
     return nil
   end
-  local unique = key.unique .. constraints.u
+  local unique = key.unique .. constraints.unique
   local holder = holder_of(unique)
   if holder and holder ~= job.key then
-    if constraints.b then
+    if constraints.debounced then
       put_off(holder, job, when)
     end
     return holder

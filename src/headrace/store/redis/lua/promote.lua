@@ -17,8 +17,8 @@ due_before = false
 
 local function go_on(job, in_lane)
   local constraints = constraints_of(job)
-  if constraints.b and redis.call('GET', key.unique .. constraints.u) == job.key then
-    redis.call('DEL', key.unique .. constraints.u)
+  if constraints.debounced and redis.call('GET', key.unique .. constraints.unique) == job.key then
+    redis.call('DEL', key.unique .. constraints.unique)
   end
   if place(job, in_lane) then
     tell('ready', job)
@@ -49,7 +49,7 @@ end
 
 -- How long gate `name` stays closed for the job at its head: 0 if it may pass, nil if unknown.
 local function wait_of(name, job)
-  for _, each in ipairs(constraints_of(job).r or {}) do
+  for _, each in ipairs(constraints_of(job).limits or {}) do
     if each[1] == name then
       return wait_for(each)
     end
@@ -87,8 +87,8 @@ local function open(name)
       local went = after_lane(job, name)
       if went then
         tell('ready', job)
-      elseif went == nil and constraints_of(job).k then
-        leave_lane(constraints_of(job).k)
+      elseif went == nil and constraints_of(job).lane then
+        leave_lane(constraints_of(job).lane)
       end
     elseif places[head] == nil and string.sub(place_of(head) or '', 1, 1) == 'g' then
       places[head] = false

@@ -31,7 +31,7 @@ for i = 3, #ARGV do
     redis.call('DEL', key.result .. job_key)
     local job = entry and job_of(job_key, entry[2])
     if job and freed_by(job) == 'blocked' then
-      leave_lane(constraints_of(job).k, constraints_of(job).w)
+      leave_lane(constraints_of(job).lane, constraints_of(job).width)
     end
   end
   purged[#purged + 1] = id and 1 or 0

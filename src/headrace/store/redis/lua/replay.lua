@@ -11,7 +11,7 @@ end
 
 local function send(job)
   -- A debounced job has its name only while it waits for its time.
-  local unique = constraints_of(job).u and not constraints_of(job).b and key.unique .. constraints_of(job).u
+  local unique = constraints_of(job).unique and not constraints_of(job).debounced and key.unique .. constraints_of(job).unique
   if unique and (redis.call('GET', unique) or job.key) == job.key then
     redis.call('SET', unique, job.key)
   end

@@ -40,8 +40,8 @@ local function forget_waiting()
     if job.history == '' and is_in_log(job.key) then
       redis.call('XDEL', key.ready, entry[1])
       places[job.key] = false
-      if constraints_of(job).k then
-        leave_lane(constraints_of(job).k, constraints_of(job).w)
+      if constraints_of(job).lane then
+        leave_lane(constraints_of(job).lane, constraints_of(job).width)
       end
     end
   end
@@ -65,7 +65,7 @@ end
 local function revive_dead()
   for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+')) do
     local event = entry[2][2]
-    if comes_again(event) and not has_failed(constraints_of(job_of(event, entry[2])).k) then
+    if comes_again(event) and not has_failed(constraints_of(job_of(event, entry[2])).lane) then
       redis.call('XDEL', key.dead, entry[1])
       places[event] = false
     end

@@ -92,7 +92,7 @@ end
 local function release_all(keys, constraints)
   local held_lanes = {}
   for _, each in ipairs(constraints) do
-    held_lanes[#held_lanes + 1] = read_constraints(each).k
+    held_lanes[#held_lanes + 1] = read_constraints(each).lane
   end
   read_ahead(lanes, key.lanes, held_lanes)
   for i, each in ipairs(constraints) do
@@ -161,20 +161,20 @@ end
 
 local function retry(job, delay)
   local due, constraints = now() + delay + 1, constraints_of(job)
-  if constraints.r then
-    give_back(constraints.r, job.key)
+  if constraints.limits then
+    give_back(constraints.limits, job.key)
   end
   if delay == 0 then
     place(job, true)
     return
   end
-  if constraints.k and (constraints.w or 1) == 1 then
+  if constraints.lane and (constraints.width or 1) == 1 then
     -- The order of a lane is kept through retries: nobody passes.
     schedule(job, due, 'S')
   else
     schedule(job, due, 's')
-    if constraints.k then
-      leave_lane(constraints.k, constraints.w)
+    if constraints.lane then
+      leave_lane(constraints.lane, constraints.width)
     end
   end
 end
@@ -204,7 +204,7 @@ end
 
 -- A limit lets the job pass later; a paused task's jobs wait until it is resumed.
 local function hold_at(name, job)
-  local limits = constraints_of(job).r or {}
+  local limits = constraints_of(job).limits or {}
   give_back(limits, job.key)
   for _, limit in ipairs(limits) do
     if limit[1] == name then
@@ -262,7 +262,7 @@ local function end_it(job, kind, reason, verdict, ttl)
     places[job.key] = false
   end
   if kind == 'cancelled' and verdict == '' then
-    verdict, ttl = CANCELLED, constraints_of(job).t or KEPT_MS
+    verdict, ttl = CANCELLED, constraints_of(job).ttl_ms or KEPT_MS
     finished[#finished + 1] = binary(job.key)
   end
   keep_verdict(job.key, verdict, ttl)

@@ -36,21 +36,21 @@ end
 
 -- What a job with constraints holds, and gives up with its end.
 local function release(job_key, constraints, in_lane)
-  if constraints.u then
-    local unique = key.unique .. constraints.u
+  if constraints.unique then
+    local unique = key.unique .. constraints.unique
     if redis.call('GET', unique) == job_key then
-      if constraints.f then
-        redis.call('PEXPIRE', unique, constraints.f)
+      if constraints.unique_for_ms then
+        redis.call('PEXPIRE', unique, constraints.unique_for_ms)
       else
         redis.call('DEL', unique)
       end
     end
   end
-  if constraints.r then
-    give_back(constraints.r, job_key)
+  if constraints.limits then
+    give_back(constraints.limits, job_key)
   end
-  if constraints.k and in_lane then
-    leave_lane(constraints.k, constraints.w)
+  if constraints.lane and in_lane then
+    leave_lane(constraints.lane, constraints.width)
   end
 end
 
@@ -82,7 +82,7 @@ end
 
 local function cancelled(job, in_lane)
   places[job.key] = false
-  keep_verdict(job.key, CANCELLED, constraints_of(job).t or KEPT_MS)
+  keep_verdict(job.key, CANCELLED, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.key)
   tell('cancelled', job)
   ended(job.key, constraints_of(job), in_lane, 'cancelled', '')
@@ -91,7 +91,7 @@ end
 -- A dead event that stops its key stays until someone acts.
 local function forget_dead(entry)
   local job = job_of(entry[2][2], entry[2])
-  local lane = MEMBERS and constraints_of(job).k
+  local lane = MEMBERS and constraints_of(job).lane
   local stopped_by = string.match(lane and stop_of(lane) or '', '^blocked %d+ (.*)$')
   if stopped_by ~= job.key then
     redis.call('XDEL', key.dead, entry[1])
@@ -129,7 +129,7 @@ end
 local function fail(job, reason, text)
   bury(job, reason)
   local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
-  keep_verdict(job.key, verdict, constraints_of(job).t or KEPT_MS)
+  keep_verdict(job.key, verdict, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.key)
   tell('dead', job, reason)
 end

@@ -80,19 +80,27 @@ local function are_limits(limits)
   return true
 end
 
--- Whether constraints are such as `core/job/constraints.py` makes. They may be anyone's bytes, and a script that fails
+-- Constraints under the names of `core/job/constraints.py`, which are one letter each in their
+-- bytes; nil if they are not such as it makes. They may be anyone's bytes, and a script that fails
 -- over them half way has lost the jobs that it was moving: none of them counts if one is odd.
-local function are_sound(constraints)
-  if type(constraints) ~= 'table' then
-    return false
+local function named_constraints(read)
+  if type(read) ~= 'table' then
+    return nil
   end
-  -- As good as not said.
-  constraints.p = constraints.p ~= 0 and constraints.p or nil
-  constraints.b = constraints.u and constraints.b
-  return (constraints.k == nil or is_text(constraints.k)) and (constraints.u == nil or is_text(constraints.u))
-    and (constraints.w == nil or is_whole(constraints.w, 1, MOST_MS)) and (constraints.f == nil or is_whole(constraints.f, 1, MOST_MS))
-    and (constraints.t == nil or is_whole(constraints.t, 0, MOST_MS)) and (constraints.p == nil or is_whole(constraints.p, 1, 100))
-    and (constraints.b == nil or type(constraints.b) == 'boolean') and (constraints.r == nil or are_limits(constraints.r))
+  local lane, width, unique, unique_for_ms, limits = read.k, read.w, read.u, read.f, read.r
+  -- Zero, and `debounced` without a name, are as good as not said.
+  local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
+  local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
+    and (unique == nil or is_text(unique))
+    and (unique_for_ms == nil or is_whole(unique_for_ms, 1, MOST_MS))
+    and (debounced == nil or type(debounced) == 'boolean')
+    and (limits == nil or are_limits(limits))
+    and (priority == nil or is_whole(priority, 1, 100))
+    and (ttl_ms == nil or is_whole(ttl_ms, 0, MOST_MS))
+  return sound and {
+    lane = lane, width = width, unique = unique, unique_for_ms = unique_for_ms, limits = limits,
+    priority = priority, ttl_ms = ttl_ms, debounced = debounced,
+  } or nil
 end
 
 local UNCONSTRAINED = {}
@@ -102,11 +110,11 @@ local function read_constraints(raw)
   local constraints = known_constraints[raw]
   if not constraints and string.sub(raw, 1, 3) == '\129\161k' and string.byte(raw, 4) == 156 + #raw then
     -- Nothing but a short key, as most constraints are: told from its length.
-    constraints = {k = string.sub(raw, 5)}
+    constraints = {lane = string.sub(raw, 5)}
     known_constraints[raw] = constraints
   elseif not constraints then
     local fine, read, more = pcall(cmsgpack.unpack, raw)
-    constraints = fine and more == nil and are_sound(read) and read or UNCONSTRAINED
+    constraints = fine and more == nil and named_constraints(read) or UNCONSTRAINED
     known_constraints[raw] = constraints
   end
   return constraints

@@ -74,7 +74,7 @@ end
 
 local function enter_lane(job)
   local constraints = constraints_of(job)
-  local lane, width, waiting = lane_of(constraints.k), constraints.w or 1, key.lane .. constraints.k
+  local lane, width, waiting = lane_of(constraints.lane), constraints.width or 1, key.lane .. constraints.lane
   agree(lane, width)
   -- Where all agree, somebody waits only if the lane is full.
   if has_room(lane, width) and (lane.width > 0 or redis.call('EXISTS', waiting) == 0) then
@@ -90,7 +90,7 @@ end
 local function enter_from_line(lane, head)
   local job = unpark(head)
   if job then
-    local width = constraints_of(job).w or 1
+    local width = constraints_of(job).width or 1
     step_in(lane, width, 1)
     local went = after_lane(job)
     if went then
@@ -109,7 +109,7 @@ local function enter_while_wide(lane, waiting)
   while true do
     local head = redis.call('ZRANGE', waiting, 0, 0)[1]
     local body = head and body_of(head)
-    if not head or (body and not has_room(lane, constraints_of(unparked(head, body)).w or 1)) then
+    if not head or (body and not has_room(lane, constraints_of(unparked(head, body)).width or 1)) then
       return
     end
     redis.call('ZREM', waiting, head)
@@ -160,7 +160,7 @@ local function place(job, in_lane)
     put_in_stream(job)
     return true
   end
-  local lane = constraints_of(job).k
+  local lane = constraints_of(job).lane
   if lane and not in_lane then
     local fine, entered = pcall(enter_lane, job)
     if not fine then
@@ -172,7 +172,7 @@ local function place(job, in_lane)
   end
   local went = after_lane(job)
   if went == nil and lane then
-    leave_lane(lane, constraints_of(job).w)
+    leave_lane(lane, constraints_of(job).width)
   end
   return went
 end

@@ -101,7 +101,7 @@ end
 -- Let the job pass all of its limits, or have it wait at the first that is closed; `opened` is the
 -- gate that just let it through.
 local function pass_gates(job, opened)
-  local limits = constraints_of(job).r
+  local limits = constraints_of(job).limits
   if not limits then
     return true
   end

@@ -36,7 +36,7 @@ end
 
 -- A job in its lane went dead. Whether those behind it may go on.
 local function goes_on_after(job)
-  local lane = MEMBERS and constraints_of(job).k
+  local lane = MEMBERS and constraints_of(job).lane
   local policy = lane and on_failure() or 'skip'
   if policy == 'block' then
     stop(lane, 'blocked', job.key)
@@ -50,7 +50,7 @@ end
 
 -- How this dead job had stopped its key, 'blocked' or 'failed', if it had; it does so no longer.
 local function freed_by(job)
-  local lane = MEMBERS and constraints_of(job).k
+  local lane = MEMBERS and constraints_of(job).lane
   local state, event = string.match(lane and stop_of(lane) or '', '^(%a+) %d+ (.*)$')
   if event ~= job.key then
     return nil

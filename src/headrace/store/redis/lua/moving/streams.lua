@@ -61,7 +61,7 @@ local function levels()
 end
 
 local function put_in_stream(job)
-  local level = constraints_of(job).p
+  local level = constraints_of(job).priority
   local stream, prefix = key.ready, ''
   if level then
     level = string.format('%d', level)
