@@ -15,7 +15,7 @@ from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.errors import StoreError
-from headrace.store.contract import Consumer, Settlement
+from headrace.store.contract import Settlement, StoreConsumer
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, Report
@@ -41,7 +41,7 @@ class Change:
         self.store = wired
         self.ground = Ground()
         self.helper = plain.consumer("helper", [QUEUE], LEASE)
-        self.worker: Consumer = wired.consumer("worker", [QUEUE], LEASE)
+        self.worker: StoreConsumer = wired.consumer("worker", [QUEUE], LEASE)
 
     async def prepare(self) -> None:
         """What must be there before."""
@@ -63,7 +63,7 @@ class Change:
     async def count(self, queue: str = QUEUE) -> Counts:
         return await self.plain.count(queue)
 
-    async def take(self, consumer: Consumer) -> Delivery:
+    async def take(self, consumer: StoreConsumer) -> Delivery:
         (delivery,) = await self.ground.take(consumer, 1)
         return delivery
 

@@ -26,7 +26,7 @@ from headrace import (
     StoreMismatch,
     StoreUnavailable,
 )
-from headrace.store.contract import Consumer
+from headrace.store.contract import StoreConsumer
 from headrace.store.redis.keys import QueueKeys
 from tests.faults.crew import LONG, Crew, eventually
 from tests.faults.scenarios import Outages, survive_outages
@@ -416,7 +416,7 @@ async def test_many_consumers_look_for_abandoned_jobs_no_more_often_than_one(
     assert 0 < await looks_in_each_interval(64) <= 1
 
 
-async def _reclaim_for(seconds: float, consumers: Sequence[Consumer]) -> float:
+async def _reclaim_for(seconds: float, consumers: Sequence[StoreConsumer]) -> float:
     """All of them look as often as they can. The seconds that it took."""
     began_at = time.monotonic()
     while time.monotonic() < began_at + seconds:

@@ -14,7 +14,7 @@ from headrace import Headrace, Job, StoreUnavailable, chain, group
 from headrace.core.job.delivery import Delivery
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
-from headrace.store.contract import Consumer, Settlement, Store
+from headrace.store.contract import Settlement, Store, StoreConsumer
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Counts
 from headrace.testing import StoreConformance
@@ -48,7 +48,7 @@ def elsewhere(cluster: RedisCluster, store: RedisStore) -> RedisServer:
     return cluster.owner(store.keys("b").ready)
 
 
-async def settled(consumer: Consumer, deliveries: list[Delivery]) -> None:
+async def settled(consumer: StoreConsumer, deliveries: list[Delivery]) -> None:
     done = [Settlement(delivery, kept()) for delivery in known(deliveries)]
     assert await consumer.settle("a", done) == []
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.core.job.constraints import Constraints, Limit
-from headrace.store.contract import Consumer
+from headrace.store.contract import StoreConsumer
 from headrace.store.redis import scripts
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
@@ -64,7 +64,7 @@ async def test_a_limit_is_closed_no_longer_than_its_time(
     await worker.close()
 
 
-async def start_all(worker: Consumer) -> int:
+async def start_all(worker: StoreConsumer) -> int:
     """Begin all jobs that may; how many."""
     begun = known(await worker.fetch(10, 0))
     if begun:

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.outcome import DONE
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.store.redis import consumer
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite import sweeping
@@ -49,7 +49,7 @@ class TestSweptDead(TopicGround):
         else:
             self.clock.advance(seconds)
 
-    async def grow_old(self, member: Consumer) -> None:
+    async def grow_old(self, member: StoreConsumer) -> None:
         """Let all that is dead be old enough, and workers look after it for a while."""
         if self.clock is not None:
             self.clock.advance(DEAD_KEPT_DAYS * DAY_MS / 1000)

@@ -1,4 +1,4 @@
-"""What a store does. Two roles: `Store` for everyone, `Consumer` for one worker.
+"""What a store does. `Store` is for everyone; `Consumer` and `Upkeep` are for one worker.
 
 A store is loop-agnostic: its coroutines may be awaited from several event loops of one process (a
 web server's, a worker's, the one behind `enqueue_sync`). `headrace.testing.StoreConformance` checks
@@ -324,7 +324,7 @@ class Store(TopicStore, Protocol):
         lease: float,
         *,
         strict: bool = False,
-    ) -> Consumer:
+    ) -> StoreConsumer:
         """The side of the store that one worker talks to; `name` must be unique for ever, but one
         worker may have several consumers, each with queues of its own, of which any may `renew` for
         all. Queues share its reads by weight (alike if none are given), what one does not need
@@ -333,7 +333,7 @@ class Store(TopicStore, Protocol):
 
 
 class Consumer(Protocol):
-    """One worker's deliveries: taking them, keeping them, settling them."""
+    """One worker's deliveries: fetching them, keeping their leases, settling them."""
 
     name: str
 
@@ -388,6 +388,16 @@ class Consumer(Protocol):
         its own, so that a handler which blocks the worker's loop does not stop it."""
         ...
 
+    async def close(self) -> None:
+        """Release what is still held and leave no trace of this consumer. A second consumer of the
+        same name, with other queues, is not concerned."""
+        ...
+
+
+class Upkeep(Protocol):
+    """What workers do for queues as a whole: take over abandoned jobs, promote those that are due,
+    relay messages between queues, and listen for changes."""
+
     async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
         """Take over up to `limit` jobs whose lease ran out or that were released. Among them, at
         most one on its last chance (one more crash and it is dead), and none unless `last_chance`:
@@ -418,10 +428,9 @@ class Consumer(Protocol):
         """Call `listener` when `Store.control` has changed; the next `fetch` heeds it."""
         ...
 
-    async def close(self) -> None:
-        """Release what is still held and leave no trace of this consumer. A second consumer of the
-        same name, with other queues, is not concerned."""
-        ...
+
+class StoreConsumer(Consumer, Upkeep, Protocol):
+    """Both roles, as a store gives them to a worker."""
 
 
 def reclaim_every(lease: float) -> float:

@@ -12,7 +12,7 @@ from headrace.client.subscription import Subscription
 from headrace.core.job.delivery import Delivery
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.metrics.totals import Presence
-from headrace.store.contract import Consumer
+from headrace.store.contract import StoreConsumer
 from headrace.worker.consume.consumer_loop import Line
 from headrace.worker.consume.consumer_loops import Lines
 from headrace.worker.consume.heartbeat import Heartbeat
@@ -83,20 +83,19 @@ class Parts:
             if one.dead_handler is not None
         }
 
-    def _made_lines(self) -> Consumer:
+    def _made_lines(self) -> StoreConsumer:
         """The first lines; and a consumer through which all queues are looked after."""
         worker = self._worker
+        upkeep: StoreConsumer | None = None
         if worker.queues:
             self.lines.append(self._makes.of_jobs())
-            upkeep = self.lines[0].consumer
-        else:
-            upkeep = self._makes.consumer(worker.name, ())
+            upkeep = self.lines[0].upkeep
         for subscription in worker.subscriptions:
             least, _ = subscription.wants.scale or (1, 1)
             for _ in range(least):
                 self._new_line(subscription)
         self.lines += map(self._makes.of_broadcast, worker.broadcasts)
-        return upkeep
+        return upkeep or self._makes.consumer(worker.name, ())
 
     def _new_line(self, subscription: Subscription[..., Any]) -> Line:
         line = self._makes.of_group(subscription)

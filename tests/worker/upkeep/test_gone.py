@@ -11,7 +11,7 @@ import pytest
 from headrace import Headrace, State
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.outcome import DONE
-from headrace.store.contract import Consumer, Settlement, reclaim_every
+from headrace.store.contract import Settlement, StoreConsumer, reclaim_every
 from headrace.store.redis import scripts
 from headrace.store.redis.keys import WORKERS
 from headrace.store.redis.script import Script
@@ -43,7 +43,7 @@ async def names(app: Headrace) -> set[str]:
     return {bytes(info[1]).decode().partition("~")[0] for info in found}
 
 
-async def look(consumer: Consumer) -> int:
+async def look(consumer: StoreConsumer) -> int:
     """Live on for a while: how many jobs were taken over."""
     await asyncio.sleep(reclaim_every(LEASE))
     found = await consumer.reclaim("default", 10, last_chance=True)

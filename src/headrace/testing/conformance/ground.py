@@ -18,7 +18,7 @@ from headrace.core.job.outcome import DONE, Cancelled, Done, Held, Outcome
 from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
 from headrace.core.job.verdict import done_verdict
-from headrace.store.contract import Consumer, JobSnapshot, Settlement, Store, reclaim_every
+from headrace.store.contract import JobSnapshot, Settlement, Store, StoreConsumer, reclaim_every
 
 QUEUE = "conformance"
 LEASE = 0.6
@@ -38,7 +38,7 @@ class Ground:
 
     @pytest.fixture(autouse=True)
     async def _workers_leave(self, store: Store) -> AsyncIterator[None]:
-        self._workers: list[Consumer] = []
+        self._workers: list[StoreConsumer] = []
         yield
         for worker in self._workers:
             await worker.close()
@@ -51,13 +51,13 @@ class Ground:
         *,
         strict: bool = False,
         lease: float = LEASE,
-    ) -> Consumer:
+    ) -> StoreConsumer:
         name = name or f"worker-{ids.new_key().hex()}"
         worker = store.consumer(name, queues, lease, strict=strict)
         self._workers.append(worker)
         return worker
 
-    async def take(self, consumer: Consumer, count: int = 1) -> list[Delivery]:
+    async def take(self, consumer: StoreConsumer, count: int = 1) -> list[Delivery]:
         """Exactly `count` deliveries, decoded as far as a store needs it."""
         taken: list[Delivery] = []
         for _ in range(50):
@@ -66,11 +66,11 @@ class Ground:
                 return taken
         raise AssertionError(f"{len(taken)} deliveries came instead of {count}")
 
-    async def nothing_left(self, consumer: Consumer) -> None:
+    async def nothing_left(self, consumer: StoreConsumer) -> None:
         assert await consumer.fetch(100, 0) == []
 
     async def settle(
-        self, consumer: Consumer, deliveries: Sequence[Delivery], outcome: Outcome
+        self, consumer: StoreConsumer, deliveries: Sequence[Delivery], outcome: Outcome
     ) -> list[Delivery]:
         if not deliveries:
             return []
@@ -79,7 +79,11 @@ class Ground:
         )
 
     async def end(
-        self, store: Store, consumer: Consumer, deliveries: Sequence[Delivery], outcome: Outcome
+        self,
+        store: Store,
+        consumer: StoreConsumer,
+        deliveries: Sequence[Delivery],
+        outcome: Outcome,
     ) -> None:
         """Settle what is held; if as cancelled, after someone has wished for it."""
         if isinstance(outcome, Cancelled):
@@ -87,7 +91,7 @@ class Ground:
             assert await store.cancel(deliveries[0].queue, keys) == [State.RUNNING] * len(keys)
         assert await self.settle(consumer, deliveries, outcome) == []
 
-    async def start(self, worker: Consumer, count: int = 1) -> list[bytes]:
+    async def start(self, worker: StoreConsumer, count: int = 1) -> list[bytes]:
         """Take so many jobs, begin them, and have them done."""
         taken = await self.take(worker, count)
         assert await worker.begin(QUEUE, taken) == {}
@@ -97,7 +101,7 @@ class Ground:
     async def run_all(
         self,
         store: Store,
-        worker: Consumer,
+        worker: StoreConsumer,
         outcome: Outcome = DONE,
         *,
         queues: Sequence[str] = (QUEUE,),
@@ -118,7 +122,7 @@ class Ground:
                 await self.pass_time(next_in + 0.002)
 
     async def run(
-        self, worker: Consumer, deliveries: Sequence[Delivery], outcome: Outcome
+        self, worker: StoreConsumer, deliveries: Sequence[Delivery], outcome: Outcome
     ) -> list[JobKey]:
         """Begin jobs of one queue as far as their limits let them: those that ran to this end."""
         if not deliveries:
@@ -131,7 +135,7 @@ class Ground:
         return keys_of(begun)
 
     async def upkeep(
-        self, store: Store, worker: Consumer, queues: Sequence[str] = (QUEUE,)
+        self, store: Store, worker: StoreConsumer, queues: Sequence[str] = (QUEUE,)
     ) -> float | None:
         """Promote and deliver messages until there is nothing to do: when there is again."""
         while True:
@@ -143,7 +147,9 @@ class Ground:
                 times = [each.next_in for each in promotions if each.next_in is not None]
                 return min(times, default=None)
 
-    async def deliver_messages(self, store: Store, worker: Consumer, queue: str = QUEUE) -> int:
+    async def deliver_messages(
+        self, store: Store, worker: StoreConsumer, queue: str = QUEUE
+    ) -> int:
         messages = await worker.flow_messages(queue)
         for to in dict.fromkeys(message.queue for message in messages):
             await store.arrive(to, [message.arrival for message in messages if message.queue == to])
@@ -162,7 +168,7 @@ class Ground:
         return [found.state if found else None for found in await store.get(queue, keys)]
 
     @asynccontextmanager
-    async def heeded(self, worker: Consumer, queue: str = QUEUE) -> AsyncIterator[None]:
+    async def heeded(self, worker: StoreConsumer, queue: str = QUEUE) -> AsyncIterator[None]:
         """When this is over, the worker has heard of the change that was made meanwhile."""
         notified = asyncio.Event()
         handle = await worker.on_control(queue, lambda _: notified.set())
@@ -173,7 +179,7 @@ class Ground:
         await handle.close()
 
     async def reclaim(
-        self, consumer: Consumer, count: int, *, last_chance: bool = True, queue: str = QUEUE
+        self, consumer: StoreConsumer, count: int, *, last_chance: bool = True, queue: str = QUEUE
     ) -> list[Delivery]:
         """Look as a worker does, at intervals, until so many jobs were taken over."""
         taken: list[Delivery] = []
@@ -184,7 +190,7 @@ class Ground:
             await self.pass_time(reclaim_every(LEASE) * 1.1)
         raise AssertionError(f"{len(taken)} jobs were taken over instead of {count}")
 
-    async def looks_until(self, worker: Consumer, count: int, queue: str = QUEUE) -> int:
+    async def looks_until(self, worker: StoreConsumer, count: int, queue: str = QUEUE) -> int:
         """How often a worker looks until it has taken over so many."""
         taken, looks = 0, 0
         while taken < count and looks < 60:
@@ -196,7 +202,7 @@ class Ground:
 
     async def look_regularly(
         self,
-        consumer: Consumer,
+        consumer: StoreConsumer,
         seconds: float,
         *,
         last_chance: bool = True,

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.store.topics import Group, StoppedKey
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import keys_of
@@ -26,7 +26,7 @@ MANY = 2500
 
 
 class KeyFailuresConformance(TopicGround):
-    async def fail_first(self, store: Store, member: Consumer) -> None:
+    async def fail_first(self, store: Store, member: StoreConsumer) -> None:
         """The next event goes dead."""
         await self.settle(member, await self.take(member), DEAD)
 

@@ -9,7 +9,7 @@ from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (
     HISTORY,
@@ -66,7 +66,7 @@ class LeavingConformance(Ground):
         expired."""
         return []
 
-    async def nothing_remains(self, store: Store, *workers: Consumer) -> None:
+    async def nothing_remains(self, store: Store, *workers: StoreConsumer) -> None:
         await self.pass_time(BRIEF / 1000 * 2)
         # As any worker does now and then: what has expired may need someone to sweep it up.
         for queue in QUEUES:

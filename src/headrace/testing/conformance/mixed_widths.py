@@ -11,7 +11,7 @@ from headrace.core.job.delivery import Delivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.core.job.state import State
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
 from headrace.testing.conformance.settling import DEAD
 
@@ -22,7 +22,7 @@ _OUTCOMES: list[Outcome] = [DONE, DONE, Retried(0, HISTORY), Retried(2, HISTORY)
 class _Mixture:
     """One lane, and what is done to its jobs, by chance."""
 
-    def __init__(self, ground: Ground, store: Store, worker: Consumer, seed: int) -> None:
+    def __init__(self, ground: Ground, store: Store, worker: StoreConsumer, seed: int) -> None:
         self.ground = ground
         self.store = store
         self.worker = worker

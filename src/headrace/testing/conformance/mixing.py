@@ -12,7 +12,7 @@ from headrace.core.job.delivery import Delivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel
-from headrace.store.contract import Consumer, JobSnapshot, Store, reclaim_every
+from headrace.store.contract import JobSnapshot, Store, StoreConsumer, reclaim_every
 from headrace.testing.conformance.ground import HISTORY, LEASE, QUEUE, kept, known, parcel
 from headrace.testing.conformance.leaving import BRIEF, QUEUES, LeavingConformance
 from headrace.testing.conformance.settling import DEAD
@@ -145,7 +145,7 @@ class Mix:
         self.running.clear()
         self.worker = self.ground.worker(self.store, queues=QUEUES)
 
-    def crash(self) -> Consumer:
+    def crash(self) -> StoreConsumer:
         """The worker is gone, without a word."""
         crashed, self.worker = self.worker, self.ground.worker(self.store, queues=QUEUES)
         self.running.clear()
@@ -180,7 +180,7 @@ class Mix:
 
 
 class MixingConformance(LeavingConformance):
-    async def reclaimed(self, worker: Consumer) -> list[Delivery]:
+    async def reclaimed(self, worker: StoreConsumer) -> list[Delivery]:
         found: list[Delivery] = []
         for queue in QUEUES:
             found += known(await worker.reclaim(queue, 100, last_chance=True))

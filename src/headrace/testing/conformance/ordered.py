@@ -12,7 +12,7 @@ from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Retried
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import State
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, keys_of, known
 from headrace.testing.conformance.settling import DEAD, RETRIED
@@ -163,7 +163,7 @@ class OrderedConformance(TopicGround):
         busy: dict[bytes, Delivery] = {}
         key_of = {item.key: item.constraints.lane.encode() for item in events}
 
-        async def rival(member: Consumer) -> None:
+        async def rival(member: StoreConsumer) -> None:
             while len(handled) < len(events):
                 for delivery in known(await member.fetch(5, 0.05)):
                     lane = key_of[delivery.key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.job.outcome import DONE
-from headrace.store.contract import Consumer, DeadJob, Store
+from headrace.store.contract import DeadJob, Store, StoreConsumer
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import keys_of, known
@@ -25,7 +25,7 @@ of_each_stop = pytest.mark.parametrize("group", [BLOCK, FAIL_KEY], ids=["block",
 
 
 class RewindingKeysConformance(TopicGround):
-    async def one_by_one(self, member: Consumer, ends: str) -> None:
+    async def one_by_one(self, member: StoreConsumer, ends: str) -> None:
         """Have the next events end, each as its letter says: done or lost. All that can be taken
         from the log is taken with the first."""
         for letter in ends:
@@ -36,7 +36,7 @@ class RewindingKeysConformance(TopicGround):
         found = (await store.dead(BILLING)).jobs
         return sorted(found, key=lambda job: job.key)
 
-    async def in_turn(self, store: Store, member: Consumer) -> list[bytes]:
+    async def in_turn(self, store: Store, member: StoreConsumer) -> list[bytes]:
         """What is handled of one key, each before the next is there."""
         handled: list[bytes] = []
         while taken := known(await member.fetch(100, 0)):

@@ -13,7 +13,7 @@ from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, Outcome
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import group_queue, log_name
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.store.topics import Group, GroupState, Position, Published
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import Ground
@@ -53,14 +53,14 @@ class TopicGround(Ground):
         for queue in queues or (BILLING,):
             assert await store.join(queue, group, begin)
 
-    def member(self, store: Store, *queues: str, name: str = "") -> Consumer:
+    def member(self, store: Store, *queues: str, name: str = "") -> StoreConsumer:
         """A consumer of one group, if no others are named."""
         return self.worker(store, name, queues or (BILLING,))
 
     async def handle_all(
         self,
         store: Store,
-        member: Consumer,
+        member: StoreConsumer,
         outcome: Outcome = DONE,
         *,
         queue: str = BILLING,

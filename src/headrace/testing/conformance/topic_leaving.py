@@ -10,7 +10,7 @@ import pytest
 from headrace.core.job.delivery import Delivery
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.core.job.state import State
-from headrace.store.contract import Consumer, Store
+from headrace.store.contract import Store, StoreConsumer
 from headrace.store.topics import Bound, Group
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import HISTORY, LEASE, known
@@ -37,7 +37,7 @@ of_each_policy = pytest.mark.parametrize(
 
 
 class TopicLeavingConformance(TopicGround, LeavingConformance):
-    async def all_ends(self, store: Store, *members: Consumer) -> None:
+    async def all_ends(self, store: Store, *members: StoreConsumer) -> None:
         """The log is trimmed, the workers leave, the groups are disbanded: nothing is left."""
         await self.pass_time(BRIEF / 1000 * 2)
         await self.trim_to(store, 0)
@@ -108,7 +108,7 @@ class TopicLeavingConformance(TopicGround, LeavingConformance):
         await self.all_ends(store, member, dying)
 
     async def go_through(
-        self, store: Store, member: Consumer, deliveries: Sequence[Delivery]
+        self, store: Store, member: StoreConsumer, deliveries: Sequence[Delivery]
     ) -> None:
         held, failed, released = deliveries
         for delivery in deliveries:

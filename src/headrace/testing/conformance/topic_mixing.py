@@ -11,7 +11,7 @@ from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.delivery import Delivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
-from headrace.store.contract import Consumer, Store, reclaim_every
+from headrace.store.contract import Store, StoreConsumer, reclaim_every
 from headrace.store.topics import Group
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, LEASE, known
@@ -30,17 +30,17 @@ STEPS = 120
 class Share:
     """What one group has done so far, and what must hold of it at each step."""
 
-    def __init__(self, mix: TopicMix, queue: str, members: list[Consumer]) -> None:
+    def __init__(self, mix: TopicMix, queue: str, members: list[StoreConsumer]) -> None:
         self.mix = mix
         self.queue = queue
         self.ordered = GROUPS[queue].ordered
         self.members = members
-        self.held: list[tuple[Consumer, Delivery]] = []
+        self.held: list[tuple[StoreConsumer, Delivery]] = []
         self.handled: Counter[JobKey] = Counter()
         self.started: dict[str, list[JobKey]] = defaultdict(list)
         self.busy: dict[str, JobKey] = {}
 
-    def begins(self, member: Consumer, delivery: Delivery) -> None:
+    def begins(self, member: StoreConsumer, delivery: Delivery) -> None:
         self.held.append((member, delivery))
         lane = self.mix.lanes[delivery.key]
         if not (self.ordered and lane):
@@ -49,7 +49,7 @@ class Share:
         if delivery.key not in self.started[lane]:
             self.started[lane].append(delivery.key)
 
-    async def settle(self, member: Consumer, delivery: Delivery, outcome: Outcome) -> None:
+    async def settle(self, member: StoreConsumer, delivery: Delivery, outcome: Outcome) -> None:
         assert await self.mix.ground.settle(member, [delivery], outcome) == []
         if outcome is DONE:
             self.handled[delivery.key] += 1

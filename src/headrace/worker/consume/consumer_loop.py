@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.delivery import Delivery
 from headrace.middleware.nesting import receiving
-from headrace.store.contract import Consumer
+from headrace.store.contract import Consumer, StoreConsumer
 from headrace.worker.consume.controller import Controller
 from headrace.worker.consume.reader import Reader, Ready
 from headrace.worker.consume.reclaimer import Reclaimer
@@ -50,6 +50,7 @@ class Line:
         name: str,
         shop: Workshop,
         consumer: Consumer,
+        upkeep: StoreConsumer | None,
         queues: Sequence[str],
         tasks: Mapping[str, Task[..., Any]],
         *,
@@ -61,6 +62,7 @@ class Line:
     ) -> None:
         self.name = name
         self.consumer = consumer
+        self.upkeep = upkeep
         self.queues = tuple(queues)
         self.slots = slots
         self._acks = acks
@@ -82,8 +84,11 @@ class Line:
         if acks is not None:
             acks.attach(self._settler, self._executor)
         self._reader = self._made_reader()
-        self._controller = Controller(shop.app.store, consumer, queues, self._executor.heed)
-        self._services: tuple[Service, ...] = (self._settler, self._controller, self._reader)
+        self._controller = (
+            Controller(shop.app.store, upkeep, queues, self._executor.heed) if upkeep else None
+        )
+        controlled = (self._controller,) if self._controller else ()
+        self._services: tuple[Service, ...] = (self._settler, *controlled, self._reader)
         self._tasks: dict[Service, asyncio.Task[None]] = {}
         self._ends_at = _NEVER
         self._draining: asyncio.Task[None] | None = None
@@ -106,8 +111,10 @@ class Line:
 
     def _made_reader(self) -> Reader:
         shop = self._shop
-        reclaimer = Reclaimer(
-            self.consumer, self.queues, shop.app.lease, shop.last_chance, shop.redelivered
+        reclaimer = (
+            Reclaimer(self.upkeep, self.queues, shop.app.lease, shop.last_chance, shop.redelivered)
+            if self.upkeep
+            else None
         )
         return Reader(
             self.consumer,
@@ -162,9 +169,10 @@ class Line:
         """See to it that it can start."""
         if self._ready is not None:
             await self._ready()
-        await self._controller.listen()
-        # Before the first job is taken: its task may be paused.
-        await self._controller.step()
+        if self._controller is not None:
+            await self._controller.listen()
+            # Before the first job is taken: its task may be paused.
+            await self._controller.step()
 
     def start(self) -> None:
         for service in self._services:
@@ -186,7 +194,7 @@ class Line:
         try:
             # The settler last: what runs until then may still end jobs.
             for service in (self._controller, self._settler):
-                if service in self._tasks:
+                if service is not None and service in self._tasks:
                     await ended(service, self._tasks[service], _FLUSH_GRACE)
         finally:
             self._shop.held.close(self.held)
@@ -195,7 +203,8 @@ class Line:
 
     async def leave(self) -> None:
         """Leave no trace in the store."""
-        await asyncio.gather(self._controller.close(), self.consumer.close())
+        listening = [self._controller.close()] if self._controller else []
+        await asyncio.gather(*listening, self.consumer.close())
 
     async def _drain(self, hurrying: asyncio.Event) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.subscription import Subscription
 from headrace.core.queue_names import log_name
-from headrace.store.contract import Consumer
+from headrace.store.contract import StoreConsumer
 from headrace.worker.consume.consumer_loop import Line
 from headrace.worker.consume.tail import Tail
 from headrace.worker.run.acks import ByHand, OnReceive, OnSuccess, Unacknowledged
@@ -40,7 +40,7 @@ class Lines:
         self._died = died
         self._made: dict[str, int] = {}
 
-    def consumer(self, name: str, queues: Sequence[str]) -> Consumer:
+    def consumer(self, name: str, queues: Sequence[str]) -> StoreConsumer:
         """The store's side of a line of a group, whose shards share its reads alike."""
         return self._shop.app.store.consumer(name, queues, self._shop.app.lease)
 
@@ -53,6 +53,7 @@ class Lines:
         return Line(
             "jobs",
             self._shop,
+            consumer,
             consumer,
             worker.queues,
             self._shop.app.tasks,
@@ -74,6 +75,7 @@ class Lines:
             f"{subscription.name}-{number}",
             self._shop,
             consumer,
+            consumer,
             subscription.queues,
             {log_name(subscription.topic.name): subscription},
             slots=slots,
@@ -90,6 +92,7 @@ class Lines:
             subscription.name,
             self._shop,
             tail,
+            None,
             (),
             {log_name(subscription.topic.name): subscription},
             slots=slots,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.store.contract import Consumer, Listener, ListenerHandle, Store
+from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
 from headrace.store.values import Control
 from headrace.worker.queue_poller import POLL, Rounds
 
@@ -23,14 +23,14 @@ class Controller(Rounds):
     def __init__(
         self,
         store: Store,
-        consumer: Consumer,
+        upkeep: Upkeep,
         queues: Sequence[str],
         heed: Heed,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(queues, monotonic)
         self._store = store
-        self._consumer = consumer
+        self._upkeep = upkeep
         self._heed = heed
 
     async def look(self, queue: str) -> float:
@@ -39,4 +39,4 @@ class Controller(Rounds):
         return POLL
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
-        return await self._consumer.on_control(queue, listener)
+        return await self._upkeep.on_control(queue, listener)

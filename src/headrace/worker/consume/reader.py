@@ -50,7 +50,7 @@ class Reader(Service):
     def __init__(
         self,
         consumer: Consumer,
-        reclaimer: Reclaimer,
+        reclaimer: Reclaimer | None,
         settler: Handing,
         slots: Slots,
         held: set[Delivery],
@@ -81,12 +81,12 @@ class Reader(Service):
             return 0.1
         if self._recover_at <= self._monotonic() < self._doubt_until:
             await self._take_up()
-        if self._slots.free > 0 and not self.stopping:
+        if self._reclaimer is not None and self._slots.free > 0 and not self.stopping:
             self.scope = "reclaim"
             await self._bring(self._reclaimer.step(self._slots.free))
             self.scope = "read"
         if self._slots.free > 0 and not self.stopping:
-            wait = min(_WAIT, self._reclaimer.due_in)
+            wait = min(_WAIT, self._reclaimer.due_in) if self._reclaimer else _WAIT
             await self._bring(self._consumer.fetch(self._share(), wait))
         return 0.0
 

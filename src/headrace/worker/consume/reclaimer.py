@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from headrace.core.job.delivery import Delivery
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.contract import Consumer, reclaim_every
+from headrace.store.contract import Upkeep, reclaim_every
 
 log = logging.getLogger("headrace.worker")
 
@@ -50,13 +50,13 @@ class Reclaimer:
 
     def __init__(
         self,
-        consumer: Consumer,
+        upkeep: Upkeep,
         queues: Sequence[str],
         lease: float,
         last_chance: LastChance,
         redelivered: Redelivered | None = None,
     ) -> None:
-        self._consumer = consumer
+        self._upkeep = upkeep
         self._queues = queues
         self._every = reclaim_every(lease)
         self._last_chance = last_chance
@@ -97,7 +97,7 @@ class Reclaimer:
 
     async def _reclaimed(self, queue: str, room: int, last_chance: bool) -> list[Delivery]:
         try:
-            return await self._consumer.reclaim(queue, room, last_chance=last_chance)
+            return await self._upkeep.reclaim(queue, room, last_chance=last_chance)
         except StoreUnavailable:
             raise
         except StoreError as error:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 
 from headrace.core.job.delivery import Delivery
 from headrace.core.job.tally import Tally
-from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, Store
+from headrace.store.contract import Settlement, Store
 from headrace.store.topics import LoggedEvent, Position
-from headrace.store.values import FlowMessage, IdempotencyKey
+from headrace.store.values import IdempotencyKey
 
 _PAGE = 200
 _WAIT = 5.0
@@ -72,7 +72,7 @@ class Tail:
             self._found.append(Delivery(log, event.cursor, event.envelope))
             self._cursors[log] = event.cursor
 
-    # What other consumers do, and this one has no need to
+    # Nothing is leased, so there is nothing to count, to take up, to write or to renew.
 
     async def begin(
         self,
@@ -102,24 +102,3 @@ class Tail:
 
     async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         return []
-
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
-        return []
-
-    async def promote(self, queue: str) -> Promotion:
-        return Promotion(0, None)
-
-    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
-        return []
-
-    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None: ...
-
-    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
-        return _Deaf()
-
-    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
-        return _Deaf()
-
-
-class _Deaf:
-    async def close(self) -> None: ...

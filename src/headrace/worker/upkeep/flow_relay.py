@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.errors import StoreError
-from headrace.store.contract import Consumer, Listener, ListenerHandle, Store
+from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
 from headrace.store.values import FlowMessage
 from headrace.worker.queue_poller import POLL, Rounds
 
@@ -23,32 +23,32 @@ class FlowRelay(Rounds):
     def __init__(
         self,
         store: Store,
-        consumer: Consumer,
+        upkeep: Upkeep,
         queues: Sequence[str],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(queues, monotonic)
         self._store = store
-        self._consumer = consumer
+        self._upkeep = upkeep
         self._stuck = dict.fromkeys(queues, 0)
 
     async def look(self, queue: str) -> float:
         # Letters that cannot be delivered stay the oldest: ask for as many beyond them.
         asked = _BATCH + self._stuck[queue]
-        messages = await self._consumer.flow_messages(queue, asked)
+        messages = await self._upkeep.flow_messages(queue, asked)
         if not messages:
             # Most calls are for the promoter. Where messages are, the next follow at once.
             self.hold(queue, _HOLD)
         delivered, trouble = await self._deliver(messages)
         if delivered:
-            await self._consumer.ack_flow_messages(queue, delivered)
+            await self._upkeep.ack_flow_messages(queue, delivered)
         self._stuck[queue] = len(messages) - len(delivered)
         if trouble is not None:
             raise trouble
         return 0.0 if len(messages) >= asked else POLL
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
-        return await self._consumer.on_due(queue, listener)
+        return await self._upkeep.on_due(queue, listener)
 
     async def _deliver(
         self, messages: Sequence[FlowMessage]

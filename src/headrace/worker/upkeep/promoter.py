@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.store.contract import Consumer, Listener, ListenerHandle
+from headrace.store.contract import Listener, ListenerHandle, Upkeep
 from headrace.worker.queue_poller import POLL, Rounds
 
 
@@ -18,18 +18,18 @@ class Promoter(Rounds):
 
     def __init__(
         self,
-        consumer: Consumer,
+        upkeep: Upkeep,
         queues: Sequence[str],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(queues, monotonic)
-        self._consumer = consumer
+        self._upkeep = upkeep
 
     async def look(self, queue: str) -> float:
-        promotion = await self._consumer.promote(queue)
+        promotion = await self._upkeep.promote(queue)
         if promotion.more:
             return 0.0
         return POLL if promotion.next_in is None else promotion.next_in
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:
-        return await self._consumer.on_due(queue, listener)
+        return await self._upkeep.on_due(queue, listener)
