@@ -37,7 +37,7 @@ from headrace.store.values import (
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """One delivery and what became of it."""
+    """One delivery, and its outcome."""
 
     delivery: Delivery
     outcome: Outcome
@@ -52,20 +52,20 @@ class JobSnapshot(msgspec.Struct, frozen=True):
     due_ms: int | None = None
     worker: str = ""
     deliveries: int = 0
-    """Deliveries at its present place."""
+    """How often it was delivered since it came to its present place."""
     reason: str = ""
-    """Of a dead job why; of a blocked one what it waits for: `lane`, `flow` or the gate's name."""
+    """Why a dead job died; what a blocked one waits for: `lane`, `flow` or the gate's name."""
     envelope: bytes = b""
     history: bytes = b""
     constraints: bytes = b""
     progress: bytes = b""
-    """An encoded `Progress` of a job that has told of one and has not ended."""
+    """An encoded `Progress`, if the job has reported one and has not ended."""
     died_ms: int | None = None
     """When a dead job was given up."""
 
 
 UNREADABLE = "unreadable"
-"""The reason of a dead job whose reason is missing, or is no text."""
+"""The reason of a dead job if its own is missing or is not text."""
 
 
 class DeadJob(msgspec.Struct, frozen=True):
@@ -86,8 +86,8 @@ class DeadJobPage(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """What `promote` did. `next_in` is how many seconds to sleep before the next call can do
-    anything, None if only a `due` signal can change that; `more` says that the batch was full."""
+    """What `promote` did. The next call can do something in `next_in` seconds; None: only after
+    a `due` notification. `more` says that the batch was full."""
 
     moved: int
     next_in: float | None
@@ -95,7 +95,7 @@ class Promotion(msgspec.Struct, frozen=True):
 
 
 Listener = Callable[[Sequence[JobKey] | None], None]
-"""Called from the loop that listens, with the jobs concerned, or None for "look for yourself"."""
+"""Called on the loop that listens: with the jobs concerned, or None if all must be looked at."""
 
 
 class ListenerHandle(Protocol):
@@ -106,12 +106,12 @@ class Store(TopicStore, Protocol):
     """Everything that is not tied to one worker."""
 
     async def open(self) -> None:
-        """Connect and check that the store is usable; may be called again. Raises `StoreError`
-        that says what to do if it is not."""
+        """Connect, and check that the store is usable; may be called again. If it is not, raises
+        a `StoreError` that says what to do."""
         ...
 
     async def close(self) -> None:
-        """Give back what this event loop holds; the store may be opened again."""
+        """Close the connections of this event loop; the store may be opened again."""
         ...
 
     async def time_ms(self) -> int:
@@ -130,60 +130,60 @@ class Store(TopicStore, Protocol):
         repeat: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobKey]:
-        """Store new jobs, all or none. Returns those that were not added, by position, with the job
-        that is there instead: a job whose id the store still knows is left as it is; one whose
-        `unique` name is taken is not added (if `debounced`, its time, arguments and constraints
-        are); a tick that was fired is not fired again. `repeat` says that an earlier try may have
-        been carried out, or that a caller chose an id, so jobs that already ended are looked for
-        too.
+        """Store new jobs, all or none. Returns the jobs that were not added: position to the job
+        that is there instead. A job whose id the store knows is left as it is. One whose `unique`
+        name is taken is not added; if `debounced`, its time, arguments and constraints replace the
+        first one's. A tick that was fired is not fired again. `repeat` says that an earlier try may
+        have been applied, or that a caller chose an id: then ended jobs are searched too.
 
-        A job goes through its gates in this order, and waits, blocked, at each that is closed: the
-        jobs it waits for, its time, its lane, its limits. Children of a job that has already ended
-        are told so at once.
+        A job passes its gates in this order, and waits, blocked, at each closed one: the jobs it
+        waits for, its time, its lane, its limits. If a parent has already ended, its end arrives at
+        once.
 
-        Asked again with the same `idempotency`, it is applied once, whatever has become of the jobs
+        Asked again with the same `idempotency`, it is applied once, even if the jobs have ended
         meanwhile."""
         ...
 
     def give_up(self, idempotency: IdempotencyKey) -> None:
-        """A request that was not answered is not made again: it is applied before the next one
-        about its queue, or never."""
+        """Say that an unanswered request will not be made again. It is applied before the next
+        request about its queue, or never."""
         ...
 
     async def remove(self, name: str, *, force: bool = False) -> int | None:
-        """Forget a queue, which may have any name that the store lists, with all that it holds. How
-        many jobs keep it from being removed, dead ones included, unless `force`; 0 if it is gone;
-        None if there is none of this name. A name that is not UTF-8 is given with backslashes, as
-        the log has it. A worker that reads the queue makes it anew."""
+        """Remove a queue with all that it holds. Returns 0 if it is gone, None if there is no such
+        queue, or, without `force`, the number of jobs (dead ones included) that keep it from being
+        removed. Takes any name that the store lists; one that is not UTF-8 is given with
+        backslashes, as the log shows it. A worker that reads the queue creates it again."""
         ...
 
     async def cancel(
         self, queue: str, keys: Sequence[JobKey], *, running: bool = True
     ) -> list[State | None]:
-        """Cancel jobs: `CANCELLED` for each that now is (it never starts, its verdict is kept for
-        its `ttl_ms` or ten minutes); `RUNNING` for those whose worker is asked to end them, and
-        which end as cancelled unless they end by themselves first, whatever becomes of that worker
-        (without `running` they are left alone);
-        else the state in which it has already ended, or None if the store does not know it."""
+        """Cancel jobs. Returns for each: `CANCELLED` if it now is (it never starts, and its verdict
+        is kept for its `ttl_ms` or ten minutes); `RUNNING` if its worker was asked to end it; the
+        state in which it had already ended; or None if the store does not know it. A running job
+        ends as cancelled unless it ends by itself first, even if its worker dies; without
+        `running` it is left alone."""
         ...
 
     async def pause(self, queue: str, task: str = "") -> None:
-        """Have no more jobs of the queue (or of one task in it) started, until `resume`."""
+        """Start no more jobs of the queue, or of one task in it, until `resume`."""
         ...
 
     async def resume(self, queue: str, task: str = "") -> None:
-        """Undo `pause`. Jobs that waited for it go on, in the order in which they came."""
+        """Undo `pause`. Jobs that waited go on, in the order in which they came."""
         ...
 
     async def control(self, queue: str) -> Control:
-        """What is paused, and which running jobs are to end."""
+        """What is paused, and which running jobs should end."""
         ...
 
     async def follow(
         self, queue: str, parent: JobKey, children: Sequence[Child]
     ) -> JobEnding | None:
-        """Have jobs, stored already, told when `parent` ends. If it has ended, nothing is noted and
-        its ending is returned; done without a value if the store does not know it (any more)."""
+        """Make stored jobs children of `parent`, so that its end arrives at them. If it has already
+        ended, returns its ending instead; if the store does not know it (any more), an ending as
+        done without a value."""
         ...
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
@@ -199,8 +199,8 @@ class Store(TopicStore, Protocol):
         ...
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
-        """Keep what running jobs tell of themselves; of those that are not in the store, nothing.
-        Logs keep their last 1,000 lines, for a day after the last one."""
+        """Keep progress and log lines of running jobs; jobs that are not in the store are passed
+        over. A log keeps its last 1,000 lines, for a day after the last one."""
         ...
 
     async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
@@ -217,22 +217,22 @@ class Store(TopicStore, Protocol):
         ...
 
     async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
-        """Keys of the jobs in a state, a page at a time: each that was in it all the while is seen,
-        one that moves meanwhile may be seen or not. A page may be short, or empty, and not the
-        last. `done` and `cancelled` jobs cannot be listed: an empty page."""
+        """A page of the jobs in a state. A job that stays in the state is listed; one that moves
+        meanwhile may be missed. A page may be short or empty without being the last. `done` and
+        `cancelled` jobs cannot be listed: an empty page."""
         ...
 
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
     ) -> list[RecordedFact]:
-        """Facts after a cursor, from the oldest kept if it is empty; `$` is the cursor of now (and
-        gives one event, `lost` of nothing, that carries it). Waits up to `wait` seconds for the
-        first. If some after the cursor are no longer kept, the first event is `lost`."""
+        """Facts after a cursor; from the oldest kept if it is empty. `$` is now: it returns one
+        `lost` fact, of nothing, whose cursor is the present one. Waits up to `wait` seconds for the
+        first. If facts after the cursor are no longer kept, the first one is `lost`."""
         ...
 
     async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
-        """What was counted in this minute and each one since, of each of the queues; in as few
-        round trips as can be."""
+        """Counts of each queue, for this minute and each one since; in as few round trips as
+        possible."""
         ...
 
     async def kv_set(
@@ -254,16 +254,16 @@ class Store(TopicStore, Protocol):
         ...
 
     async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
-        """Keep an entry of a log of records, in place of one of that name. Names begin with the
-        store's time, in ms and 14 digits, by which entries are in order and grow old: those older
-        than `keep` seconds go, and the oldest of more than `most`."""
+        """Write an entry of a log of records, or replace the one of that name. Names begin with the
+        store's time in ms, in 14 digits, which gives their order and age. Entries older than `keep`
+        seconds are removed, and the oldest of more than `most`."""
         ...
 
     async def records(
         self, space: str, before: str, limit: int, *, keep: float
     ) -> list[tuple[str, bytes]]:
-        """Names and values of entries that are not older than `keep` seconds, the latest first:
-        those before a name, or the last if that is empty."""
+        """Names and values of entries not older than `keep` seconds, the latest first: before the
+        name `before`, or from the end if that is empty."""
         ...
 
     async def on_kv(self, space: str, listener: Listener) -> ListenerHandle:
@@ -291,13 +291,13 @@ class Store(TopicStore, Protocol):
     async def count(self, queue: str) -> Counts: ...
 
     async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
-        """Those of the queues that `get` would find the job in, in their order, and of logs those
-        that hold the event; in as few round trips as can be."""
+        """The queues in which `get` would find the job, in their order, and the logs that hold the
+        event; in as few round trips as possible."""
         ...
 
     async def survey(self, queues: Sequence[str]) -> list[QueueState]:
-        """How each of the queues is, which may be those of groups; all zero of one that was never
-        sent to. In as few round trips as can be: people look at hundreds of queues at once."""
+        """The state of each queue, groups' queues included; all zero for one that was never sent
+        to. In as few round trips as possible: people look at hundreds of queues at once."""
         ...
 
     async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadJobPage:
@@ -307,10 +307,10 @@ class Store(TopicStore, Protocol):
     async def replay(
         self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
-        """Send dead jobs again, as they were or, one for each, with other bytes, with a clean
-        history; False for those that are not dead (any more), so asking twice replays once. They go
-        through their lane and limits anew; a `unique` name that another job has meanwhile is left
-        to it."""
+        """Send dead jobs again with a clean history, as they were or with the given envelopes, one
+        for each. False for a job that is not dead (any more), so asking twice replays once. They
+        pass their lane and limits again; a `unique` name that another job has meanwhile stays with
+        that one."""
         ...
 
     async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
@@ -325,10 +325,10 @@ class Store(TopicStore, Protocol):
         *,
         strict: bool = False,
     ) -> StoreConsumer:
-        """The side of the store that one worker talks to; `name` must be unique for ever, but one
-        worker may have several consumers, each with queues of its own, of which any may `renew` for
-        all. Queues share its reads by weight (alike if none are given), what one does not need
-        going to the others; or `strict`, each only what those before it leave."""
+        """The side of the store that one worker talks to. `name` must never be used again, but one
+        worker may have several consumers, each with queues of its own; any of them may `renew` for
+        all. Queues share its reads by weight, equally if none are given; what one does not need
+        goes to the others. With `strict`, each gets only what those before it leave."""
         ...
 
 
@@ -350,14 +350,14 @@ class Consumer(Protocol):
         *,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[Delivery, str]:
-        """Count the starts of jobs with limits. Those that may not start now are returned with the
-        gate at which they must be `Held`, and are not counted. Asked again with the same
+        """Count the starts of jobs with limits. Returns the jobs that may not start now, which are
+        not counted, with the gate at which each must be `Held`. Asked again with the same
         `idempotency` and deliveries, each start is counted once."""
         ...
 
     async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
-        """What the store has leased to this consumer beyond `held`: deliveries whose fetch failed
-        after the store had carried it out. To be called after a failed fetch."""
+        """Deliveries leased to this consumer that are not in `held`: their fetch failed after the
+        store had applied it. To be called after a failed fetch."""
         ...
 
     async def interrupt(self) -> None:
@@ -373,10 +373,10 @@ class Consumer(Protocol):
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
     ) -> list[Delivery]:
-        """Apply the outcomes in one atomic step and return the deliveries that this consumer no
-        longer held, of which nothing was written. `repeat` says that an earlier try may have been
-        carried out; `tally` is what they come to, where the caller has counted already. Asked again
-        with the same `idempotency` and settlements, it is applied once and answered alike."""
+        """Apply the outcomes in one atomic step. Returns the deliveries that this consumer no
+        longer held; nothing is written for those. `repeat` says that an earlier try may have been
+        applied; `tally` is the count of the outcomes, if the caller has it. Asked again with the
+        same `idempotency` and settlements, it is applied once and answered alike."""
         ...
 
     def ready_ms(self, delivery: Delivery) -> int:
@@ -399,20 +399,20 @@ class Upkeep(Protocol):
     relay messages between queues, and listen for changes."""
 
     async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
-        """Take over up to `limit` jobs whose lease ran out or that were released. Among them, at
-        most one on its last chance (one more crash and it is dead), and none unless `last_chance`:
-        the one job that kills its workers must not take the innocent along. The whole fleet
-        looks about once per `reclaim_every`, and again at once if a look left something behind.
-        Takes nothing for one lease after a pause of the store: every job looks abandoned then."""
+        """Take over up to `limit` jobs whose lease ran out or that were released. At most one of
+        them is on its last chance (one more crash and it is dead), and none unless `last_chance`:
+        a job that kills its workers must not take others along. The whole fleet searches about
+        once per `reclaim_every`, and again at once if a search left something behind. Takes nothing
+        for one lease after a pause of the store: every job looks abandoned then."""
         ...
 
     async def promote(self, queue: str) -> Promotion:
-        """Let jobs go on whose time has come, by the store's clock: those that are due, and those
-        that wait at a gate which is open again."""
+        """Let jobs go on that are due, by the store's clock, or that wait at a gate which is open
+        again."""
         ...
 
     async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
-        """The oldest messages to other queues; one worker at a time is given any."""
+        """The oldest messages to other queues; only one worker at a time gets any."""
         ...
 
     async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:

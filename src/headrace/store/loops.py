@@ -1,4 +1,4 @@
-"""What is held once per event loop: connections, and all that waits on them."""
+"""Values that exist once per event loop: connections, and what waits on them."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ _MOST_NAMED = 1_000
 
 
 class Oddities:
-    """What was found so far. Whoever wrote it there, people should hear of it; whatever it is, it
-    must not keep the rest from being read."""
+    """Odd values found so far. People should learn of each once, and none may keep the rest from
+    being read."""
 
     def __init__(self) -> None:
         self._named: set[str] = set()
 
     def note(self, where: str | bytes, problem: str) -> None:
-        """Say once that what is at `where`, a key or a table and row, is passed over."""
+        """Log once that the value at `where`, a key or a table and row, is passed over."""
         name = readable(where) if isinstance(where, bytes) else where
         if name in self._named or len(self._named) >= _MOST_NAMED:
             return
@@ -30,7 +30,7 @@ class Oddities:
         )
 
     def texts(self, where: str, names: Iterable[bytes]) -> list[str]:
-        """Those of the names that are UTF-8."""
+        """The names that are UTF-8."""
         found: list[str] = []
         for raw in names:
             try:

@@ -2,9 +2,9 @@
 
 A topic's log is a list of events (`core/queue_names.py` says how logs and groups are named). Each
 group gets each event of the log once: from the log itself or, if it failed once or the group keeps
-its order, from the group's own queue, which is a queue like any other: `fetch`, `settle`,
-`reclaim`, `count`, `browse`, `dead`, `replay`, `pause` and so on take its name. What happens to an
-event in one group is never seen by another.
+its order, from the group's own queue. That is a queue like any other: `fetch`, `settle`, `reclaim`,
+`count`, `browse`, `dead`, `replay`, `pause` and so on take its name. A group never sees what
+happens to an event in another.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headrace.store.values import Counts, IdempotencyKey
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """How many events a log may hold. Those that all groups have settled, or have in their own
-    queues, make room first; if there are still too many, new ones are refused or, with
-    `drops_oldest`, the oldest are dropped, whether settled or not: if there are many more than the
-    bound allows, some thousands with each `publish`. Groups not seen for `gone_after_ms` do not
-    count; where there are no others, nobody needs the oldest: they make room as settled ones do."""
+    """How many events a log may hold. Events that all groups have settled, or have in their own
+    queues, make room first. If there are still too many, new ones are refused or, with
+    `drops_oldest`, the oldest are dropped, settled or not; far above the bound, some thousands with
+    each `publish`. Groups not seen for `gone_after_ms` do not count; if there are no others, the
+    oldest make room as settled ones do."""
 
     most: int
     drops_oldest: bool = False
@@ -34,9 +34,9 @@ class Bound(msgspec.Struct, frozen=True):
 
 class Published(msgspec.Struct, frozen=True):
     """What `publish` did. The first `taken` events are in the log, in their order, or scheduled;
-    there was no room for the others. `known` are the positions, among those taken, of events whose
-    id the log has already; they were not added again. `dropped` is how many old ones had to go that
-    a group still needed."""
+    there was no room for the others. `known` has the positions, among those taken, of events whose
+    id was in the log already; they were not added again. `dropped` counts old events that were
+    removed though a group still needed them."""
 
     taken: int
     known: tuple[int, ...] = ()
@@ -73,10 +73,10 @@ class GroupState(msgspec.Struct, frozen=True):
     """Events of the log that the group has not taken yet; also part of `counts.waiting`."""
     counts: Counts
     oldest_ms: int | None
-    """When the oldest event that is not settled was added to the log; None if there is none. In the
-    group's own queue, the first few in each state speak for the others."""
+    """When the oldest unsettled event was added to the log; None if there is none. In the group's
+    own queue, only the first few of each state are examined."""
     seen_ms: int
-    """When a worker of the group last looked for work, give or take a minute."""
+    """When a worker of the group last read, to within a minute."""
     stopped_keys: int = 0
 
 
@@ -92,8 +92,8 @@ class LoggedEvent(msgspec.Struct, frozen=True):
 
 
 class Trimmed(msgspec.Struct, frozen=True):
-    """What `trim` did; `more` says that there is more to remove at once. `gone` are groups that
-    were not seen for so long that they hold the log back no longer."""
+    """What `trim` did; `more` says that there is more to remove now. `gone` are groups that were
+    not seen for so long that they no longer hold the log back."""
 
     removed: int = 0
     more: bool = False
@@ -101,7 +101,7 @@ class Trimmed(msgspec.Struct, frozen=True):
 
 
 class StoppedKey(msgspec.Struct, frozen=True):
-    """A key of an ordered group of which an event went dead."""
+    """A key of an ordered group, after one of its events went dead."""
 
     key: str
     state: Literal["blocked", "failed"]
@@ -124,18 +124,18 @@ class TopicStore(Protocol):
         repeat: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> Published:
-        """Add events to the log, in this order, or schedule them to be added at their time. The
-        lane of an event's constraints is its key. `repeat` says that an earlier try may have been
-        carried out, or that a caller chose an id, so events that are there already are looked for.
-        Asked again with the same `idempotency`, it is applied once."""
+        """Add events to the log, in this order, or schedule them for their time. An event's key is
+        the lane of its constraints. `repeat` says that an earlier try may have been applied, or
+        that a caller chose an id: then events that are there already are searched for. Asked again
+        with the same `idempotency`, it is applied once."""
         ...
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
-        """See to it that the group of this queue exists, and is as `group` says; a new one begins
-        at `begin`. One that this store has joined before and that is missing was removed on
-        purpose, and is left so; or was lost with the log, and begins with its first event. To be
-        called before a consumer reads it. Whether it is new. Raises `EventNotFound` if the event at
-        which it should begin is not in the log."""
+        """Create the group of this queue if there is none, and set it to what `group` says; a new
+        one begins at `begin`. Returns whether it is new. If this store object has joined the group
+        before and it is missing, then it was removed on purpose, and stays removed; or it was lost
+        with the log, and begins with the first event. To be called before a consumer reads the
+        queue. Raises `EventNotFound` if the event at which it should begin is not in the log."""
         ...
 
     async def disband(self, queue: str) -> bool:
@@ -143,13 +143,13 @@ class TopicStore(Protocol):
         ...
 
     async def rewind(self, queue: str, to: Position) -> None:
-        """Have the group handle, from now on, what comes after this place in the log, back or
-        forth. What runs, is to be tried again or is no longer in the log, it still handles. An
-        ordered group forgets all else that it has taken, so that events of a key come in their
-        order: those after the place come again, those before it are passed over. Keys that were
-        stopped or failed by an event after the place are so no more; a dead event that the group
-        comes across again is dead no more, unless its key is failed by another, which leaves it as
-        it is. Raises `EventNotFound`, and `GroupNotFound`."""
+        """Move the group to this place in the log, back or forth: it next handles what comes
+        behind it. Events that run, wait for a retry or are no longer in the log are still handled.
+        An ordered group forgets everything else that it has taken, so that events of a key come in
+        their order: those behind the place come again, those before it are passed over. A key that
+        an event behind the place had stopped or failed goes on. A dead event that the group meets
+        again is no longer dead, unless another event has failed its key. Raises `EventNotFound` and
+        `GroupNotFound`."""
         ...
 
     async def position(self, log: str, place: Position) -> str:
@@ -168,8 +168,8 @@ class TopicStore(Protocol):
         ...
 
     async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
-        """How many events each of these logs holds, settled or not: none, if there is no such log.
-        In one call or a few, as `survey` is, and so is `groups`."""
+        """How many events each log holds, settled or not; 0 if there is no such log. Like `survey`
+        and `groups`, in as few round trips as possible."""
         ...
 
     async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
@@ -177,10 +177,10 @@ class TopicStore(Protocol):
         ...
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
-        """Remove events that were added longer than `retention_ms` ago and that every group has
-        settled, or has in its own queue; groups not seen for `gone_after_ms` do not count. Nothing
-        else is ever removed but by a `Bound`. Short; about one worker of the fleet at a time does
-        anything."""
+        """Remove events that were added more than `retention_ms` ago and that every group has
+        settled or has in its own queue; groups not seen for `gone_after_ms` do not count. Only a
+        `Bound` removes anything else. Takes little time; about one worker of the fleet at a time
+        does anything."""
         ...
 
     async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
@@ -188,6 +188,6 @@ class TopicStore(Protocol):
         ...
 
     async def free_key(self, queue: str, key: str) -> bool:
-        """Let the events of a stopped or failed key be handled again: those that wait go on; those
-        that are dead stay so until they are replayed. False if the key was neither."""
+        """Let a stopped or failed key go on: events that wait are handled; dead ones stay dead
+        until they are replayed. False if the key was neither."""
         ...

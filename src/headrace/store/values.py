@@ -1,4 +1,4 @@
-"""What goes in and out of a store beyond jobs themselves."""
+"""Values that go in and out of a store, beyond jobs themselves."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from headrace.core.job.state import State
 
 
 class IdempotencyKey:
-    """Stands for one change that a store is asked for, however often. Whoever may have to ask again
-    makes one and hands it in each time: the store applies the change once, even if an earlier try
-    arrives after a later one, and gives each try the answer of the one that was applied."""
+    """Identifies one change, however often a store is asked for it. A caller that may have to ask
+    again makes one and passes it each time. The store applies the change once, even if an earlier
+    try arrives after a later one, and gives every try the same answer."""
 
     __slots__ = ("_parts", "answer", "answered", "id", "scope")
 
     def __init__(self) -> None:
         self.id = ""
-        """What the store knows it by, from the first try on, and where it keeps that."""
+        """The store's name for it, from the first try on, and where the store keeps that."""
         self.scope = ""
         self.answer: Any = None
-        """What is known of the answer so far; all of it once it is `answered`."""
+        """The answer so far; complete once it is `answered`."""
         self.answered = False
         self._parts: list[IdempotencyKey] = []
 
     def part(self, at: int) -> IdempotencyKey:
-        """The key of one of the steps that the store makes of the change."""
+        """The key of one step, if the store applies the change in several."""
         while len(self._parts) <= at:
             self._parts.append(IdempotencyKey())
         return self._parts[at]
@@ -56,26 +56,26 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """How a queue is: what is in it, what of it is paused, and for how long jobs have waited."""
+    """The state of a queue: what it holds, what is paused, and how long jobs have waited."""
 
     counts: Counts = Counts()
     paused: bool = False
     paused_tasks: frozenset[str] = frozenset()
     oldest_ms: int | None = None
-    """When the job that has waited longest for a worker came in line, by the store's clock; None if
-    none waits."""
+    """When the job that has waited longest became ready, by the store's clock; None if none
+    waits."""
 
 
 class JobEnding(msgspec.Struct, frozen=True):
-    """How a job ended, as told to one that waits for it. `value` is its encoded result; empty if it
-    had none or it was not kept."""
+    """How a job ended, for a job that waits for it. `value` is its encoded result; empty if it had
+    none or it was not kept."""
 
     state: State
     value: bytes = b""
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """The news for `child` that `parent` has ended."""
+    """The end of `parent`, on its way to `child`."""
 
     child: JobKey
     parent: JobKey
@@ -92,7 +92,7 @@ class FlowMessage(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a running job tells of itself: how far it is, and lines for its log."""
+    """What a running job reports: its progress, and lines for its log."""
 
     key: JobKey
     progress: bytes = b""
@@ -103,11 +103,11 @@ class Report(msgspec.Struct, frozen=True):
 class LogPage(msgspec.Struct, frozen=True):
     lines: list[str]
     following: int
-    """The number of the line after the last of these, to ask for more."""
+    """The number of the next line, to ask for more."""
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What people want of those who work on a queue."""
+    """What people ask of the workers of a queue."""
 
     paused: bool = False
     paused_tasks: frozenset[str] = frozenset()
@@ -140,7 +140,7 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class RecordedFact(msgspec.Struct, frozen=True):
-    """A fact with the store's time, and the cursor with which reading goes on after it."""
+    """A fact with the store's time, and the cursor from which reading goes on."""
 
     cursor: str
     at_ms: int
@@ -148,9 +148,9 @@ class RecordedFact(msgspec.Struct, frozen=True):
 
 
 class MinuteCount(msgspec.Struct, frozen=True):
-    """What was counted of one task (of a log: `@` and the topic) in one minute. `kind` is that of a
-    fact; or `dropped`, for events that a bound removed before all groups had settled them; or one
-    of those that `core/job/tally.py` makes of runs: how long they took and had waited."""
+    """A count of one task (of a log: `@` and the topic) in one minute. `kind` is that of a fact;
+    or `dropped`, for events that a bound removed before all groups had settled them; or one of the
+    kinds that `core/job/tally.py` makes of runs: how long they took and had waited."""
 
     minute: int
     """Minutes since 1970 by the store's clock."""
