@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
-from headrace.client.app import Send
 from headrace.client.context import Context
 from headrace.client.decorator import BatchDecorator, Decorator
 from headrace.client.flow import FlowJob
+from headrace.client.flow_sender import send_flow
 from headrace.client.job import Job
+from headrace.client.outgoing import Outgoing
 from headrace.client.portal import Portal
-from headrace.client.publication import Publish
 from headrace.client.schedules import Schedules
 from headrace.client.scheduling import Scheduling
 from headrace.client.session import Session
@@ -40,7 +40,6 @@ from headrace.core.topic.topic import TopicDeclaring
 from headrace.errors import ConfigError
 from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware
-from headrace.outgoing import Outgoing
 from headrace.store.contract import Store
 from headrace.store.loops import LoopLocal
 from headrace.store.url import DEFAULT_URL, check_confirmation, open_store
@@ -126,7 +125,8 @@ class Headrace:
         """Outermost first; see `middleware`."""
         self.error_hooks: list[ErrorHook] = []
         self.audits: list[Audit] = []
-        self._outgoing: Outgoing = Outgoing(self)
+        self.outgoing: Outgoing = Outgoing(self)
+        """Sends through the middleware."""
         self._store: Store | None = None
         self._sessions: LoopLocal[Session] = LoopLocal()
         self.portal = Portal(self.close)
@@ -260,7 +260,7 @@ class Headrace:
     def middleware(self, *middleware: Middleware) -> None:
         """Wrap what is sent and what is run; the first one outermost, inside of earlier ones."""
         self.middlewares += [wrapping.check(one) for one in middleware]
-        self._outgoing.wrap(self.middlewares)
+        nesting.wrap(self.outgoing, self.middlewares)
 
     def on_error(self, hook: _HookT) -> _HookT:
         """Have workers call `hook(scope, error, details)` for each error of a handler ("handler",
@@ -296,16 +296,6 @@ class Headrace:
 
     # Sending
 
-    @property
-    def sending(self) -> Callable[[Send], Send] | None:
-        """What puts a send inside of the app's middleware, if any has a say in it."""
-        return self._outgoing.sending
-
-    @property
-    def publishing(self) -> Callable[[Publish], Publish] | None:
-        """What puts a publish inside of the app's middleware, if any has a say in it."""
-        return self._outgoing.publishing
-
     def enter_middleware(self, context: Context) -> ExitStack:
         """Enter `Middleware.within` of all, around a function in a process of its own."""
         return nesting.entered(self.middlewares, context)
@@ -317,8 +307,8 @@ class Headrace:
     async def enqueue(self, step: Call[Any] | Flow[Any]) -> Job[Any]:
         """Send one call, or a flow, or a call with all that it is after."""
         if not isinstance(step, Call) or step.links is not None:
-            return await self._outgoing.flow(step)
-        return await self._outgoing.one(step)
+            return await send_flow(self.outgoing, step)
+        return await self.outgoing.send(step)
 
     @overload
     def enqueue_sync(self, step: Call[R]) -> Job[R]: ...
@@ -331,7 +321,7 @@ class Headrace:
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Send many calls, in batches; the jobs in the order of the calls. Each batch is stored as
         a whole; if one fails, those before it are stored."""
-        return await self._outgoing.many(calls)
+        return await self.outgoing.send_many(calls)
 
     def job(self, id: str) -> Job[Any]:
         """The handle of a job whose id is known."""

@@ -26,7 +26,7 @@ from headrace import (
     chain,
     group,
 )
-from headrace.client.app import Send
+from headrace.client.job import Send
 from headrace.middleware.wrapping import Middleware
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.client.portal import Portal
 from headrace.client.session import Session
 from headrace.client.watch import JobUpdate, Watch
-from headrace.core import codec
-from headrace.core.bounds import check_seconds
+from headrace.core import codec, ids
+from headrace.core.call import Call
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import decode_envelope
@@ -217,6 +217,10 @@ class Job(Generic[R]):
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
+SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
 def _failure(job_id: str, snapshot: JobSnapshot, verdict: Verdict | None) -> JobFailed:

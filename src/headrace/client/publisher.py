@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.client.gathering import BATCH
+from headrace.client.coalescer import BATCH
 from headrace.client.press import Press
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
@@ -45,7 +45,7 @@ class Publisher(Generic[E]):
         self._topic = topic
 
     async def one(self, event: E, options: Mapping[str, Any]) -> str:
-        if (through := self._topic.app.publishing) is not None:
+        if (through := self._topic.app.outgoing.publishing) is not None:
             return await self._one_through(through(partial(self._publish, {})), event, options)
         wishes = wishes_of(options)
         session = await self._topic.app.session()
@@ -62,7 +62,7 @@ class Publisher(Generic[E]):
         if options.get("id") is not None:
             raise ConfigError("publish_many() has no 'id': one id cannot be that of many events")
         wishes = wishes_of(options)
-        if (through := self._topic.app.publishing) is not None:
+        if (through := self._topic.app.outgoing.publishing) is not None:
             return await self._many_through(through(partial(self._publish, {})), events, options)
         session = await self._topic.app.session()
         outcome: PublishOutcome[E] = PublishOutcome()

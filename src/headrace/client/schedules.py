@@ -127,14 +127,14 @@ class Schedules:
         """Send one job now, outside of the ticks: paused or not, and not counted."""
         check_schedule_name(name)
         definition = (await self._record(await self._store(), name)).definition
-        return await self._app.enqueue(definition.call(self._returns(definition)))
+        return await self._app.outgoing.send(definition.call(self._returns(definition)))
 
     async def send_ticks(
         self, name: str, definition: Definition, ticks: Sequence[int], now_ms: int
     ) -> builtins.list[Exception]:
         """Send the jobs of these ticks, and return the errors of those that middleware refused. A
         tick that has its job already gets no second one, whatever middleware does."""
-        through = self._app.sending
+        through = self._app.outgoing.sending
         if through is None:
             jobs = [definition.parcel(tick_key(name, at), now_ms, Tick(name, at)) for at in ticks]
             await self._append(definition.queue, jobs)

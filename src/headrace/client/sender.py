@@ -1,14 +1,14 @@
-"""Puts jobs and events into the store. Sends made at the same moment share one round trip."""
+"""Puts jobs and events into the store. Sends made at the same time share one round trip."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
-from headrace.client.gathering import Gathering, bounded, texts
-from headrace.core.job.ids import JobKey
-from headrace.core.job.parcel import Parcel
+from headrace.client.coalescer import Coalescer, bounded, texts
+from headrace.core.call import Parcel
+from headrace.core.ids import JobKey
 from headrace.errors import (
     EnqueueUnknown,
     HeadraceError,
@@ -22,63 +22,68 @@ from headrace.store.values import IdempotencyKey
 
 T = TypeVar("T")
 
-# A store that restarts is back within seconds; who sends should not have to know.
+# A store that restarts is back within seconds; a sender should not notice.
 _TRIES = 6
 _FIRST_PAUSE = 0.05
 
 Instead = Mapping[int, JobKey]
-"""Positions of parcels that were not added, each with the job that is there instead."""
+"""Index of each parcel that was not added, with the job that is there instead."""
 Missing = Mapping[int, HeadraceError]
-"""Positions of events that were not published, or may not have been, each with what is why."""
+"""Index to error, for each event that was, or may have been, not published."""
 _NONE_MISSING: Missing = {}
 
 
 class Sender:
-    """One event loop's way to append and publish. A lone send goes out at once; those that come
-    while one is under way go together in the next."""
+    """Appends and publishes for one event loop. A lone send goes out at once; those made while one
+    is under way go together in the next."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queues: dict[str, Gathering[JobKey]] = {}
-        self._logs: dict[str, Gathering[HeadraceError]] = {}
+        self._queues: dict[str, _QueueSender] = {}
+        self._logs: dict[str, _LogSender] = {}
 
-    async def send(self, queue: str, parcels: Sequence[Parcel], *, named: bool = False) -> Instead:
-        """Return when the jobs are stored, with what is there instead of those that were not
-        added. `named` says that a caller chose some of the ids, so that jobs which already ended
-        under them are looked for."""
-        gathering = self._queues.get(queue)
-        if gathering is None:
-            gathering = self._queues[queue] = Gathering(_Queue(self._store, queue).append)
-        return await gathering.send(parcels, named)
+    def send(
+        self, queue: str, parcels: Sequence[Parcel], *, named: bool = False
+    ) -> Coroutine[Any, Any, Instead]:
+        """Return when the jobs are stored, with the jobs that are there instead of those that were
+        not added. `named` says that a caller chose some of the ids, so that the store looks for
+        jobs that already ended under them."""
+        # A plain function: the awaited frames of a send are few, see tests/client/test_frames.py.
+        sender = self._queues.get(queue)
+        if sender is None:
+            sender = self._queues[queue] = _QueueSender(self._store, queue)
+        return sender.send(parcels, named)
 
-    async def publish(
+    def publish(
         self,
         log: str,
         events: Sequence[Parcel],
         *,
         bound: Bound | None = None,
         named: bool = False,
-    ) -> Missing:
-        """Return when the events are in the log, in their order, with what is wrong with those that
-        are not: if one is missing, so are all after it. `bound` is always the same for a log;
-        `named` says that an id may be there already."""
-        gathering = self._logs.get(log)
-        if gathering is None:
-            gathering = self._logs[log] = Gathering(_Log(self._store, log, bound).publish)
-        return await gathering.send(events, named)
+    ) -> Coroutine[Any, Any, Missing]:
+        """Return when the events are in the log, in their order, with the errors of those that are
+        not: if one is missing, so are all after it. `bound` is always the same for a log; `named`
+        says that an id may be there already."""
+        sender = self._logs.get(log)
+        if sender is None:
+            sender = self._logs[log] = _LogSender(self._store, log, bound)
+        return sender.send(events, named)
 
 
-class _Queue:
-    """Where the jobs of one queue are appended."""
+class _QueueSender(Coalescer[JobKey]):
+    """Appends the jobs of one queue."""
 
     def __init__(self, store: Store, queue: str) -> None:
+        super().__init__()
         self._store = store
         self._queue = queue
 
-    async def append(self, parcels: Sequence[Parcel], named: bool) -> Instead:
+    def _put(self, parcels: Sequence[Parcel], named: bool) -> Awaitable[Instead]:
+        return (self._append if len(parcels) == 1 else self._append_all)(parcels, named)
+
+    async def _append_all(self, parcels: Sequence[Parcel], named: bool) -> Instead:
         """In batches that are bounded both ways: many small jobs, or a few large ones."""
-        if len(parcels) == 1:
-            return await self._append(parcels, named)
         instead: dict[int, JobKey] = {}
         done = 0
         for batch in bounded(parcels):
@@ -88,24 +93,38 @@ class _Queue:
         return instead
 
     async def _append(self, parcels: Sequence[Parcel], named: bool) -> Instead:
-        async def append(repeat: bool, idempotency: IdempotencyKey) -> Instead:
-            return await self._store.append(
-                self._queue, parcels, repeat=repeat, idempotency=idempotency
-            )
+        """Append in one step, and again after a lost answer: the jobs are added once."""
+        tries: _Tries | None = None
+        idempotency = IdempotencyKey()
+        try:
+            while True:
+                try:
+                    return await self._store.append(
+                        self._queue,
+                        parcels,
+                        repeat=named or (tries is not None and tries.unsure),
+                        idempotency=idempotency,
+                    )
+                except StoreError as error:
+                    tries = tries or _Tries(parcels)
+                    pause = tries.pause_after(error)
+                await asyncio.sleep(pause)
+        except (EnqueueUnknown, asyncio.CancelledError):
+            self._store.give_up(idempotency)
+            raise
 
-        return await _surely(self._store, append, parcels, named)
 
-
-class _Log:
-    """Where the events of one log are published."""
+class _LogSender(Coalescer[HeadraceError]):
+    """Publishes the events of one log."""
 
     def __init__(self, store: Store, log: str, bound: Bound | None) -> None:
+        super().__init__()
         self._store = store
         self._log = log
         self._bound = bound
 
-    async def publish(self, events: Sequence[Parcel], named: bool) -> Missing:
-        """Batch after batch until one fails: what comes later must not be before it in the log."""
+    async def _put(self, events: Sequence[Parcel], named: bool) -> Missing:
+        """Batch after batch until one fails: no later event may be before it in the log."""
         done = 0
         for batch in bounded(events):
             try:
@@ -123,57 +142,59 @@ class _Log:
         return _NONE_MISSING
 
     async def _publish(self, events: Sequence[Parcel], named: bool) -> int:
-        async def publish(repeat: bool, idempotency: IdempotencyKey) -> int:
-            answer = await self._store.publish(
-                self._log, events, bound=self._bound, repeat=repeat, idempotency=idempotency
-            )
-            return answer.taken
-
-        return await _surely(self._store, publish, events, named)
+        """Publish in one step, and again after a lost answer: the events are added once."""
+        tries: _Tries | None = None
+        idempotency = IdempotencyKey()
+        try:
+            while True:
+                try:
+                    answer = await self._store.publish(
+                        self._log,
+                        events,
+                        bound=self._bound,
+                        repeat=named or (tries is not None and tries.unsure),
+                        idempotency=idempotency,
+                    )
+                except StoreError as error:
+                    tries = tries or _Tries(events)
+                    pause = tries.pause_after(error)
+                else:
+                    return answer.taken
+                await asyncio.sleep(pause)
+        except (EnqueueUnknown, asyncio.CancelledError):
+            self._store.give_up(idempotency)
+            raise
 
     def _full(self) -> TopicFull:
         topic = self._log.removeprefix("@").partition("#")[0]
         return TopicFull(topic, self._bound.most if self._bound else 0)
 
 
-async def _surely(
-    store: Store,
-    put: Callable[[bool, IdempotencyKey], Awaitable[T]],
-    parcels: Sequence[Parcel],
-    named: bool,
-) -> T:
-    """Put parcels into the store, and again after a lost answer: they are put there once."""
-    idempotency = IdempotencyKey()
-    try:
-        return await _put_again(lambda repeat: put(repeat, idempotency), parcels, named)
-    except (EnqueueUnknown, asyncio.CancelledError):
-        store.give_up(idempotency)
-        raise
+class _Tries:
+    """How often a send was tried, and whether the store may have done it."""
 
+    def __init__(self, parcels: Sequence[Parcel]) -> None:
+        self._parcels = parcels
+        self._left = _TRIES
+        self._pause = _FIRST_PAUSE / 2
+        self.unsure = False
 
-async def _put_again(
-    put: Callable[[bool], Awaitable[T]], parcels: Sequence[Parcel], named: bool
-) -> T:
-    unsure, pause = False, _FIRST_PAUSE
-    left = _TRIES
-    while True:
-        try:
-            return await put(named or unsure)
-        except StoreError as error:
-            passes = isinstance(error, StoreUnavailable)
-            left -= 1
-            unsure |= isinstance(error, StoreUnavailable) and error.sent
-            if not left or not passes:
-                # Whatever this try came to, an earlier one may have been carried out.
-                if unsure:
-                    raise EnqueueUnknown(texts(parcels), str(error)) from error
-                raise
-        await asyncio.sleep(pause)
-        pause *= 2
+    def pause_after(self, error: StoreError) -> float:
+        """Seconds until the next try. Raises the error if there is none; `EnqueueUnknown` if an
+        earlier try may have been carried out."""
+        self._left -= 1
+        passes = isinstance(error, StoreUnavailable)
+        self.unsure |= isinstance(error, StoreUnavailable) and error.sent
+        if not self._left or not passes:
+            if self.unsure:
+                raise EnqueueUnknown(texts(self._parcels), str(error)) from error
+            raise error
+        self._pause *= 2
+        return self._pause
 
 
 async def insist(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of something that may be done twice, through whatever a store does meanwhile."""
+    """The result of idempotent work, tried again while the store is away."""
     pause = _FIRST_PAUSE
     for _ in range(_TRIES - 1):
         try:

@@ -73,7 +73,7 @@ class Task(Generic[P, R_co]):
     async def enqueue(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     async def enqueue(self, *args: Any, **kwargs: Any) -> Job[Any]:
         """Send a job; when this returns, the store has it."""
-        return await self.app.enqueue(self._call(args, kwargs))
+        return await self.app.outgoing.send(self._call(args, kwargs))
 
     @overload
     def enqueue_sync(
@@ -83,7 +83,10 @@ class Task(Generic[P, R_co]):
     def enqueue_sync(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Job[Any]:
         """`enqueue` for code without an event loop."""
-        return self.app.portal.run(self.app.enqueue(self._call(args, kwargs)))
+        return self.app.portal.run(self._enqueue(args, kwargs))
+
+    async def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
+        return await self.app.outgoing.send(self._call(args, kwargs))
 
     @overload
     def call(

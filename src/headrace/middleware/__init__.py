@@ -1,6 +1,6 @@
 """What wraps sending and running: the base class, and two that are useful as they are."""
 
-from headrace.client.app import Send, SendMany
+from headrace.client.job import Send, SendMany
 from headrace.client.publication import Publication, Publish
 from headrace.middleware.capture_errors import CaptureErrors
 from headrace.middleware.log_runs import LogRuns

@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import takewhile
 
-from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
+from headrace.client.job import Send, SendMany
+from headrace.client.outgoing import Outgoing
 from headrace.client.publication import Publish
 from headrace.core.job.delivery import Delivery
 from headrace.middleware.views import JobRun, Received
@@ -18,6 +19,22 @@ from headrace.middleware.wrapping import Middleware, Proceed, overrides
 log = logging.getLogger("headrace.worker")
 
 Tell = Callable[[Sequence[Delivery], int], None]
+
+
+def wrap(outgoing: Outgoing, middleware: Sequence[Middleware]) -> None:
+    """Have an app send and publish through these from now on."""
+    outgoing.publishing = publishing(middleware)
+    senders = that_send(middleware)
+    if not senders:
+        return
+    together, alone = split(senders)
+    outgoing.sending = partial(sending_through, senders)
+    outgoing.send = sending_through(senders, outgoing.send_one)
+    each = partial(outgoing.send_each, sending_through(alone, outgoing.send_one))
+    inner = each if alone else outgoing.send_together
+    outgoing.send_batch = sending_many_through(together, inner)
+    outgoing.flow_sending = partial(sending_many_through, together)
+    outgoing.flow_call_sending = partial(sending_through, alone) if alone else None
 
 
 def that_send(middleware: Sequence[Middleware]) -> list[Middleware]:
@@ -35,12 +52,6 @@ def sending_through(middleware: Sequence[Middleware], send: Send) -> Send:
     for one in reversed(middleware):
         send = _sending_through(one, send)
     return send
-
-
-def sending(middleware: Sequence[Middleware]) -> Callable[[Send], Send] | None:
-    """What puts a send inside of those that have a say in it; None if there are none."""
-    senders = that_send(middleware)
-    return partial(sending_through, senders) if senders else None
 
 
 def _sending_through(one: Middleware, send: Send) -> Send:

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
-from headrace.client.job import Job
+from headrace.client.job import Job, Send, SendMany
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import PublishOutcome
 from headrace.core.task.call import Call

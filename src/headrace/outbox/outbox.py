@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from headrace.client.app import Send
-from headrace.client.job import Job
+from headrace.client.job import Job, Send
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import Prepared, PublishOutcome
 from headrace.client.topic import Topic
@@ -145,14 +144,14 @@ class Outbox:
 
     def _through(self, write: Send) -> Send:
         """`write` inside of the app's middleware, as if it were sending."""
-        through = self.app.sending
+        through = self.app.outgoing.sending
         return write if through is None else through(write)
 
     def _publish(
         self, write: Publish, topic: Topic[E], event: E, options: Publishing
     ) -> Awaitable[PublishOutcome[Any]]:
         """The same for events."""
-        through = self.app.publishing
+        through = self.app.outgoing.publishing
         publication = Publication(self._own(topic), [event], {**options})
         return (write if through is None else through(write))(publication)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from headrace.client.app import Send, SendMany
-from headrace.client.job import Job
+from headrace.client.job import Job, Send, SendMany
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import PublishOutcome
 from headrace.core.job.retry import full_name

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.app import Send, SendMany
 from headrace.client.context import Context
-from headrace.client.job import Job
+from headrace.client.job import Job, Send, SendMany
 from headrace.client.publication import Publication, Publish
 from headrace.client.publishing import PublishOutcome
 from headrace.core.task.call import Call

@@ -1,4 +1,4 @@
-"""One flow on its way into the store."""
+"""Writes one flow into the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.client.gathering import BATCH, BATCH_BYTES
+from headrace.client.coalescer import BATCH, BATCH_BYTES
 from headrace.client.job import Job
 from headrace.client.sender import insist
 from headrace.client.session import Session
@@ -21,7 +21,7 @@ from headrace.store.values import Arrival
 _FOLLOW_TOGETHER = 100
 
 
-class Shipment:
+class FlowWriter:
     """Appends the jobs of a flow, children first, in bounded batches by queue. A job that ends must
     find those that wait for it."""
 
@@ -30,7 +30,7 @@ class Shipment:
         self._sender = session.sender
         self._flow = flow
         self._now_ms = now_ms
-        self._loads: dict[str, _Load] = {}
+        self._batches: dict[str, _QueueBatch] = {}
         self._stored: set[Node] = set()
         self._drawing: Drawing
         self._known: list[Node] = []
@@ -48,7 +48,7 @@ class Shipment:
                         return standing
                 else:
                     await self._add(node)
-            for queue in list(self._loads):
+            for queue in list(self._batches):
                 await self._flush(queue)
             await self._follow(nodes, outside)
         except BaseException:
@@ -70,20 +70,20 @@ class Shipment:
         for child, _ in node.children:
             if child.call.queue != queue and child not in self._stored:
                 await self._flush(child.call.queue)
-        load = self._loads.setdefault(queue, _Load())
-        load.add(node)
-        if load.full:
+        batch = self._batches.setdefault(queue, _QueueBatch())
+        batch.add(node)
+        if batch.full:
             await self._flush(queue)
 
     async def _flush(self, queue: str) -> None:
-        load = self._loads.pop(queue, None)
-        if load is None:
+        batch = self._batches.pop(queue, None)
+        if batch is None:
             return
-        parcels = [self._parcel(node) for node in load.nodes]
-        named = any(node.call.options.id is not None for node in load.nodes)
-        self._stored.update(load.nodes)
+        parcels = [self._parcel(node) for node in batch.nodes]
+        named = any(node.call.options.id is not None for node in batch.nodes)
+        self._stored.update(batch.nodes)
         instead = await self._sender.send(queue, parcels, named=named)
-        self._known += [load.nodes[position] for position in instead]
+        self._known += [batch.nodes[position] for position in instead]
 
     def _parcel(self, node: Node) -> Parcel:
         parents = tuple(parent.key for parent in node.parents)
@@ -145,7 +145,7 @@ class Shipment:
                     return
 
 
-class _Load:
+class _QueueBatch:
     """Jobs of one queue that go together in the next append."""
 
     def __init__(self) -> None:

@@ -1,72 +1,69 @@
-"""Sends to one place share round trips: those that come while one is under way go together next."""
+"""Sends to one queue or log share round trips: those made while one is under way go together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
 from headrace.errors import EnqueueUnknown, HeadraceError, SendError
 
-A_co = TypeVar("A_co", covariant=True)
 A = TypeVar("A")
 
 BATCH = 500
 BATCH_BYTES = 8 * 1024 * 1024
 
 
-class Deposit(Protocol[A_co]):
-    """Puts parcels into the store; the answer says what is to be known of some of them, by
-    position. `named` says that a caller chose some of the ids."""
+class Coalescer(ABC, Generic[A]):
+    """The sends to one queue or log, in order. A lone one goes out at once."""
 
-    async def __call__(self, parcels: Sequence[Parcel], named: bool, /) -> Mapping[int, A_co]: ...
-
-
-class Gathering(Generic[A]):
-    """The sends to one place, in order. A lone one goes out at once."""
-
-    def __init__(self, deposit: Deposit[A]) -> None:
-        self._deposit = deposit
+    def __init__(self) -> None:
         self._busy = False
-        self._gathered: _Gathered[A] = _Gathered()
+        self._next: _NextBatch[A] = _NextBatch()
         self._flushing: asyncio.Task[None] | None = None
 
     async def send(self, parcels: Sequence[Parcel], named: bool) -> Mapping[int, A]:
-        """What is to be known of these parcels, by their positions."""
+        """What the store answers for these parcels, by position. `named` says that a caller chose
+        some of the ids."""
         if self._busy:
-            return await self._gathered.join(parcels, named)
+            return await self._next.join(parcels, named)
         self._busy = True
         try:
-            return await self._deposit(parcels, named)
+            return await self._put(parcels, named)
         finally:
-            if self._gathered.parcels:
+            if self._next.parcels:
                 self._flushing = asyncio.create_task(self._flush())
             else:
                 self._busy = False
 
+    @abstractmethod
+    def _put(self, parcels: Sequence[Parcel], named: bool) -> Awaitable[Mapping[int, A]]:
+        """Put parcels into the store, whatever their number and size."""
+
     async def _flush(self) -> None:
         try:
-            while self._gathered.parcels:
-                gathered, self._gathered = self._gathered, _Gathered()
-                await self._send_gathered(gathered)
+            while self._next.parcels:
+                batch, self._next = self._next, _NextBatch()
+                await self._send_batch(batch)
         finally:
             self._busy = False
 
-    async def _send_gathered(self, gathered: _Gathered[A]) -> None:
+    async def _send_batch(self, batch: _NextBatch[A]) -> None:
         try:
-            answer = await self._deposit(gathered.parcels, gathered.named)
+            answer = await self._put(batch.parcels, batch.named)
         except HeadraceError as error:
-            gathered.failed(error)
+            batch.failed(error)
         except BaseException:
-            gathered.failed(SendError("the event loop ended before the job was sent"))
+            batch.failed(SendError("the event loop ended before the job was sent"))
             raise
         else:
-            gathered.sent(answer)
+            batch.sent(answer)
 
 
-class _Gathered(Generic[A]):
+class _NextBatch(Generic[A]):
     """Sends that wait for the one under way."""
 
     def __init__(self) -> None:
@@ -82,7 +79,7 @@ class _Gathered(Generic[A]):
         return await waiter
 
     def sent(self, answer: Mapping[int, A]) -> None:
-        """Each sender is told of its own positions."""
+        """Give each sender the answer for its own parcels."""
         start = 0
         for waiter, parcels in self._waiters:
             if not waiter.done():
@@ -90,7 +87,7 @@ class _Gathered(Generic[A]):
             start += len(parcels)
 
     def failed(self, error: HeadraceError) -> None:
-        """Each sender is told of its own jobs."""
+        """Raise the error in each sender, naming only its own jobs."""
         for waiter, parcels in self._waiters:
             if waiter.done():
                 continue
@@ -106,7 +103,7 @@ def _within(answer: Mapping[int, A], start: int, count: int) -> dict[int, A]:
 
 
 def bounded(parcels: Iterable[Parcel]) -> Iterator[list[Parcel]]:
-    """The parcels in batches that are not too much for one step of a store."""
+    """The parcels in batches that one step of a store can take."""
     batch: list[Parcel] = []
     size = 0
     for parcel in parcels:

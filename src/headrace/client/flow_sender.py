@@ -1,46 +1,27 @@
-"""Sends flows: checks them as a whole, then has them stored."""
+"""Sends flows: checks them as a whole, then stores them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headrace.client.app import Send, SendMany
+from headrace.client.coalescer import BATCH
 from headrace.client.flow import FlowJob
-from headrace.client.gathering import BATCH
-from headrace.client.job import Job
-from headrace.client.session import Session
-from headrace.client.shipment import Shipment, is_unique
-from headrace.core.flow.flow import Node, plan
-from headrace.core.job.ids import JobKey
-from headrace.core.task.call import Call, Sent, Step
+from headrace.client.flow_writer import FlowWriter, is_unique
+from headrace.client.job import Job, Send
+from headrace.client.outgoing import Outgoing
+from headrace.core.call import Call
+from headrace.core.flow import Node, plan
+from headrace.core.links import Sent, Step
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
 
 
-class Office:
-    """What sending a flow needs of an app: `make` gives the handle of a job, `now` the time for
-    envelopes, `through` wraps what each call is handed to, if anything does, and `together` what
-    all of them are handed to."""
-
-    def __init__(
-        self,
-        session: Session,
-        make: Callable[[Call[Any], JobKey], Job[Any]],
-        now: Callable[[Sequence[Call[Any]]], Awaitable[int]],
-        through: Callable[[Send], Send] | None,
-        together: Callable[[SendMany], SendMany],
-    ) -> None:
-        self.together = together
-        self.session = session
-        self.make = make
-        self.now = now
-        self.through = through
-
-
-async def send_flow(office: Office, step: Step[Any]) -> FlowJob[Any]:
+async def send_flow(outgoing: Outgoing, step: Step[Any]) -> FlowJob[Any]:
     """Send all calls that a step needs; when this returns, the store has them. What is wrong with
     them is found before anything is stored; if sending fails, what was stored is cancelled."""
+    if not isinstance(step, Step):
+        raise ConfigError(f"enqueue() takes calls and flows, like task.call(…), not {step!r}")
     nodes = plan(step)
     by_call = {node.call: node for node in nodes}
     ends = [by_call[end] for end in step.ends]
@@ -48,10 +29,10 @@ async def send_flow(office: Office, step: Step[Any]) -> FlowJob[Any]:
 
     async def send(calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         _give_back(nodes, calls)
-        sent.append(await _send_nodes(office, nodes, ends, step.gives_list))
-        return [office.make(node.call, node.key) for node in nodes]
+        sent.append(await _send_nodes(outgoing, nodes, ends, step.gives_list))
+        return [outgoing.job(node.call, node.key) for node in nodes]
 
-    await office.together(send)([node.call for node in nodes])
+    await outgoing.flow_sending(send)([node.call for node in nodes])
     if len(sent) != 1:
         raise ConfigError(f"a middleware must send a flow once, not {len(sent)} times")
     return sent[0]
@@ -68,29 +49,30 @@ def _give_back(nodes: Sequence[Node], calls: Sequence[Call[Any]]) -> None:
 
 
 async def _send_nodes(
-    office: Office, nodes: Sequence[Node], ends: Sequence[Node], gives_list: bool
+    outgoing: Outgoing, nodes: Sequence[Node], ends: Sequence[Node], gives_list: bool
 ) -> FlowJob[Any]:
-    if office.through is not None:
+    if outgoing.flow_call_sending is not None:
         for node in nodes:
-            await _pass_through(office, office.through, node)
+            await _pass_through(outgoing, outgoing.flow_call_sending, node)
     _check_unique(nodes, None if gives_list else ends[0])
-    outside = await _outside(office.session.store, nodes)
-    now_ms = await office.now([node.call for node in nodes])
-    standing = await Shipment(office.session, ends[0].key, now_ms).send(nodes, outside)
+    session = await outgoing.session()
+    outside = await _outside(session.store, nodes)
+    now_ms = await outgoing.now_ms(session, [node.call for node in nodes])
+    standing = await FlowWriter(session, ends[0].key, now_ms).send(nodes, outside)
     if standing is not None:
-        job = office.make(ends[0].call, standing)
+        job = outgoing.job(ends[0].call, standing)
         return FlowJob([job], [job], gives_list=False)
-    jobs = {node: office.make(node.call, node.key) for node in nodes}
+    jobs = {node: outgoing.job(node.call, node.key) for node in nodes}
     return FlowJob(list(reversed(jobs.values())), [jobs[end] for end in ends], gives_list)
 
 
-async def _pass_through(office: Office, through: Callable[[Send], Send], node: Node) -> None:
+async def _pass_through(outgoing: Outgoing, through: Callable[[Send], Send], node: Node) -> None:
     """Let the app's middleware change the call. It is stored later, with the rest of the flow."""
     sent: list[Call[Any]] = []
 
     async def note(call: Call[Any]) -> Job[Any]:
         sent.append(call)
-        return office.make(call, node.key)
+        return outgoing.job(call, node.key)
 
     await through(note)(node.call)
     if len(sent) != 1:

@@ -1,0 +1,116 @@
+"""How calls leave the app: through its middleware, in as few round trips as possible."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from headrace.client.coalescer import BATCH
+from headrace.client.job import Job, JobApp, Send, SendMany
+from headrace.client.session import Session
+from headrace.core.call import Call, Parcel
+from headrace.core.clock import Clock
+from headrace.core.ids import JobKey
+from headrace.errors import ConfigError
+
+R = TypeVar("R")
+
+
+class OutgoingApp(JobApp, Protocol):
+    """What sending needs of an app."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class Outgoing:
+    """Sends the calls of one app. Without middleware `send` is `send_one` itself, and `send_batch`
+    is `send_together`; `middleware.nesting.wrap` puts middleware around them."""
+
+    def __init__(self, app: OutgoingApp) -> None:
+        self._app = app
+        self.send: Send = self.send_one
+        """Sends one call through the app's middleware."""
+        self.send_batch: SendMany = self.send_together
+        """Sends calls, at most `BATCH`, through the app's middleware."""
+        self.sending: Callable[[Send], Send] | None = None
+        """Puts a send inside of the app's middleware; None if no middleware has a `send`."""
+        self.flow_sending: Callable[[SendMany], SendMany] = _unchanged
+        """Puts the sending of a flow inside of the middleware that takes calls together."""
+        self.flow_call_sending: Callable[[Send], Send] | None = None
+        """Puts a call of a flow inside of the middleware that takes calls one by one."""
+        self.publishing: Callable[[Any], Any] | None = None
+        """Puts a publish inside of the app's middleware; None if no middleware has a `publish`."""
+
+    async def send_one(self, call: Call[Any]) -> Job[Any]:
+        """Send one call, past all middleware."""
+        session = await self._app.session()
+        now_ms = await self.now_ms(session, [call]) if call.options else None
+        parcel = call.parcel(now_ms)
+        instead = await session.sender.send(call.queue, [parcel], named=call.options.id is not None)
+        return Job(self._app, instead[0] if instead else parcel.key, call.queue, call.returns)
+
+    async def send_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """Send any number of calls through the app's middleware."""
+        jobs: list[Job[R]] = []
+        remaining = iter(calls)
+        while batch := list(islice(remaining, BATCH)):
+            jobs += await self.send_batch(batch)
+        return jobs
+
+    async def send_each(self, send: Send, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
+        """Send calls one by one, in shared round trips. If one fails, the others still go."""
+        jobs = await asyncio.gather(*map(send, calls), return_exceptions=True)
+        for job in jobs:
+            if isinstance(job, BaseException):
+                raise job
+        return [job for job in jobs if not isinstance(job, BaseException)]
+
+    async def send_together(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+        """Send calls in one append for each queue, past all middleware."""
+        session = await self._app.session()
+        jobs: list[Job[R]] = []
+        parcels: dict[str, list[Parcel]] = {}
+        special = [call for call in calls if not call.is_plain]
+        _check_calls(special)
+        named = any(call.options.id is not None for call in special)
+        now_ms = await self.now_ms(session, special) if special else None
+        for call in calls:
+            parcel = call.parcel(now_ms)
+            if call.queue not in parcels:
+                parcels[call.queue] = []
+            parcels[call.queue].append(parcel)
+            jobs.append(Job(self._app, parcel.key, call.queue, call.returns))
+        for queue, batch in parcels.items():
+            instead = await session.sender.send(queue, batch, named=named)
+            if instead:
+                positions = [at for at, call in enumerate(calls) if call.queue == queue]
+                for position, key in instead.items():
+                    jobs[positions[position]].key = key
+        return jobs
+
+    async def session(self) -> Session:
+        """What this event loop holds of the store."""
+        return await self._app.session()
+
+    async def now_ms(self, session: Session, calls: Sequence[Call[Any]]) -> int:
+        """The time for envelopes: the store's if one of them depends on it, else this machine's."""
+        if any(call.needs_time for call in calls):
+            return await session.store.time_ms()
+        return self._app.clock.now_ms()
+
+    def job(self, call: Call[Any], key: JobKey) -> Job[Any]:
+        """The handle of the job of a call."""
+        return Job(self._app, key, call.queue, call.returns)
+
+
+def _unchanged(send: SendMany) -> SendMany:
+    return send
+
+
+def _check_calls(calls: Sequence[object]) -> None:
+    for call in calls:
+        if not isinstance(call, Call):
+            raise ConfigError(f"enqueue_many() takes calls; send {call!r} with enqueue()")
