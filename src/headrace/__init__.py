@@ -8,7 +8,7 @@ from headrace.client.delivery import Delivery
 from headrace.client.flow import FlowJob
 from headrace.client.job import AttemptInfo, Job, JobInfo
 from headrace.client.once import Once
-from headrace.client.publishing import PublishOutcome, PublishResult, Unpublished
+from headrace.client.publication import PublishOutcome, PublishResult, Unpublished
 from headrace.client.schedule import Schedule
 from headrace.client.subscription import Subscription
 from headrace.client.task import Task

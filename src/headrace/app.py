@@ -20,8 +20,8 @@ from headrace.client.flow_sender import send_flow
 from headrace.client.job import Job
 from headrace.client.outgoing import Outgoing
 from headrace.client.portal import Portal
+from headrace.client.schedule_decorator import ScheduleDecorator
 from headrace.client.schedules import Schedules
-from headrace.client.scheduling import Scheduling
 from headrace.client.session import Session
 from headrace.client.task import Task
 from headrace.client.topic import Topic
@@ -221,7 +221,7 @@ class Headrace:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[Declaring],
-    ) -> Scheduling:
+    ) -> ScheduleDecorator:
         """Have a function or a task run at the times of a cron expression, once for the whole
         fleet, with these arguments. `missed` says what becomes of ticks at which no worker ran.
         `name` is the schedule's, if not the task's; other options are those of `@app.task`."""
@@ -241,7 +241,7 @@ class Headrace:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[Declaring],
-    ) -> Scheduling:
+    ) -> ScheduleDecorator:
         """Have a function or a task run every so many seconds, as `cron` does: at whole intervals
         from `start`, or from midnight UTC of 1970, whatever a run takes."""
         times = Times(every=interval, missed=missed, start=start, end=end, limit=limit)
@@ -428,8 +428,10 @@ class Headrace:
         options: Declaring,
         arguments: tuple[Sequence[Any], Mapping[str, Any]],
         times: Times,
-    ) -> Scheduling:
-        return Scheduling(self.schedules, self._made, self._registered, options, arguments, times)
+    ) -> ScheduleDecorator:
+        return ScheduleDecorator(
+            self.schedules, self._made, self._registered, options, arguments, times
+        )
 
     def _made(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
         """A task that could be registered; `ConfigError` if not."""

@@ -631,7 +631,7 @@ async def test_why_an_event_is_dead_that_no_subscriber_can_read(app: Headrace) -
     rejecting(orders)
     envelope = orders.prepare(Order("a", 1)).parcel
     broken = envelope.envelope.replace(b"cents", b"cants").replace(b"\xa2id", b"\xa2ie")
-    await orders.gather_groups(await app.session())
+    await orders.create_groups(await app.session())
     await app.store.publish("@orders", [Parcel(envelope.key, broken)])
     await worked(app, dead=1)
     (dead,) = await app.admin.dead(BILLING)

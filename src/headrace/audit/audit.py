@@ -21,6 +21,7 @@ from headrace.audit.sinks import (
     Writing,
 )
 from headrace.client.topic import Topic
+from headrace.client.topic_definition import TopicDefinition
 from headrace.core.bounds import check_seconds
 from headrace.core.job.failure import describe
 from headrace.core.task.functions import is_async
@@ -98,7 +99,7 @@ def _check_sink(sink: object) -> None:
         raise ConfigError(f"audit() takes a topic, a logger or a function, not {sink!r}")
 
 
-def is_trail(topic: Topic[Any]) -> bool:
+def is_trail(topic: TopicDefinition[Any]) -> bool:
     """Whether a topic holds records, so that what becomes of them is not itself recorded."""
     return topic.event_type is AuditRecord
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.audit.record import AuditRecord
-from headrace.client.publishing import PublishResult
+from headrace.client.publication import PublishResult
 from headrace.client.topic import Topic
 from headrace.errors import AuditError, PayloadTooLarge
 

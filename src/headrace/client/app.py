@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from headrace.client.context import Context
 from headrace.client.job import Job
 from headrace.client.outgoing import Outgoing, OutgoingApp
-from headrace.core.rate import QueueSettings
+from headrace.core.task.rate import QueueSettings
 
 
 class ClientApp(OutgoingApp, Protocol):

@@ -10,9 +10,8 @@ from headrace.client.flow import FlowJob
 from headrace.client.flow_writer import FlowWriter, is_unique
 from headrace.client.job import Job, Send
 from headrace.client.outgoing import Outgoing
-from headrace.core.call import Call
-from headrace.core.flow import Node, plan
-from headrace.core.links import Sent, Step
+from headrace.core.flow.flow import Node, plan
+from headrace.core.task.call import Call, Sent, Step
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
 

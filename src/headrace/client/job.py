@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from headrace.client.portal import Portal
 from headrace.client.session import Session
 from headrace.client.watch import JobUpdate, Watch
-from headrace.core import codec, ids
-from headrace.core.call import Call
+from headrace.core import codec
+from headrace.core.bounds import check_seconds
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import decode_envelope
@@ -21,6 +21,7 @@ from headrace.core.job.ids import JobKey
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, decode_verdict
+from headrace.core.task.call import Call
 from headrace.errors import (
     HeadraceError,
     JobCancelled,

@@ -10,9 +10,10 @@ from typing import Any, Protocol, TypeVar
 from headrace.client.coalescer import BATCH
 from headrace.client.job import Job, JobApp, Send, SendMany
 from headrace.client.session import Session
-from headrace.core.call import Call, Parcel
 from headrace.core.clock import Clock
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.core.task.call import Call
 from headrace.errors import ConfigError
 
 R = TypeVar("R")

@@ -1,14 +1,131 @@
-"""Events on their way to a topic, while they can still be changed."""
+"""Events on their way to a topic, while they can still be changed, and the outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from headrace.client.publishing import PublishOutcome
+from headrace.client.topic_definition import TopicDefinition
+from headrace.core.job import ids
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
+from headrace.errors import EnqueueUnknown, HeadraceError
 
-if TYPE_CHECKING:
-    from headrace.client.topic import Topic
+E = TypeVar("E")
+
+
+class Prepared(NamedTuple):
+    """An event ready to be put into a log. `named` says that a caller chose its id, or that it may
+    be there already."""
+
+    log: str
+    parcel: Parcel
+    named: bool
+
+
+class Unpublished(Generic[E]):
+    """An event that was not published, or may not have been: `publish_many` takes it in an event's
+    place, and publishes it once under the id that it has."""
+
+    __slots__ = ("event", "prepared")
+
+    def __init__(self, event: E, prepared: Prepared) -> None:
+        self.event = event
+        self.prepared = prepared
+
+    @property
+    def id(self) -> str:
+        return ids.to_text(self.prepared.parcel.key)
+
+    def __repr__(self) -> str:
+        return f"<Unpublished {self.id} {self.event!r}>"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """What became of one event. `id` is None if it could not even be encoded; `unknown` says that
+    the store's answer was lost, so that it may be published or not."""
+
+    id: str | None
+    error: HeadraceError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is published."""
+        return self.error is None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it may be published nevertheless."""
+        return isinstance(self.error, EnqueueUnknown)
+
+
+class PublishOutcome(Sequence[PublishResult], Generic[E]):
+    """One result for each event, in the order in which they were given."""
+
+    def __init__(self) -> None:
+        self._keys: list[JobKey | None] = []
+        self._errors: dict[int, HeadraceError] = {}
+        self._unpublished: dict[int, Unpublished[E]] = {}
+
+    def add(self, keys: Sequence[JobKey | None]) -> None:
+        """Some more events, published unless `fail` says otherwise."""
+        self._keys += keys
+
+    def fail(
+        self, position: int, error: HeadraceError, unpublished: Unpublished[E] | None = None
+    ) -> None:
+        """The event at this position was not published; if `unpublished`, it could be again."""
+        self._errors[position] = error
+        if unpublished is not None:
+            self._unpublished[position] = unpublished
+
+    def extend(self, other: PublishOutcome[E]) -> None:
+        """What became of some more events."""
+        before = len(self._keys)
+        self._keys += other._keys
+        self._errors |= {before + at: error for at, error in other._errors.items()}
+        self._unpublished |= {before + at: one for at, one in other._unpublished.items()}
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are published."""
+        return not self._errors
+
+    @property
+    def failed(self) -> list[PublishResult]:
+        """The results of those that are not, or may not be."""
+        return [self[position] for position in sorted(self._errors)]
+
+    @property
+    def to_republish(self) -> list[Unpublished[E]]:
+        """Those that failed for reasons that pass, in order: give them to `publish_many` again.
+        They keep their ids, so that none is published twice, whatever became of it the first
+        time. Events that cannot travel are not among them."""
+        return [self._unpublished[position] for position in sorted(self._unpublished)]
+
+    @property
+    def ids(self) -> list[str | None]:
+        """The ids of the events, in order."""
+        return [None if key is None else ids.to_text(key) for key in self._keys]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, position: int) -> PublishResult: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[PublishResult]: ...
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return [self[at] for at in range(*position.indices(len(self)))]
+        at = range(len(self))[position]
+        key = self._keys[at]
+        return PublishResult(None if key is None else ids.to_text(key), self._errors.get(at))
+
+    def __repr__(self) -> str:
+        return f"<PublishOutcome of {len(self)} events, {len(self._errors)} failed>"
 
 
 class Publication:
@@ -18,7 +135,9 @@ class Publication:
 
     __slots__ = ("events", "options", "topic")
 
-    def __init__(self, topic: Topic[Any], events: Sequence[Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self, topic: TopicDefinition[Any], events: Sequence[Any], options: dict[str, Any]
+    ) -> None:
         self.topic = topic
         self.events = events
         self.options = options

@@ -1,22 +1,28 @@
-"""How events leave for their topic."""
+"""Publishes events: through the app's middleware, by shard, in batches."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headrace.client.coalescer import BATCH
-from headrace.client.press import Press
-from headrace.client.publication import Publication, Publish
-from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
+from headrace.client.event_encoder import EventEncoder
+from headrace.client.publication import (
+    Prepared,
+    Publication,
+    Publish,
+    PublishOutcome,
+    Unpublished,
+)
 from headrace.client.session import Session
+from headrace.client.topic_definition import TopicDefinition
 from headrace.core.job import ids
 from headrace.core.job.ids import JobKey
 from headrace.core.job.parcel import Parcel
-from headrace.core.topic.stamp import Wishes, wishes_of
+from headrace.core.topic.publish_options import PublishOptions, publish_options
 from headrace.errors import (
     ConfigError,
     EnqueueUnknown,
@@ -27,31 +33,31 @@ from headrace.errors import (
     TopicFull,
 )
 
-if TYPE_CHECKING:
-    from headrace.client.topic import Topic
-
 E = TypeVar("E")
 
 Closed = dict[str, HeadraceError]
-"""Logs into which nothing more of a publish can be put, and why."""
+"""Logs into which nothing more of a publish goes, each with the error that stopped it."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
 
 
 class Publisher(Generic[E]):
-    """What one topic is sent."""
+    """Publishes to one topic. `create_groups` is awaited before events leave for the store."""
 
-    def __init__(self, topic: Topic[E]) -> None:
+    def __init__(
+        self, topic: TopicDefinition[E], create_groups: Callable[[Session], Awaitable[None]]
+    ) -> None:
         self._topic = topic
+        self._create_groups = create_groups
 
     async def one(self, event: E, options: Mapping[str, Any]) -> str:
         if (through := self._topic.app.outgoing.publishing) is not None:
             return await self._one_through(through(partial(self._publish, {})), event, options)
-        wishes = wishes_of(options)
+        checked = publish_options(options)
         session = await self._topic.app.session()
-        log, parcel, named = (await self._press(session, wishes)).prepared(event)
-        await self._topic.gather_groups(session)
-        missing = await self._deposit(session, log, [parcel], named)
+        log, parcel, named = (await self._encoder(session, checked)).prepared(event)
+        await self._create_groups(session)
+        missing = await self._put(session, log, [parcel], named)
         if missing:
             raise _own(missing[0], parcel)
         return ids.to_text(parcel.key)
@@ -61,7 +67,7 @@ class Publisher(Generic[E]):
     ) -> PublishOutcome[E]:
         if options.get("id") is not None:
             raise ConfigError("publish_many() has no 'id': one id cannot be that of many events")
-        wishes = wishes_of(options)
+        checked = publish_options(options)
         if (through := self._topic.app.outgoing.publishing) is not None:
             return await self._many_through(through(partial(self._publish, {})), events, options)
         session = await self._topic.app.session()
@@ -69,8 +75,8 @@ class Publisher(Generic[E]):
         remaining = iter(events)
         batches = _Batches(outcome, self._topic, {})
         while some := list(islice(remaining, BATCH)):
-            loads = batches.loaded(some, await self._press(session, wishes))
-            await self._send(session, batches, loads)
+            by_log = batches.by_log(some, await self._encoder(session, checked))
+            await self._send(session, batches, by_log)
         return outcome
 
     async def _one_through(self, publish: Publish, event: E, options: Mapping[str, Any]) -> str:
@@ -95,44 +101,44 @@ class Publisher(Generic[E]):
         return outcome
 
     async def _publish(self, closed: Closed, publication: Publication) -> PublishOutcome[E]:
-        """What is left to do when a publication has passed the app's middleware."""
-        wishes = wishes_of(publication.options)
-        if wishes.id is not None and len(publication.events) > 1:
+        """Publish what has passed the app's middleware."""
+        options = publish_options(publication.options)
+        if options.id is not None and len(publication.events) > 1:
             raise ConfigError("a middleware gave one id to many events")
         session = await self._topic.app.session()
         outcome: PublishOutcome[E] = PublishOutcome()
         batches = _Batches(outcome, self._topic, closed)
-        press = await self._press(session, wishes)
-        await self._send(session, batches, batches.loaded(publication.events, press))
+        encoder = await self._encoder(session, options)
+        await self._send(session, batches, batches.by_log(publication.events, encoder))
         return outcome
 
-    def prepared(self, event: E, options: Mapping[str, Any]) -> Prepared:
-        wishes = wishes_of(options)
-        return Press(self._topic, wishes, self._topic.app.clock.now_ms()).prepared(event)
+    async def _encoder(self, session: Session, options: PublishOptions) -> EventEncoder:
+        """An encoder with the store's time if an envelope depends on it, else this machine's."""
+        if options.needs_time:
+            return EventEncoder(self._topic, options, await session.store.time_ms())
+        return EventEncoder(self._topic, options, self._topic.app.clock.now_ms())
 
-    async def _press(self, session: Session, wishes: Wishes) -> Press:
-        """The store's time if something depends on it, else ours will do."""
-        if wishes.needs_time:
-            return Press(self._topic, wishes, await session.store.time_ms())
-        return Press(self._topic, wishes, self._topic.app.clock.now_ms())
-
-    async def _send(self, session: Session, batches: _Batches[E], loads: list[_Load[E]]) -> None:
+    async def _send(
+        self, session: Session, batches: _Batches[E], by_log: list[_LogBatch[E]]
+    ) -> None:
         """Shards side by side, each in its order."""
         try:
-            await self._topic.gather_groups(session)
+            await self._create_groups(session)
         except StoreError as error:
-            for load in loads:
-                batches.failed(load, dict.fromkeys(range(len(load.parcels)), error))
+            for batch in by_log:
+                batches.failed(batch, dict.fromkeys(range(len(batch.parcels)), error))
         else:
-            sends = [self._send_load(session, batches, load) for load in loads]
+            sends = [self._send_batch(session, batches, batch) for batch in by_log]
             await (sends[0] if len(sends) == 1 else asyncio.gather(*sends))
 
-    async def _send_load(self, session: Session, batches: _Batches[E], load: _Load[E]) -> None:
-        missing = await self._deposit(session, load.log, load.parcels, load.named)
+    async def _send_batch(
+        self, session: Session, batches: _Batches[E], batch: _LogBatch[E]
+    ) -> None:
+        missing = await self._put(session, batch.log, batch.parcels, batch.named)
         if missing:
-            batches.failed(load, missing)
+            batches.failed(batch, missing)
 
-    async def _deposit(
+    async def _put(
         self, session: Session, log: str, parcels: Sequence[Parcel], named: bool
     ) -> dict[int, HeadraceError]:
         """Publish, and if the topic blocks when it is full, wait until there is room for all."""
@@ -152,20 +158,20 @@ class Publisher(Generic[E]):
             await asyncio.sleep(pause)
 
 
-class _Load(Generic[E]):
+class _LogBatch(Generic[E]):
     """The events of a batch that belong to one log, with their positions in the outcome."""
 
-    __slots__ = ("events", "log", "named", "parcels", "places")
+    __slots__ = ("events", "log", "named", "parcels", "positions")
 
     def __init__(self, log: str) -> None:
         self.log = log
         self.named = False
-        self.places: list[int] = []
+        self.positions: list[int] = []
         self.events: list[E | Unpublished[E]] = []
         self.parcels: list[Parcel] = []
 
-    def add(self, place: int, event: E | Unpublished[E], parcel: Parcel, again: bool) -> None:
-        self.places.append(place)
+    def add(self, position: int, event: E | Unpublished[E], parcel: Parcel, again: bool) -> None:
+        self.positions.append(position)
         self.events.append(event)
         self.parcels.append(parcel)
         if again:
@@ -173,54 +179,58 @@ class _Load(Generic[E]):
 
 
 class _Batches(Generic[E]):
-    """Sorts batches of events by log, and notes in the outcome what fails. Once something could not
-    be put into a log, nothing later is: it would come before in the log."""
+    """Sorts events by log, and records failures in the outcome. After a failure nothing more goes
+    into that log: it would come before what failed."""
 
-    def __init__(self, outcome: PublishOutcome[E], topic: Topic[E], closed: Closed) -> None:
+    def __init__(
+        self, outcome: PublishOutcome[E], topic: TopicDefinition[E], closed: Closed
+    ) -> None:
         self._outcome = outcome
         self._topic = topic
         self._closed = closed
 
-    def loaded(self, events: Sequence[E | Unpublished[E]], press: Press) -> list[_Load[E]]:
-        """The loads of these events, without those that cannot travel."""
-        loads: dict[str, _Load[E]] = {}
+    def by_log(
+        self, events: Sequence[E | Unpublished[E]], encoder: EventEncoder
+    ) -> list[_LogBatch[E]]:
+        """The events that can travel, a batch for each log."""
+        found: dict[str, _LogBatch[E]] = {}
         keys: list[JobKey | None] = []
-        for place, event in enumerate(events, len(self._outcome)):
+        for position, event in enumerate(events, len(self._outcome)):
             try:
                 if isinstance(event, Unpublished):
                     log, parcel, again = self._again(event)
                 else:
-                    parcel = press.parcel(event)
-                    log, again = press.log(parcel), press.named
+                    parcel = encoder.parcel(event)
+                    log, again = encoder.log(parcel), encoder.named
             except SendError as error:
                 keys.append(None)
-                self._outcome.fail(place, error)
+                self._outcome.fail(position, error)
                 continue
             keys.append(parcel.key)
-            load = loads.get(log)
-            if load is None:
-                load = loads[log] = _Load(log)
-            load.add(place, event, parcel, again)
+            batch = found.get(log)
+            if batch is None:
+                batch = found[log] = _LogBatch(log)
+            batch.add(position, event, parcel, again)
         self._outcome.add(keys)
-        return [load for load in loads.values() if not self._held_back(load)]
+        return [batch for batch in found.values() if not self._held_back(batch)]
 
-    def failed(self, load: _Load[E], missing: Mapping[int, HeadraceError]) -> None:
-        """Note what is missing of a load."""
+    def failed(self, batch: _LogBatch[E], missing: Mapping[int, HeadraceError]) -> None:
+        """Record the errors of events that are missing of a batch."""
         for at, error in missing.items():
-            parcel = load.parcels[at]
-            event = load.events[at]
+            parcel = batch.parcels[at]
+            event = batch.events[at]
             if not isinstance(event, Unpublished):
-                event = Unpublished(event, Prepared(load.log, parcel, True))
-            self._outcome.fail(load.places[at], _own(error, parcel), event)
-        self._closed[load.log] = error
+                event = Unpublished(event, Prepared(batch.log, parcel, True))
+            self._outcome.fail(batch.positions[at], _own(error, parcel), event)
+        self._closed[batch.log] = error
 
-    def _held_back(self, load: _Load[E]) -> bool:
-        error = self._closed.get(load.log)
+    def _held_back(self, batch: _LogBatch[E]) -> bool:
+        error = self._closed.get(batch.log)
         if error is None:
             return False
         if isinstance(error, EnqueueUnknown):
             error = SendError(f"not published, because others before it failed: {error}")
-        self.failed(load, dict.fromkeys(range(len(load.parcels)), error))
+        self.failed(batch, dict.fromkeys(range(len(batch.parcels)), error))
         return True
 
     def _again(self, unpublished: Unpublished[E]) -> Prepared:
@@ -230,7 +240,7 @@ class _Batches(Generic[E]):
 
 
 def _own(error: HeadraceError, parcel: Parcel) -> HeadraceError:
-    """The error as told to the one whose event this is."""
+    """The error, naming only this event."""
     if isinstance(error, EnqueueUnknown):
         mine = EnqueueUnknown([ids.to_text(parcel.key)], str(error.__cause__))
         mine.__cause__ = error.__cause__

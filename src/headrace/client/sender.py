@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.client.coalescer import Coalescer, bounded, texts
-from headrace.core.call import Parcel
-from headrace.core.ids import JobKey
+from headrace.core.job.ids import JobKey
+from headrace.core.job.parcel import Parcel
 from headrace.errors import (
     EnqueueUnknown,
     HeadraceError,

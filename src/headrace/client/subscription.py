@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from headrace.client.context import Context, current
 from headrace.client.dead import DeadHandler
 from headrace.client.delivery import Delivery, Fate
+from headrace.client.event_encoder import prepare
 from headrace.client.parameters import Parameters
-from headrace.client.places import positions_of
+from headrace.client.positions import positions_of
 from headrace.client.task import Task
+from headrace.client.topic_definition import TopicDefinition
 from headrace.core.bounds import TIMEOUT
 from headrace.core.job.envelope import Envelope, decode_envelope
 from headrace.core.job.retry import Retry
@@ -30,9 +32,6 @@ from headrace.core.topic.topic import (
 from headrace.errors import ConfigError, EventNotFound
 from headrace.store.topics import Group, TopicStore
 
-if TYPE_CHECKING:
-    from headrace.client.topic import Topic
-
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -43,7 +42,7 @@ class Subscription(Task[P, R_co]):
 
     def __init__(
         self,
-        topic: Topic[Any],
+        topic: TopicDefinition[Any],
         function: Callable[..., Any],
         declared: TaskOptions,
         wants: SubscriptionOptions,
@@ -148,7 +147,7 @@ class Subscription(Task[P, R_co]):
             found[Context] = current()
         if self.wants_delivery and Delivery not in found:
             # As if it had been published, and had come here.
-            envelope = decode_envelope(self.topic.prepare(event).parcel.envelope)
+            envelope = decode_envelope(prepare(self.topic, event, {}).parcel.envelope)
             found[Delivery] = self.delivery(envelope)
         return found
 
@@ -200,7 +199,7 @@ _NOT_FOR_ALL = "a broadcast is not durable: each process is given what is publis
 
 
 def declare(
-    topic: Topic[Any],
+    topic: TopicDefinition[Any],
     group: str,
     function: Callable[..., Any],
     options: Mapping[str, Any],
@@ -229,7 +228,7 @@ def declare(
 
 
 def _task_options(
-    topic: Topic[Any],
+    topic: TopicDefinition[Any],
     function: Callable[..., Any],
     wants: SubscriptionOptions,
     options: Mapping[str, Any],

@@ -83,10 +83,10 @@ class Task(Generic[P, R_co]):
     def enqueue_sync(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Job[Any]:
         """`enqueue` for code without an event loop."""
-        return self.app.portal.run(self._enqueue(args, kwargs))
+        return self.app.portal.run(self._send(self._call(args, kwargs)))
 
-    async def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
-        return await self.app.outgoing.send(self._call(args, kwargs))
+    async def _send(self, call: Call[Any]) -> Job[Any]:
+        return await self.app.outgoing.send(call)
 
     @overload
     def call(

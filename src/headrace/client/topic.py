@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import UnionType
-from typing import Any, Generic, TypeVar, Union, Unpack, get_origin, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from headrace.client.app import ClientApp
 from headrace.client.context import Context
 from headrace.client.dead import DeadHandler
 from headrace.client.delivery import Delivery
-from headrace.client.joining import join_all
-from headrace.client.places import positions_of, read_logs
+from headrace.client.event_encoder import prepare
+from headrace.client.groups import create_groups
+from headrace.client.positions import positions_of, read_logs
+from headrace.client.publication import Prepared, PublishOutcome, Unpublished
 from headrace.client.publisher import Publisher
-from headrace.client.publishing import Prepared, PublishOutcome, Unpublished
 from headrace.client.session import Session
-from headrace.client.subscribing import OnDead, Subscribe, SubscribeBatch
+from headrace.client.subscribe_decorators import OnDead, Subscribe, SubscribeBatch
 from headrace.client.subscription import Subscription, declare
+from headrace.client.topic_definition import TopicDefinition
 from headrace.core.bounds import check_count
-from headrace.core.job.envelope import Envelope
-from headrace.core.job.failure import Unfit
-from headrace.core.job.state import Reason
-from headrace.core.queue_names import check_topic, group_queue, log_name
+from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT
 from headrace.core.times import Duration
 from headrace.core.topic.event import Event, read_event
-from headrace.core.topic.kinds import named
-from headrace.core.topic.schema import Schema
-from headrace.core.topic.stamp import Publishing, PublishingMany
-from headrace.core.topic.topic import (
-    Broadcasting,
-    Place,
-    Subscribing,
-    TopicDeclaring,
-    TopicOptions,
-    check_known,
-    check_place,
-    checked_key,
-)
+from headrace.core.topic.publish_options import Publishing, PublishingMany
+from headrace.core.topic.topic import Broadcasting, Place, Subscribing, TopicDeclaring, check_place
 from headrace.errors import ConfigError
-from headrace.store.topics import Bound, LoggedEvent
+from headrace.store.topics import LoggedEvent
 
 E = TypeVar("E")
 R = TypeVar("R")
-_OF_THE_SCHEMA = ("codec", "version", "upcast")
 
 
-class Topic(Generic[E]):
+class Topic(TopicDefinition[E]):
     """What `app.topic(...)` declares: events of type `E` are published to it, and each group of
     subscribers handles each of them once, whatever other groups do."""
 
@@ -58,26 +44,11 @@ class Topic(Generic[E]):
         make_key: Callable[[E], str | None] | None,
         declared: TopicDeclaring,
     ) -> None:
-        self.app = app
-        check_known(f"topic {name!r}: it", declared, TopicDeclaring, {})
-        given: dict[str, Any] = {**declared}
-        schema = {part: given.pop(part) for part in _OF_THE_SCHEMA if part in given}
-        self.options = TopicOptions(name, **given)
-        self.name = name
-        self.event_type = event_type
-        self.schema = Schema.of(name, event_type, **schema)
-        self.make_key = checked_key(f"topic {name!r}: ", make_key)
-        self.task = log_name(name)
-        """What the envelopes of its events have in a task's place."""
-        self.logs = [log_name(name, shard) for shard in range(self.options.shards)]
-        self.bound = _bound(self.options)
-        self.max_payload = self.options.max_payload or app.max_payload
-        self.names_classes = get_origin(event_type) in (Union, UnionType)
-        """Whether each event says of which class it is, for there are several."""
+        super().__init__(app, name, event_type, make_key, declared)
         self.subscriptions: dict[str, Subscription[..., Any]] = {}
         """By group."""
         self.broadcasts: dict[str, Subscription[..., Any]] = {}
-        self._publisher = Publisher(self)
+        self._publisher = Publisher(self, self.create_groups)
 
     # Publishing
 
@@ -108,7 +79,7 @@ class Topic(Generic[E]):
 
     def prepare(self, event: E, **options: Unpack[Publishing]) -> Prepared:
         """All of `publish` but the sending; times are by this machine's clock."""
-        return self._publisher.prepared(event, options)
+        return prepare(self, event, options)
 
     # Subscribing
 
@@ -200,48 +171,21 @@ class Topic(Generic[E]):
         check_topic("group name", group)
         check_place("rewind(to=)", to, self.app.clock.now_ms())
         session = await self.app.session()
-        await self.gather_groups(session)
-        places = await positions_of(session.store, self.logs, to)
-        for shard, place in enumerate(places):
-            await session.store.rewind(group_queue(self.name, group, shard), place)
+        await self.create_groups(session)
+        positions = await positions_of(session.store, self.logs, to)
+        for shard, position in enumerate(positions):
+            await session.store.rewind(group_queue(self.name, group, shard), position)
 
-    def decode(self, envelope: Envelope) -> E:
-        """The event in an envelope, as one of the present version; or `Unfit`."""
-        if len(envelope.payload) > self.max_payload:
-            raise Unfit(
-                Reason.OVERSIZE,
-                f"the event takes {len(envelope.payload):,} bytes, the limit is "
-                f"{self.max_payload:,}",
-            )
-        event: E = self.schema.decode(envelope)
-        return event
-
-    def event_of(self, envelope: Envelope) -> Event[E]:
-        """The event in an envelope with what else is there."""
-        return Event(envelope, self.decode, self._kind)
-
-    async def gather_groups(self, session: Session) -> None:
-        """See to it that all groups that the app declares exist, so that none misses what is
-        published now. Asks the store every few seconds, or when more are declared."""
-        while not session.has_joined(self.name, len(self.subscriptions)):
-            await join_all(session, self)
+    async def create_groups(self, session: Session) -> None:
+        """See that all groups that the app declares exist, so that none misses what is published
+        now."""
+        await create_groups(session, self.name, self.subscriptions)
 
     def _logged(self, logged: LoggedEvent) -> Event[E]:
         return read_event(logged.envelope, logged.key, self.name, self.decode, self._kind)
 
-    @property
-    def _kind(self) -> str:
-        return named(self.event_type)
-
     def __repr__(self) -> str:
         return f"<Topic {self.name!r} of {self._kind}>"
-
-
-def _bound(options: TopicOptions) -> Bound | None:
-    most = options.most_per_shard
-    if most is None:
-        return None
-    return Bound(most, options.overflow == "drop_oldest", options.gone_after_ms)
 
 
 def _registered(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from headrace.client.event_encoder import prepare
 from headrace.client.job import Job, Send
-from headrace.client.publication import Publication, Publish
-from headrace.client.publishing import Prepared, PublishOutcome
+from headrace.client.publication import Prepared, Publication, Publish, PublishOutcome
 from headrace.client.topic import Topic
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.retry import Retry
 from headrace.core.task.call import Call
-from headrace.core.topic.stamp import Publishing
+from headrace.core.topic.publish_options import Publishing
 from headrace.errors import ConfigError
 from headrace.outbox import failing, schema
 from headrace.outbox.dialects import (
@@ -194,7 +194,7 @@ def _checked(call: Call[R]) -> Call[R]:
 def _prepared(publication: Publication) -> tuple[PublishOutcome[Any], list[Prepared]]:
     """What is to be written, and what is said of it when that is done."""
     topic, options = publication.topic, publication.options
-    prepared = [topic.prepare(event, **options) for event in publication.events]
+    prepared = [prepare(topic, event, options) for event in publication.events]
     outcome: PublishOutcome[Any] = PublishOutcome()
     outcome.add([each.parcel.key for each in prepared])
     return outcome, prepared

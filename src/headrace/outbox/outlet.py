@@ -57,7 +57,7 @@ class Outlet:
         name, _ = log_source(log)
         topic = self._app.topics.get(name)
         if topic is not None:
-            await topic.gather_groups(session)
+            await topic.create_groups(session)
         bound = None if topic is None else topic.bound
         published = await session.store.publish(
             log, events, bound=bound, repeat=True, idempotency=idempotency

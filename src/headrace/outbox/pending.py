@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from headrace.client.coalescer import BATCH, BATCH_BYTES
-from headrace.core.limits import MAX_ERROR_TEXT
+from headrace.core.bounds import MAX_ERROR_TEXT
 from headrace.outbox.dialects import POSTGRESQL, Dialect, Make, Statement
 from headrace.outbox.links import Connection, execute
 

@@ -337,7 +337,7 @@ async def test_what_is_taken_over_needs_slots_too() -> None:
         running -= 1
         done += 1
 
-    await orders.gather_groups(await app.session())
+    await orders.create_groups(await app.session())
     await orders.publish_many(Order(f"o-{number}") for number in range(12))
     gone = app.store.consumer("gone", ["billing@orders"], app.lease)
     assert len(await gone.fetch(6, 5.0)) == 6

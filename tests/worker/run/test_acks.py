@@ -158,7 +158,7 @@ async def test_on_receipt_what_cannot_be_decoded_goes_dead(app: Headrace) -> Non
 
     sender = Headrace(app.url, namespace=app.namespace)
     sender._store = app.store
-    await orders.gather_groups(await app.session())
+    await orders.create_groups(await app.session())
     await sender.topic("orders", bytes).publish(b"\xff not an order")
     async with app.worker():
         await orders.publish(Order("o-1"))

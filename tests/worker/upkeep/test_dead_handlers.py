@@ -247,7 +247,7 @@ async def test_what_cannot_be_decoded_goes_only_to_who_takes_the_dead_event(
     app: Headrace,
 ) -> None:
     orders = rejecting(app)
-    await orders.gather_groups(await app.session())
+    await orders.create_groups(await app.session())
     sender = Headrace(app.url, namespace=app.namespace)
     sender._store = app.store
     await sender.topic("orders", bytes).publish(b"\xff not an order")

@@ -12,7 +12,7 @@ from headrace.admin.recorded import recorded
 from headrace.admin.redaction import Redaction
 from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
-from headrace.client.places import positions_of, read_logs
+from headrace.client.positions import positions_of, read_logs
 from headrace.core import bounds as limits
 from headrace.core.job.envelope import FORMAT, Envelope
 from headrace.core.masking import NOTHING_HIDDEN, Masks
@@ -80,7 +80,7 @@ class TopicAdmin(AdminContext):
         check_place("to", to, self._app.clock.now_ms())
         store, logs = await self._store(), await self._logs_of(topic)
         if topic in self._app.topics:
-            await self._app.topics[topic].gather_groups(await self._app.session())
+            await self._app.topics[topic].create_groups(await self._app.session())
         queues = await self._queues_of(topic, group)
         places = dict(zip(logs, await positions_of(store, logs, to), strict=True))
         for queue in queues:

@@ -1,15 +1,16 @@
-"""Makes parcels of the events of one publish; what they have in common is settled once."""
+"""Makes parcels of the events of one publish; what they share is encoded once."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
 
 import msgspec
 
 from headrace.client.context import running
-from headrace.client.publishing import Prepared
+from headrace.client.publication import Prepared
+from headrace.client.topic_definition import TopicDefinition
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import Overrides
@@ -19,18 +20,22 @@ from headrace.core.queue_names import shard_of
 from headrace.core.task.labels import MAX_LABEL_BYTES, check_label
 from headrace.core.topic.headers import trace_of
 from headrace.core.topic.kinds import named
-from headrace.core.topic.stamp import Stamp, Wishes
+from headrace.core.topic.publish_options import EnvelopeTemplate, PublishOptions, publish_options
 from headrace.errors import ConfigError, EventError, PayloadTooLarge
 
-if TYPE_CHECKING:
-    from headrace.client.topic import Topic
+
+def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any]) -> Prepared:
+    """All of a publish but the sending; times are by this machine's clock."""
+    return EventEncoder(topic, publish_options(options), topic.app.clock.now_ms()).prepared(event)
 
 
-class Press:
-    """`now_ms` is for envelopes that hold a moment. Made anew for each publish, and for each batch
-    of a long one, for the ids tell the time."""
+class EventEncoder:
+    """Makes parcels of events. `now_ms` is for envelopes that hold a moment. Made anew for each
+    publish, and for each batch of a long one, because ids hold the time."""
 
-    def __init__(self, topic: Topic[Any], wishes: Wishes, now_ms: int | None) -> None:
+    def __init__(
+        self, topic: TopicDefinition[Any], options: PublishOptions, now_ms: int | None
+    ) -> None:
         self._topic = topic.name
         self._task = topic.task
         self._logs = topic.logs
@@ -38,33 +43,33 @@ class Press:
         self._encode = topic.schema.encode
         self._most = topic.max_payload
         self._make_key = topic.make_key
-        self._wishes = wishes
-        self._delay_ms, self._at_ms = wishes.delay_ms, wishes.at_ms
-        self._key = wishes.key
-        self._overrides = _overrides(topic, wishes, now_ms)
-        self._stamp = Stamp(topic.task, self._overrides)
-        self._by_class = topic.names_classes and not wishes.overrides.kind
-        self._stamps: dict[type, Stamp] = {}
+        self._options = options
+        self._delay_ms, self._at_ms = options.delay_ms, options.at_ms
+        self._key = options.key
+        self._overrides = _overrides(topic, options, now_ms)
+        self._template = EnvelopeTemplate(topic.task, self._overrides)
+        self._by_class = topic.names_classes and not options.overrides.kind
+        self._templates_by_class: dict[type, EnvelopeTemplate] = {}
         self._ids: Iterator[JobKey] = ids.new_keys()
-        self.named = wishes.id is not None
+        self.named = options.id is not None
         """Whether the caller chose the id."""
 
     def parcel(self, event: Any) -> Parcel:
-        """The event on its way; `EventError` or `PayloadTooLarge` if it cannot be."""
+        """The event as a parcel; `EventError` or `PayloadTooLarge` if it cannot travel."""
         payload = self._encode(event)
         if len(payload) > self._most:
             raise PayloadTooLarge(self._task, len(payload), self._most)
         key = self._key
         if not key and self._make_key is not None:
             key = self._made_key(event)
-        id = self._wishes.id or next(self._ids)
-        stamp = self._stamp_of(type(event)) if self._by_class else self._stamp
-        envelope = stamp.envelope(id, payload, key)
+        id = self._options.id or next(self._ids)
+        template = self._template_of(type(event)) if self._by_class else self._template
+        envelope = template.envelope(id, payload, key)
         constraints = Constraints(0, key) if key else NO_CONSTRAINTS
         return Parcel(id, envelope, self._delay_ms, self._at_ms, constraints)
 
     def log(self, parcel: Parcel) -> str:
-        """Where the event belongs: by its key or, if it has none, by its id."""
+        """The log of the event, by its key or, if it has none, by its id."""
         if self._only is not None:
             return self._only
         shards = len(self._logs)
@@ -92,12 +97,12 @@ class Press:
         except ConfigError as error:
             raise EventError(self._topic, str(error)) from None
 
-    def _stamp_of(self, kind: type) -> Stamp:
-        stamp = self._stamps.get(kind)
-        if stamp is None:
+    def _template_of(self, kind: type) -> EnvelopeTemplate:
+        template = self._templates_by_class.get(kind)
+        if template is None:
             overrides = msgspec.structs.replace(self._overrides, kind=named(kind))
-            stamp = self._stamps[kind] = Stamp(self._task, overrides)
-        return stamp
+            template = self._templates_by_class[kind] = EnvelopeTemplate(self._task, overrides)
+        return template
 
 
 def _is_usual(key: object) -> TypeGuard[str]:
@@ -107,10 +112,12 @@ def _is_usual(key: object) -> TypeGuard[str]:
     )
 
 
-def _overrides(topic: Topic[Any], wishes: Wishes, now_ms: int | None) -> Overrides:
-    """What the envelopes say beside the event: as wished, as the topic declares, and as the run in
-    which it is published passes on."""
-    given = wishes.overrides
+def _overrides(
+    topic: TopicDefinition[Any], options: PublishOptions, now_ms: int | None
+) -> Overrides:
+    """What the envelopes hold beside the event: from the options, from the topic, and from the run
+    in which it is published."""
+    given = options.overrides
     headers, correlation = given.headers, given.correlation
     run = running.get()
     if run is not None:
@@ -120,12 +127,12 @@ def _overrides(topic: Topic[Any], wishes: Wishes, now_ms: int | None) -> Overrid
         if not correlation and context.delivery is not None:
             correlation = context.delivery.correlation_id or ""
     expires_ms = given.expires_ms
-    if wishes.expires_in_ms is not None and now_ms is not None:
-        expires_ms = now_ms + wishes.expires_in_ms
+    if options.expires_in_ms is not None and now_ms is not None:
+        expires_ms = now_ms + options.expires_in_ms
     return Overrides(
         headers=headers,
         expires_ms=expires_ms,
-        sent_ms=now_ms if wishes.id is not None else None,
+        sent_ms=now_ms if options.id is not None else None,
         kind=given.kind,
         source=given.source or topic.options.source or "",
         correlation=correlation,

@@ -20,7 +20,7 @@ MakeTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
 Register = Callable[[Task[..., Any]], object]
 
 
-class Scheduling:
+class ScheduleDecorator:
     """Applied to a function, it makes the task and declares its schedule; applied to a task, only
     that. Gives the task. If anything is wrong with one of them, neither is there."""
 

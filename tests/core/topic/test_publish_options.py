@@ -10,7 +10,7 @@ import pytest
 from headrace import ConfigError
 from headrace.core.job import ids
 from headrace.core.job.envelope import Overrides, decode_envelope, encode_envelope
-from headrace.core.topic.stamp import NO_WISHES, Stamp, wishes_of
+from headrace.core.topic.publish_options import NO_OPTIONS, EnvelopeTemplate, publish_options
 
 FULL = Overrides(
     headers={"tenant": "eu"},
@@ -28,10 +28,10 @@ FULL = Overrides(
 @pytest.mark.parametrize("key", ["", "o-1", "鍵" * 80])
 @pytest.mark.parametrize("id", [bytes(range(16)), ids.to_key("order-5"), ids.to_key("x" * 256)])
 @pytest.mark.parametrize("payload", [b"", b"x" * 300, b"x" * 70_000])
-def test_a_stamp_writes_what_the_usual_way_would(
+def test_a_template_writes_what_encode_envelope_would(
     overrides: Overrides, key: str, id: bytes, payload: bytes
 ) -> None:
-    envelope = decode_envelope(Stamp("@orders", overrides).envelope(id, payload, key))
+    envelope = decode_envelope(EnvelopeTemplate("@orders", overrides).envelope(id, payload, key))
     wanted = {name: getattr(overrides, name) for name in overrides.__struct_fields__}
     usual = encode_envelope(id, "@orders", payload, Overrides(**{**wanted, "key": key}))
     assert envelope == decode_envelope(usual)
@@ -39,23 +39,23 @@ def test_a_stamp_writes_what_the_usual_way_would(
 
 def test_a_plain_event_is_no_longer_than_a_plain_job() -> None:
     key = ids.new_key()
-    stamped = Stamp("@orders", Overrides()).envelope(key, b"x", "")
-    assert stamped == encode_envelope(key, "@orders", b"x")
+    written = EnvelopeTemplate("@orders", Overrides()).envelope(key, b"x", "")
+    assert written == encode_envelope(key, "@orders", b"x")
 
 
 def test_options_that_are_none_are_not_given() -> None:
     names = ["key", "headers", "id", "delay", "at", "expires", "type", "source", "correlation_id"]
-    assert wishes_of(dict.fromkeys(names)) is NO_WISHES
-    assert wishes_of({}) is NO_WISHES
+    assert publish_options(dict.fromkeys(names)) is NO_OPTIONS
+    assert publish_options({}) is NO_OPTIONS
 
 
 def test_durations_are_rounded_up_and_moments_are_by_the_epoch() -> None:
     moment = datetime(2030, 1, 1, tzinfo=UTC)
-    wishes = wishes_of({"delay": 0.0001, "expires": timedelta(minutes=1)})
-    assert (wishes.delay_ms, wishes.expires_in_ms, wishes.needs_time) == (1, 60_000, True)
-    wishes = wishes_of({"at": moment, "expires": moment})
-    assert wishes.at_ms == wishes.overrides.expires_ms == int(moment.timestamp() * 1000)
-    assert not wishes.needs_time
+    options = publish_options({"delay": 0.0001, "expires": timedelta(minutes=1)})
+    assert (options.delay_ms, options.expires_in_ms, options.needs_time) == (1, 60_000, True)
+    options = publish_options({"at": moment, "expires": moment})
+    assert options.at_ms == options.overrides.expires_ms == int(moment.timestamp() * 1000)
+    assert not options.needs_time
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_durations_are_rounded_up_and_moments_are_by_the_epoch() -> None:
 )
 def test_a_publish_refuses(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        wishes_of(options)
+        publish_options(options)
 
 
 def test_headers_that_are_too_much_together_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most"):
-        Stamp("@orders", Overrides(headers={f"h{n}": "x" * 8000 for n in range(5)}))
+        EnvelopeTemplate("@orders", Overrides(headers={f"h{n}": "x" * 8000 for n in range(5)}))
 
 
 def test_keys_of_a_batch_are_ids_of_now_in_order_and_all_different() -> None:

@@ -37,7 +37,7 @@ class Publishing(PublishingMany, total=False):
     id: str | None
 
 
-class Wishes(msgspec.Struct, frozen=True):
+class PublishOptions(msgspec.Struct, frozen=True):
     """Checked options of one publish."""
 
     id: JobKey | None = None
@@ -53,21 +53,21 @@ class Wishes(msgspec.Struct, frozen=True):
         return self.expires_in_ms is not None
 
 
-NO_WISHES = Wishes()
+NO_OPTIONS = PublishOptions()
 
 
-def wishes_of(options: Mapping[str, Any]) -> Wishes:
+def publish_options(options: Mapping[str, Any]) -> PublishOptions:
     """The options of `publish`, of which each may be None; `ConfigError` for what cannot be."""
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
         _check_names(options)
-        return NO_WISHES
+        return NO_OPTIONS
     _check_names(given)
     if "delay" in given and "at" in given:
         raise ConfigError("publish(): give delay= or at=, not both")
     expires = given.get("expires")
     until = isinstance(expires, datetime)
-    return Wishes(
+    return PublishOptions(
         id=ids.to_key(given["id"]) if "id" in given else None,
         key=_label(given, "key"),
         delay_ms=to_ms("publish(delay=)", given["delay"]) if "delay" in given else None,
@@ -102,7 +102,7 @@ _ON_THE_WIRE = dict(
 _ARRAY, _MAP = 0x90, 0x80
 
 
-class Stamp:
+class EnvelopeTemplate:
     """Makes envelopes that differ in id, event and key only; the rest is encoded once."""
 
     __slots__ = ("_keyed", "_plain", "_start", "_start_plain", "_task")

@@ -1,0 +1,77 @@
+"""What is declared of a topic, without what is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import UnionType
+from typing import Any, Generic, TypeVar, Union, get_origin
+
+from headrace.client.app import ClientApp
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.failure import Unfit
+from headrace.core.job.state import Reason
+from headrace.core.queue_names import log_name
+from headrace.core.topic.event import Event
+from headrace.core.topic.kinds import named
+from headrace.core.topic.schema import Schema
+from headrace.core.topic.topic import TopicDeclaring, TopicOptions, check_known, checked_key
+from headrace.store.topics import Bound
+
+E = TypeVar("E")
+R = TypeVar("R")
+_SCHEMA_OPTIONS = ("codec", "version", "upcast")
+
+
+class TopicDefinition(Generic[E]):
+    """A topic's options, schema, key and logs, checked."""
+
+    def __init__(
+        self,
+        app: ClientApp,
+        name: str,
+        event_type: Any,
+        make_key: Callable[[E], str | None] | None,
+        declared: TopicDeclaring,
+    ) -> None:
+        self.app = app
+        check_known(f"topic {name!r}: it", declared, TopicDeclaring, {})
+        given: dict[str, Any] = {**declared}
+        schema = {part: given.pop(part) for part in _SCHEMA_OPTIONS if part in given}
+        self.options = TopicOptions(name, **given)
+        self.name = name
+        self.event_type = event_type
+        self.schema = Schema.of(name, event_type, **schema)
+        self.make_key = checked_key(f"topic {name!r}: ", make_key)
+        self.task = log_name(name)
+        """What the envelopes of its events have in a task's place."""
+        self.logs = [log_name(name, shard) for shard in range(self.options.shards)]
+        self.bound = _bound(self.options)
+        self.max_payload = self.options.max_payload or app.max_payload
+        self.names_classes = get_origin(event_type) in (Union, UnionType)
+        """Whether each event says of which class it is, for there are several."""
+
+    def decode(self, envelope: Envelope) -> E:
+        """The event in an envelope, as one of the present version; or `Unfit`."""
+        if len(envelope.payload) > self.max_payload:
+            raise Unfit(
+                Reason.OVERSIZE,
+                f"the event takes {len(envelope.payload):,} bytes, the limit is "
+                f"{self.max_payload:,}",
+            )
+        event: E = self.schema.decode(envelope)
+        return event
+
+    def event_of(self, envelope: Envelope) -> Event[E]:
+        """The event in an envelope with what else is there."""
+        return Event(envelope, self.decode, self._kind)
+
+    @property
+    def _kind(self) -> str:
+        return named(self.event_type)
+
+
+def _bound(options: TopicOptions) -> Bound | None:
+    most = options.most_per_shard
+    if most is None:
+        return None
+    return Bound(most, options.overflow == "drop_oldest", options.gone_after_ms)
