@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from headrace import ConfigError, Headrace, HeadraceError
 from headrace.cli import main
 from headrace.core.address import check_url, masked, without_password
-from headrace.outbox.databases import database_of
+from headrace.outbox.drivers import database_of
 
 SECRET = "S3CR3T"
 

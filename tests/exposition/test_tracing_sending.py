@@ -19,7 +19,7 @@ from headrace.core.job.envelope import decode_envelope
 from headrace.exposition.tracing.carrier import Carrier
 from headrace.middleware import Publication, Publish
 from headrace.outbox import Outbox
-from headrace.outbox.sealing import unseal
+from headrace.outbox.row_codec import decode_parcel
 from tests.exposition.tracing import Traces, id_of, parent_id, said
 
 
@@ -202,7 +202,7 @@ async def test_an_outbox_writes_the_context_of_its_transaction(
         outbox.publish(connection, orders, 1)
         rows = connection.execute("SELECT parcel FROM headrace_outbox ORDER BY rowid").fetchall()
     connection.close()
-    envelopes = [decode_envelope(unseal(row[0]).envelope) for row in rows]
+    envelopes = [decode_envelope(decode_parcel(row[0]).envelope) for row in rows]
     parents = [envelope.overrides.headers["traceparent"][36:52] for envelope in envelopes]
     spans = [traces.one("send default"), traces.one("publish orders")]
     assert parents == [f"{id_of(span):016x}" for span in spans]

@@ -10,7 +10,7 @@ import redis
 
 from headrace import EnqueueUnknown, Headrace, State, StoreUnavailable
 from headrace.client.sender import Sender
-from headrace.outbox.outlet import Outlet
+from headrace.outbox.row_sender import RowSender
 from headrace.store.contract import Settlement
 from headrace.store.redis.keys import QueueKeys
 from headrace.store.values import Counts, IdempotencyKey
@@ -85,14 +85,14 @@ async def test_what_a_relay_repeats_is_sent_once(
         prepared(Append, redis_url, wire.url, namespace) as change,
         Headrace(wire.url, namespace=namespace) as app,
     ):
-        outlet, parcels = Outlet(app), [parcel() for _ in range(3)]
+        sender, parcels = RowSender(app), [parcel() for _ in range(3)]
         wire.spoil(Fault.SWALLOW, calls("append"))
         with pytest.raises(StoreUnavailable):
-            await outlet.send(QUEUE, parcels[:2])
+            await sender.send(QUEUE, parcels[:2])
         assert await change.run_all() == [each.key for each in parcels[:2]]
         # A row has come meanwhile: it is for the next send.
-        assert await outlet.send(QUEUE, parcels) == (2, None)
-        assert await outlet.send(QUEUE, parcels[2:]) == (1, None)
+        assert await sender.send(QUEUE, parcels) == (2, None)
+        assert await sender.send(QUEUE, parcels[2:]) == (1, None)
         assert await change.run_all() == [parcels[2].key]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace import Headrace
 from headrace.outbox import Outbox
-from headrace.outbox.outlet import Outlet
-from headrace.outbox.pending import Pending
+from headrace.outbox.pending_rows import PendingRows
+from headrace.outbox.row_sender import RowSender
 
 # What is killed is soon taken over.
 LEASE = 0.3
@@ -30,7 +30,7 @@ async def work(number: int) -> None:
 def prepare(point: str) -> None:
     """Set the trap."""
     verb, moment, number = point.split(":")
-    owner: Any = Outlet if verb == "send" else Pending
+    owner: Any = RowSender if verb == "send" else PendingRows
     setattr(owner, verb, _deadly(getattr(owner, verb), moment, int(number)))
 
 

@@ -53,7 +53,7 @@ async def all_sent(database: str) -> None:
 
 def refuse(relay: Relay, monkeypatch: pytest.MonkeyPatch, unwanted: str, error: Exception) -> None:
     """Have the store say no to any batch that holds this job."""
-    store = relay._outbox.app.store
+    store = relay._app.store
     append = store.append
 
     async def picky(queue: str, parcels: Sequence[Parcel], **options: Any) -> object:

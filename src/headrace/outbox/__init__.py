@@ -5,7 +5,7 @@
 nothing.
 """
 
-from headrace.outbox.failing import FailedRow
+from headrace.outbox.failed_rows import FailedRow
 from headrace.outbox.inbox import Inbox
 from headrace.outbox.outbox import Outbox
 from headrace.outbox.relay import Relay

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from headrace.outbox.databases import Database, NotifyConnection
+from headrace.outbox.databases import NotifyConnection, RelayDatabase
 
 log = logging.getLogger("headrace.outbox")
 
@@ -27,7 +27,7 @@ class CommitListener:
 
     @classmethod
     async def on(
-        cls, database: Database, channel: str, wake: Callable[[], object]
+        cls, database: RelayDatabase, channel: str, wake: Callable[[], object]
     ) -> CommitListener | None:
         """A listener, or None if the driver or the database cannot notify."""
         listener = await database.listener()

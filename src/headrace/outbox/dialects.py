@@ -17,10 +17,18 @@ class Statement(NamedTuple):
     values: Mapping[str, Any] = {}
 
 
+class StatementResult(NamedTuple):
+    """What a statement gave."""
+
+    rows: list[tuple[Any, ...]]
+    changed: int
+    """Number of changed rows, for a statement that returns none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`now` is the database's own time in milliseconds: whoever writes and whoever sends may be on
-    machines whose clocks differ."""
+    """`now` is the database's own time in milliseconds: writers and relays may be on machines whose
+    clocks differ."""
 
     name: str
     now: str
@@ -45,7 +53,7 @@ POSTGRESQL = Dialect(
 )
 
 Make = Callable[[Dialect], Statement]
-"""What to do, in the words of the database that is asked."""
+"""Makes the statement for a database."""
 
 
 def dialect_named(name: str) -> Dialect:

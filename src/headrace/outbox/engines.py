@@ -10,18 +10,18 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from headrace.errors import ConfigError
-from headrace.outbox.databases import Database, NotifyConnection, Threaded, translated
+from headrace.outbox.connections import SyncConnection
+from headrace.outbox.databases import NotifyConnection, RelayDatabase, ThreadedDatabase, translated
 from headrace.outbox.dialects import POSTGRESQL, dialect_named
-from headrace.outbox.links import Connection
 
 T = TypeVar("T")
 
 
-def database_of(given: object) -> Database:
+def database_of(given: object) -> RelayDatabase:
     if isinstance(given, AsyncEngine):
-        return _Async(given.execution_options(**_options(given.dialect)))
+        return _AsyncDatabase(given.execution_options(**_options(given.dialect)))
     if isinstance(given, sa.Engine):
-        return Threaded(Sync(given))
+        return ThreadedDatabase(EngineTransactions(given))
     raise ConfigError(
         f"relay() takes an Engine or AsyncEngine of SQLAlchemy, not {type(given).__name__}"
     )
@@ -33,7 +33,7 @@ def _options(dialect: sa.Dialect) -> dict[str, Any]:
     return {"isolation_level": "READ COMMITTED"} if is_postgresql else {}
 
 
-class Sync:
+class EngineTransactions:
     """A thread's transactions on an engine, which is disposed of in the end if it is `owned`."""
 
     def __init__(self, engine: sa.Engine, *, owned: bool = False) -> None:
@@ -41,7 +41,7 @@ class Sync:
         self._owned = owned
 
     @contextmanager
-    def begin(self) -> Iterator[Connection]:
+    def begin(self) -> Iterator[SyncConnection]:
         with self._engine.begin() as connection:
             yield connection
 
@@ -62,11 +62,11 @@ class Sync:
             self._engine.dispose()
 
 
-class _Async:
+class _AsyncDatabase:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[SyncConnection], T]) -> T:
         with translated():
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)

@@ -10,8 +10,8 @@ from headrace.core.queue_names import group_queue, group_source
 from headrace.core.times import Duration, to_ms
 from headrace.errors import ConfigError
 from headrace.outbox import schema
+from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async
 from headrace.outbox.dialects import Dialect, Make, Statement, check_table, dialect_named
-from headrace.outbox.links import AsyncConnection, Connection, execute, execute_async
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
@@ -32,7 +32,7 @@ class Inbox:
         dialect_named(dialect)
         return ";\n".join(schema.inbox_ddl(self.table_name)) + ";\n"
 
-    def create(self, connection: Connection) -> None:
+    def create(self, connection: SyncConnection) -> None:
         """Make the table, if it is not there. The transaction is yours to commit."""
         for sql in schema.inbox_ddl(self.table_name):
             execute(connection, lambda _, sql=sql: Statement(sql))  # type: ignore[misc]
@@ -44,7 +44,7 @@ class Inbox:
         return alchemy.inbox_table(self.table_name, metadata)
 
     def first(
-        self, connection: Connection, who: Context | Delivery | str, id: str | None = None
+        self, connection: SyncConnection, who: Context | Delivery | str, id: str | None = None
     ) -> bool:
         """Whether this is handled for the first time: the event or job at hand, or the one of this
         `id` by whoever is called so. If another transaction is just handling it, waits until
@@ -57,7 +57,7 @@ class Inbox:
         """`first` for an async session or connection."""
         return bool((await execute_async(connection, self._insert(who, id))).rows)
 
-    def forget(self, connection: Connection, older_than: Duration) -> int:
+    def forget(self, connection: SyncConnection, older_than: Duration) -> int:
         """Remove what was noted longer ago than this; how many. Keep more than the time for which
         an event can come again: the retention of its topic, and how long dead ones are kept."""
         return execute(connection, self._delete(older_than)).changed

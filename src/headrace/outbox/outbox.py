@@ -15,7 +15,8 @@ from headrace.core.job.retry import Retry
 from headrace.core.task.call import Call
 from headrace.core.topic.publish_options import Publishing
 from headrace.errors import ConfigError
-from headrace.outbox import failing, schema
+from headrace.outbox import failed_rows, schema
+from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async
 from headrace.outbox.dialects import (
     POSTGRESQL,
     Dialect,
@@ -24,10 +25,9 @@ from headrace.outbox.dialects import (
     check_table,
     dialect_named,
 )
-from headrace.outbox.failing import FailedRow
-from headrace.outbox.links import AsyncConnection, Connection, execute, execute_async
+from headrace.outbox.failed_rows import FailedRow
 from headrace.outbox.relay import RETRY, Relay
-from headrace.outbox.sealing import seal
+from headrace.outbox.row_codec import encode_parcel
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
@@ -59,7 +59,7 @@ class Outbox:
         """SQL that makes the table in "sqlite" or "postgresql", for a migration."""
         return ";\n".join(schema.outbox_ddl(self.table_name, dialect_named(dialect))) + ";\n"
 
-    def create(self, connection: Connection) -> None:
+    def create(self, connection: SyncConnection) -> None:
         """Make the table, if it is not there. The transaction is yours to commit."""
         for number in range(2):
             execute(connection, lambda d: Statement(schema.outbox_ddl(self.table_name, d)[number]))  # noqa: B023
@@ -72,7 +72,7 @@ class Outbox:
 
     # Writing
 
-    def enqueue(self, connection: Connection, call: Call[R]) -> Job[R]:
+    def enqueue(self, connection: SyncConnection, call: Call[R]) -> Job[R]:
         """Have a job sent if the transaction of the connection commits. The store does not know the
         job before a relay has sent it."""
 
@@ -94,7 +94,7 @@ class Outbox:
         return await self._through(write)(_checked(call))
 
     def publish(
-        self, connection: Connection, topic: Topic[E], event: E, **options: Unpack[Publishing]
+        self, connection: SyncConnection, topic: Topic[E], event: E, **options: Unpack[Publishing]
     ) -> str:
         """Have an event published if the transaction of the connection commits; its id. Takes what
         `topic.publish` takes."""
@@ -132,15 +132,23 @@ class Outbox:
         pass at most between two looks, and `retry` how often and when a row is tried again that the
         store refuses for good. A store that is away or full is waited for, however long.
         """
-        return Relay(self, database, lease=lease, poll=poll, retry=retry)
+        return Relay(
+            self.app,
+            self.table_name,
+            database,
+            notify=self.notify,
+            lease=lease,
+            poll=poll,
+            retry=retry,
+        )
 
-    def failed(self, connection: Connection) -> list[FailedRow]:
+    def failed(self, connection: SyncConnection) -> list[FailedRow]:
         """The rows that the relay has given up, oldest first."""
-        return failing.read(connection, self.table_name)
+        return failed_rows.read(connection, self.table_name)
 
-    def retry_failed(self, connection: Connection, id: str | None = None) -> int:
+    def retry_failed(self, connection: SyncConnection, id: str | None = None) -> int:
         """Have rows that were given up tried anew, or the one of this job or event; how many."""
-        return failing.retry(connection, self.table_name, id)
+        return failed_rows.retry(connection, self.table_name, id)
 
     def _through(self, write: Send) -> Send:
         """`write` inside of the app's middleware, as if it were sending."""
@@ -167,7 +175,7 @@ class Outbox:
         values = {
             "id": ids.to_text(parcel.key),
             "destination": destination,
-            "parcel": seal(parcel),
+            "parcel": encode_parcel(parcel),
         }
 
         def make(dialect: Dialect) -> Statement:

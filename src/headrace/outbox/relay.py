@@ -1,4 +1,4 @@
-"""Sends what an outbox holds."""
+"""Sends the rows of an outbox."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from headrace.core import bounds as limits
 from headrace.core.job.retry import Retry
 from headrace.errors import ConfigError, HeadraceError
 from headrace.outbox.commit_listener import CommitListener
-from headrace.outbox.databases import database_of
-from headrace.outbox.outlet import Outlet
-from headrace.outbox.patience import Patience
-from headrace.outbox.pending import Pending, Row, told
-from headrace.outbox.sealing import unseal
+from headrace.outbox.drivers import database_of
+from headrace.outbox.pending_rows import OutboxRow, PendingRows, error_text
+from headrace.outbox.row_codec import decode_parcel
+from headrace.outbox.row_sender import RowSender
 from headrace.worker.service import Service
 
 if TYPE_CHECKING:
-    from headrace.outbox.outbox import Outbox
+    from headrace.app import Headrace
 
 log = logging.getLogger("headrace.outbox")
 
 # Refusals are for good as far as the store knows; a person may still put right what is wrong.
 RETRY = Retry(12, base=1.0, cap=300.0)
 _SHORTEST_POLL = 0.05
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
 
 
 class Relay:
@@ -44,22 +45,31 @@ class Relay:
     """
 
     def __init__(
-        self, outbox: Outbox, database: object, *, lease: float, poll: float, retry: Retry
+        self,
+        app: Headrace,
+        table: str,
+        database: object,
+        *,
+        notify: bool,
+        lease: float,
+        poll: float,
+        retry: Retry,
     ) -> None:
         self._lease = limits.check_seconds("relay(lease=)", lease, least=0.05)
         self._poll = limits.check_seconds("relay(poll=)", poll, least=_SHORTEST_POLL)
         if not isinstance(retry, Retry):
             raise ConfigError(f"relay(retry=) must be a Retry(...), not {retry!r}")
         self._retry = retry
-        self._outbox = outbox
+        self._app = app
+        self._table = table
         self._database = database_of(database)
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-        self._pending = Pending(outbox.table_name, name, int(self._lease * 1000))
-        self._outlet = Outlet(outbox.app)
-        self._patience = Patience()
-        self._rounds = _Rounds(self)
+        self._pending = PendingRows(table, name, int(self._lease * 1000))
+        self._sender = RowSender(app)
+        self._backoff = _Backoff()
+        self._rounds = _RelayService(self)
         self._commits: CommitListener | None = None
-        self._listens = outbox.notify
+        self._listens = notify
         self._pause = 0.0
         self._exits = AsyncExitStack()
         self._entered = False
@@ -69,13 +79,13 @@ class Relay:
         """Send the next rows, up to 500 of them; how many were sent. Raises `StoreUnavailable` if
         the database cannot be used."""
         # First of all: rows that could not be sent anyway need not be locked.
-        await self._outlet.open()
-        held = self._patience.held()
+        await self._sender.open()
+        held = self._backoff.held()
         if not await self._database.run(lambda connection: self._pending.waiting(connection, held)):
             return 0
         ends_at = time.monotonic() + self._lease / 2
         rows = await self._database.run(lambda connection: self._pending.take(connection, held))
-        by_destination: dict[str, list[Row]] = {}
+        by_destination: dict[str, list[OutboxRow]] = {}
         for row in rows:
             by_destination.setdefault(row.destination, []).append(row)
         sent = 0
@@ -122,40 +132,38 @@ class Relay:
         """A step, and how long to rest after it: ever longer while there is nothing to do."""
         if not self._entered:
             # Here, where a store that is away is waited for.
-            await self._exits.enter_async_context(self._outbox.app)
+            await self._exits.enter_async_context(self._app)
             self._entered = True
         if await self.step():
             self._pause = 0.0
             return 0.0
         if self._listens and (self._commits is None or self._commits.closed):
-            self._commits = await CommitListener.on(
-                self._database, self._outbox.table_name, self._rounds.wake
-            )
+            self._commits = await CommitListener.on(self._database, self._table, self._rounds.wake)
             self._listens = self._commits is not None
         self._pause = min(max(self._pause * 2, _SHORTEST_POLL), self._poll)
         return self._pause
 
-    async def _send(self, destination: str, rows: Sequence[Row]) -> int:
+    async def _send(self, destination: str, rows: Sequence[OutboxRow]) -> int:
         """Send rows of one destination, and remove those that were taken."""
         try:
-            sealed = [unseal(row.parcel) for row in rows]
-            parcels = [one.parcel(row.waited_ms) for one, row in zip(sealed, rows, strict=True)]
-            taken, full = await self._outlet.send(destination, parcels)
+            stored = [decode_parcel(row.parcel) for row in rows]
+            parcels = [one.parcel(row.waited_ms) for one, row in zip(stored, rows, strict=True)]
+            taken, full = await self._sender.send(destination, parcels)
         except Exception as error:
             return await self._refused(destination, rows, error)
         # At once: until they are gone, a relay that dies has them sent a second time.
         if taken:
             await self._database.run(lambda c: self._pending.sent(c, rows[:taken]))
         if full is not None:
-            self._patience.hold(destination, full)
+            self._backoff.hold(destination, full)
         else:
-            self._patience.let_go(destination)
+            self._backoff.let_go(destination)
         return taken
 
-    async def _refused(self, destination: str, rows: Sequence[Row], error: Exception) -> int:
+    async def _refused(self, destination: str, rows: Sequence[OutboxRow], error: Exception) -> int:
         """Wait if the store says that it passes; else find the rows it is about, and count."""
         if isinstance(error, HeadraceError) and error.retryable:
-            self._patience.hold(destination, error)
+            self._backoff.hold(destination, error)
             return 0
         if len(rows) > 1:
             return await self._one_by_one(destination, rows)
@@ -167,20 +175,20 @@ class Relay:
         then = f"tried again in {delay:.0f} s" if delay is not None else "given up"
         log.warning(
             "row %d of the outbox, for %r, was refused (attempt %d) and is %s: %s",
-            row.position, destination, attempt, then, told(error),
+            row.position, destination, attempt, then, error_text(error),
         )  # fmt: skip
         return 0
 
-    async def _one_by_one(self, destination: str, rows: Sequence[Row]) -> int:
+    async def _one_by_one(self, destination: str, rows: Sequence[OutboxRow]) -> int:
         sent = 0
         for row in rows:
             sent += await self._send(destination, [row])
-            if destination in self._patience.held():
+            if destination in self._backoff.held():
                 break
         return sent
 
 
-class _Rounds(Service):
+class _RelayService(Service):
     name = "outbox relay"
 
     def __init__(self, relay: Relay) -> None:
@@ -189,3 +197,29 @@ class _Rounds(Service):
 
     async def step(self) -> float:
         return await self._relay._round()
+
+
+class _Backoff:
+    """Destinations that cannot take more now, and for how long each is left alone. All rows of a
+    destination wait, not only those that were tried: they are in order."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+        self._pause: dict[str, float] = {}
+
+    def held(self) -> list[str]:
+        """Destinations that are left alone now."""
+        now = time.monotonic()
+        return [name for name, until in self._until.items() if until > now]
+
+    def hold(self, destination: str, error: HeadraceError) -> None:
+        pause = self._pause.get(destination, 0.0)
+        if not pause:
+            log.warning("the outbox waits with what is for %r: %s", destination, error)
+        self._pause[destination] = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self._until[destination] = time.monotonic() + self._pause[destination]
+
+    def let_go(self, destination: str) -> None:
+        if self._pause.pop(destination, 0.0):
+            del self._until[destination]
+            log.warning("the outbox sends to %r again", destination)

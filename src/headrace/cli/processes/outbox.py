@@ -15,8 +15,8 @@ from headrace.cli.logs import log_to_stderr
 from headrace.cli.output import json_document, moment, show_table
 from headrace.core.plural import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
-from headrace.outbox.databases import database_of
-from headrace.outbox.links import Connection
+from headrace.outbox.connections import SyncConnection
+from headrace.outbox.drivers import database_of
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def _nobodys(table: str) -> Outbox:
     return Outbox(Headrace("memory://"), table=table)
 
 
-def _asked(url: str, question: Callable[[Connection], T]) -> T:
+def _asked(url: str, question: Callable[[SyncConnection], T]) -> T:
     async def answer() -> T:
         database = database_of(url)
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from headrace.outbox.connections import SyncConnection, execute
 from headrace.outbox.dialects import Statement
-from headrace.outbox.links import Connection, execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class FailedRow:
     error: str
 
 
-def read(connection: Connection, table: str) -> list[FailedRow]:
+def read(connection: SyncConnection, table: str) -> list[FailedRow]:
     """All of them, oldest first."""
     columns = "id, destination, created_ms, failed_ms, attempts, last_error"
     sql = f"SELECT {columns} FROM {table} WHERE failed_ms IS NOT NULL ORDER BY position"
@@ -34,7 +34,7 @@ def read(connection: Connection, table: str) -> list[FailedRow]:
     ]
 
 
-def retry(connection: Connection, table: str, id: str | None) -> int:
+def retry(connection: SyncConnection, table: str, id: str | None) -> int:
     """Have them tried anew, or the one of this job or event; how many."""
     sql = (
         f"UPDATE {table} SET failed_ms = NULL, attempts = 0, due_ms = 0 WHERE failed_ms IS NOT NULL"

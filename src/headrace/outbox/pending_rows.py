@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from headrace.client.coalescer import BATCH, BATCH_BYTES
 from headrace.core.bounds import MAX_ERROR_TEXT
+from headrace.outbox.connections import SyncConnection, execute
 from headrace.outbox.dialects import POSTGRESQL, Dialect, Make, Statement
-from headrace.outbox.links import Connection, execute
 
 
-class Row(NamedTuple):
+class OutboxRow(NamedTuple):
     position: int
     destination: str
     parcel: Any
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     waited_ms: int
 
 
-class Pending:
+class PendingRows:
     """A row that is taken is this relay's alone until `lease_ms` have passed, and so are its
     destination's others: two relays that send to one place would mix up the order."""
 
@@ -30,7 +30,7 @@ class Pending:
         self._lease_ms = lease_ms
         self._claim_lock = zlib.crc32(f"headrace outbox {table}".encode())
 
-    def waiting(self, connection: Connection, held: Collection[str]) -> bool:
+    def waiting(self, connection: SyncConnection, held: Collection[str]) -> bool:
         """Whether there is something to take: cheap, and locks nothing."""
 
         def make(dialect: Dialect) -> Statement:
@@ -42,7 +42,7 @@ class Pending:
         _use_indexes(connection)
         return bool(execute(connection, make).rows)
 
-    def take(self, connection: Connection, held: Collection[str]) -> list[Row]:
+    def take(self, connection: SyncConnection, held: Collection[str]) -> list[OutboxRow]:
         """The next rows in their order, of no destination in `held`. Nothing if another relay is
         taking some at this moment."""
         if not self._alone(connection):
@@ -65,9 +65,9 @@ WHERE position IN (
                 values,
             )
 
-        return sorted(Row(*row) for row in execute(connection, make).rows)
+        return sorted(OutboxRow(*row) for row in execute(connection, make).rows)
 
-    def sent(self, connection: Connection, rows: Iterable[Row]) -> None:
+    def sent(self, connection: SyncConnection, rows: Iterable[OutboxRow]) -> None:
         """Remove rows, except those that another relay has taken over."""
         where = self._these(rows)
         execute(
@@ -75,7 +75,7 @@ WHERE position IN (
             lambda _: Statement(f"DELETE FROM {self._table} {where}", {"relay": self._relay}),
         )
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: SyncConnection) -> None:
         """Let others have what this relay still holds."""
         sql = f"UPDATE {self._table} SET locked_by = '', locked_until_ms = 0"
         execute(
@@ -84,7 +84,7 @@ WHERE position IN (
         )
 
     def refused(
-        self, connection: Connection, row: Row, error: Exception, delay: float | None
+        self, connection: SyncConnection, row: OutboxRow, error: Exception, delay: float | None
     ) -> None:
         """Note an attempt that failed; the row is tried again after `delay` seconds, or never."""
         where = self._these([row])
@@ -98,12 +98,12 @@ WHERE position IN (
             return Statement(
                 f"UPDATE {self._table} SET attempts = attempts + 1, last_error = :error, {then}, "
                 f"locked_by = '', locked_until_ms = 0 {where}",
-                {"relay": self._relay, "error": told(error)},
+                {"relay": self._relay, "error": error_text(error)},
             )
 
         execute(connection, make)
 
-    def _alone(self, connection: Connection) -> bool:
+    def _alone(self, connection: SyncConnection) -> bool:
         """Whether no other relay takes rows before this transaction ends. SQLite lets one write at
         a time anyway."""
 
@@ -127,7 +127,7 @@ AND destination NOT IN (
             values | names,
         )
 
-    def _these(self, rows: Iterable[Row]) -> str:
+    def _these(self, rows: Iterable[OutboxRow]) -> str:
         positions = ", ".join(str(int(row.position)) for row in rows)
         return f"WHERE locked_by = :relay AND position IN ({positions})"
 
@@ -137,14 +137,14 @@ def _on_postgresql(sql: str) -> Make:
     return lambda dialect: Statement(sql if dialect is POSTGRESQL else "SELECT 1")
 
 
-def _use_indexes(connection: Connection) -> None:
+def _use_indexes(connection: SyncConnection) -> None:
     """For this transaction. An outbox fills and empties faster than statistics are kept: by those,
     PostgreSQL may think it best to read the whole table, or to compile the statement."""
     settings = ", ".join(f"set_config('{name}', 'off', true)" for name in ("enable_seqscan", "jit"))
     execute(connection, _on_postgresql(f"SELECT {settings}"))
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error as text that every database can hold."""
     text = f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT].replace("\0", "")
     return text.encode("utf-8", "backslashreplace").decode()

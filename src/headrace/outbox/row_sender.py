@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Taken = tuple[int, TopicFull | None]
 
 
-class Outlet:
+class RowSender:
     """The store of an app. Every send is taken for a repetition: what is there already, by its id,
     is left as it is. What was not answered is sent again as it was, so that it is applied once even
     if its jobs have come and gone meanwhile."""

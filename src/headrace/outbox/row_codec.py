@@ -18,7 +18,7 @@ class Unreadable(HeadraceError):
     """The row holds no parcel, or one of a newer Headrace."""
 
 
-class Sealed(msgspec.Struct, array_like=True, frozen=True):
+class StoredParcel(msgspec.Struct, array_like=True, frozen=True):
     """On the wire. New fields go to the end, with a default."""
 
     format: int
@@ -37,12 +37,12 @@ class Sealed(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Sealed).decode
+_decode = msgspec.msgpack.Decoder(StoredParcel).decode
 
 
-def seal(parcel: Parcel) -> bytes:
+def encode_parcel(parcel: Parcel) -> bytes:
     return _encode(
-        Sealed(
+        StoredParcel(
             _FORMAT,
             parcel.key,
             parcel.envelope,
@@ -53,12 +53,12 @@ def seal(parcel: Parcel) -> bytes:
     )
 
 
-def unseal(data: Any) -> Sealed:
-    """What `seal` wrote; drivers give bytes in several forms."""
+def decode_parcel(data: Any) -> StoredParcel:
+    """What `encode_parcel` wrote; drivers give bytes in several forms."""
     try:
-        sealed = _decode(bytes(data))
+        stored = _decode(bytes(data))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise Unreadable(f"the row's parcel cannot be read: {error}") from error
-    if sealed.format != _FORMAT:
-        raise Unreadable(f"the row's parcel is of format {sealed.format}: run a newer relay")
-    return sealed
+    if stored.format != _FORMAT:
+        raise Unreadable(f"the row's parcel is of format {stored.format}: run a newer relay")
+    return stored
