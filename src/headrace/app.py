@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -22,7 +20,7 @@ from headrace.client.outgoing import Outgoing
 from headrace.client.portal import Portal
 from headrace.client.schedule_decorator import ScheduleDecorator
 from headrace.client.schedules import Schedules
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.client.task import Task
 from headrace.client.topic import Topic
 from headrace.core import bounds as limits
@@ -40,9 +38,10 @@ from headrace.core.topic.topic import TopicDeclaring
 from headrace.errors import ConfigError
 from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware
+from headrace.settings import Settings
 from headrace.store.contract import Store
 from headrace.store.loops import LoopLocal
-from headrace.store.url import DEFAULT_URL, check_confirmation, open_store
+from headrace.store.url import open_store
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
@@ -57,7 +56,7 @@ _SinkT = TypeVar("_SinkT", bound=Target)
 _LifespanT = TypeVar("_LifespanT", bound=Callable[..., AsyncIterator[Any]])
 
 
-class Headrace:
+class Headrace(Settings):
     """Background jobs on the store that `url` names: `$HEADRACE_URL` or `sqlite:///headrace.db` if
     none is given. Each setting has a variable, `HEADRACE_LEASE` and so on; the argument wins.
 
@@ -80,39 +79,19 @@ class Headrace:
         actions_kept: float | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.url = _setting("URL", url, str, DEFAULT_URL)
-        if not isinstance(self.url, str):
-            # Not the thing itself: it may hold a password.
-            raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
-        self.namespace = limits.check_name(
-            "namespace", _setting("NAMESPACE", namespace, str, "headrace")
+        super().__init__(
+            url,
+            namespace=namespace,
+            lease=lease,
+            crash_limit=crash_limit,
+            require_durable=require_durable,
+            max_payload=max_payload,
+            events=events,
+            confirm_replicas=confirm_replicas,
+            confirm_disk=confirm_disk,
+            redact=redact,
+            actions_kept=actions_kept,
         )
-        self.lease = limits.check_seconds(
-            "lease", _setting("LEASE", lease, float, limits.LEASE), least=0.05
-        )
-        self.crash_limit = limits.check_count(
-            "crash_limit", _setting("CRASH_LIMIT", crash_limit, int, limits.CRASH_LIMIT)
-        )
-        self.max_payload = limits.check_count(
-            "max_payload", _setting("MAX_PAYLOAD", max_payload, int, limits.MAX_PAYLOAD)
-        )
-        self.require_durable = _setting("REQUIRE_DURABLE", require_durable, _truth, False)
-        self.events = _setting("EVENTS", events, _truth, True)
-        self.confirm_replicas = limits.check_count(
-            "confirm_replicas", _setting("CONFIRM_REPLICAS", confirm_replicas, int, 0), least=0
-        )
-        """How many replicas have a job or an event before its send returns."""
-        self.confirm_disk = _setting("CONFIRM_DISK", confirm_disk, _truth, False)
-        """Whether it is on the disk of the server, and of these replicas, by then."""
-        check_confirmation(self.url, self.confirm_replicas, self.confirm_disk)
-        self.redact = _redact(_setting("REDACT", redact, str, None))
-        """What people are shown of arguments and results: see `app.admin.redacted`."""
-        self.actions_kept = limits.check_seconds(
-            "actions_kept",
-            _setting("ACTIONS_KEPT", actions_kept, float, limits.ACTIONS_KEPT),
-            least=1.0,
-        )
-        """Seconds for which the audit log keeps what people did."""
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.topics: dict[str, Topic[Any]] = {}
@@ -128,7 +107,7 @@ class Headrace:
         self.outgoing: Outgoing = Outgoing(self)
         """Sends through the middleware."""
         self._store: Store | None = None
-        self._sessions: LoopLocal[Session] = LoopLocal()
+        self._sessions: LoopLocal[ClientSession] = LoopLocal()
         self.portal = Portal(self.close)
 
     # Declaring
@@ -387,13 +366,13 @@ class Headrace:
         if not session.entered:
             await self.close()
 
-    async def session(self) -> Session:
+    async def session(self) -> ClientSession:
         """What this event loop holds of the store; opened when first asked for."""
         session = self._sessions.get()
         if session is None:
             store = self.store
             await store.open()
-            session = self._sessions.get() or self._sessions.set(Session(store))
+            session = self._sessions.get() or self._sessions.set(ClientSession(store))
         return session
 
     async def close(self) -> None:
@@ -447,34 +426,3 @@ class Headrace:
     def _registered(self, task: Task[..., Any]) -> Task[..., Any]:
         self.tasks[task.name] = task
         return task
-
-
-def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R) -> R:
-    if given is not None:
-        return given
-    text = os.environ.get(f"HEADRACE_{name}")
-    if not text:
-        return default
-    try:
-        return convert(text)
-    except ValueError:
-        raise ConfigError(
-            f"HEADRACE_{name}={text!r} is not a {convert.__name__.strip('_')}"
-        ) from None
-
-
-def _redact(given: object) -> Callable[[str, Any], Any] | str | None:
-    if isinstance(given, str) and not re.fullmatch(r"[\w.]+:[\w.]+", given):
-        raise ConfigError(f"redact is {given!r}: write module:function, or give the function")
-    if given is not None and not isinstance(given, str) and not callable(given):
-        raise ConfigError(f"redact must be a function, or module:function, not {given!r}")
-    found: Callable[[str, Any], Any] | str | None = given
-    return found
-
-
-def _truth(text: str) -> bool:
-    if text.lower() in ("1", "true", "yes", "on"):
-        return True
-    if text.lower() in ("0", "false", "no", "off"):
-        return False
-    raise ValueError(text)

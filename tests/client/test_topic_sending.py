@@ -19,7 +19,7 @@ from headrace import (
     TopicFull,
 )
 from headrace.client.sender import Sender
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
 from headrace.store.topics import Bound, Group, Position, Published
@@ -88,7 +88,7 @@ def topic_on(recorder: Recorder, **options: Any) -> Topic[str]:
     """A topic of an app whose store is the recorder."""
     app = Headrace("memory://")
     store: Any = recorder
-    app._sessions.set(Session(store))
+    app._sessions.set(ClientSession(store))
     return app.topic("notes", str, **options)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.client.coalescer import BATCH, BATCH_BYTES
 from headrace.client.job import Job
 from headrace.client.sender import insist
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
 from headrace.core.flow.graph import Drawing
 from headrace.core.job.ids import JobKey
@@ -25,7 +25,7 @@ class FlowWriter:
     """Appends the jobs of a flow, children first, in bounded batches by queue. A job that ends must
     find those that wait for it."""
 
-    def __init__(self, session: Session, flow: JobKey, now_ms: int) -> None:
+    def __init__(self, session: ClientSession, flow: JobKey, now_ms: int) -> None:
         self._store = session.store
         self._sender = session.sender
         self._flow = flow

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from headrace.client.sender import insist
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.client.subscription import Subscription
 from headrace.errors import EventNotFound
 
 
 async def create_groups(
-    session: Session, topic: str, subscriptions: Mapping[str, Subscription[..., Any]]
+    session: ClientSession, topic: str, subscriptions: Mapping[str, Subscription[..., Any]]
 ) -> None:
     """See that all these groups of a topic exist. Asks the store every few seconds, or when more
     are declared; publishers that need it at the same time wait for one request."""
@@ -30,7 +30,7 @@ async def create_groups(
 
 
 async def _join_all(
-    session: Session, topic: str, subscriptions: Sequence[Subscription[..., Any]]
+    session: ClientSession, topic: str, subscriptions: Sequence[Subscription[..., Any]]
 ) -> None:
     for subscription in subscriptions:
         if subscription.declared.queue in session.removed:
@@ -41,7 +41,7 @@ async def _join_all(
     session.note_joined(topic, len(subscriptions))
 
 
-def _forget(session: Session, topic: str, joining: asyncio.Task[None]) -> None:
+def _forget(session: ClientSession, topic: str, joining: asyncio.Task[None]) -> None:
     del session.joining[topic]
     if not joining.cancelled():
         # Raised in the publishers that wait; there may be none left.

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.client.portal import Portal
-from headrace.client.session import Session
-from headrace.client.watch import JobUpdate, Watch
+from headrace.client.session import ClientSession
+from headrace.client.watch import JobUpdate, JobWatch
 from headrace.core import codec
 from headrace.core.bounds import check_seconds
 from headrace.core.clock import to_datetime
@@ -96,7 +96,7 @@ class JobApp(Protocol):
     @property
     def max_payload(self) -> int: ...
 
-    async def session(self) -> Session:
+    async def session(self) -> ClientSession:
         """What this event loop holds of the store; opened when first asked for."""
         ...
 
@@ -175,7 +175,7 @@ class Job(Generic[R]):
         looked for every `poll` seconds."""
         check_seconds("watch(poll=)", poll, least=0.01)
         store = (await self._app.session()).store
-        watch = Watch(store, await self._found_queue(), self.key, poll)
+        watch = JobWatch(store, await self._found_queue(), self.key, poll)
         async with aclosing(watch.updates()) as updates:
             async for update in updates:
                 yield update

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from headrace.client.coalescer import BATCH
 from headrace.client.job import Job, JobApp, Send, SendMany
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
 from headrace.core.job.ids import JobKey
 from headrace.core.job.parcel import Parcel
@@ -92,11 +92,11 @@ class Outgoing:
                     jobs[positions[position]].key = key
         return jobs
 
-    async def session(self) -> Session:
+    async def session(self) -> ClientSession:
         """What this event loop holds of the store."""
         return await self._app.session()
 
-    async def now_ms(self, session: Session, calls: Sequence[Call[Any]]) -> int:
+    async def now_ms(self, session: ClientSession, calls: Sequence[Call[Any]]) -> int:
         """The time for envelopes: the store's if one of them depends on it, else this machine's."""
         if any(call.needs_time for call in calls):
             return await session.store.time_ms()

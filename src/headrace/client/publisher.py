@@ -17,7 +17,7 @@ from headrace.client.publication import (
     PublishOutcome,
     Unpublished,
 )
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.client.topic_definition import TopicDefinition
 from headrace.core.job import ids
 from headrace.core.job.ids import JobKey
@@ -45,7 +45,7 @@ class Publisher(Generic[E]):
     """Publishes to one topic. `create_groups` is awaited before events leave for the store."""
 
     def __init__(
-        self, topic: TopicDefinition[E], create_groups: Callable[[Session], Awaitable[None]]
+        self, topic: TopicDefinition[E], create_groups: Callable[[ClientSession], Awaitable[None]]
     ) -> None:
         self._topic = topic
         self._create_groups = create_groups
@@ -112,14 +112,14 @@ class Publisher(Generic[E]):
         await self._send(session, batches, batches.by_log(publication.events, encoder))
         return outcome
 
-    async def _encoder(self, session: Session, options: PublishOptions) -> EventEncoder:
+    async def _encoder(self, session: ClientSession, options: PublishOptions) -> EventEncoder:
         """An encoder with the store's time if an envelope depends on it, else this machine's."""
         if options.needs_time:
             return EventEncoder(self._topic, options, await session.store.time_ms())
         return EventEncoder(self._topic, options, self._topic.app.clock.now_ms())
 
     async def _send(
-        self, session: Session, batches: _Batches[E], by_log: list[_LogBatch[E]]
+        self, session: ClientSession, batches: _Batches[E], by_log: list[_LogBatch[E]]
     ) -> None:
         """Shards side by side, each in its order."""
         try:
@@ -132,14 +132,14 @@ class Publisher(Generic[E]):
             await (sends[0] if len(sends) == 1 else asyncio.gather(*sends))
 
     async def _send_batch(
-        self, session: Session, batches: _Batches[E], batch: _LogBatch[E]
+        self, session: ClientSession, batches: _Batches[E], batch: _LogBatch[E]
     ) -> None:
         missing = await self._put(session, batch.log, batch.parcels, batch.named)
         if missing:
             batches.failed(batch, missing)
 
     async def _put(
-        self, session: Session, log: str, parcels: Sequence[Parcel], named: bool
+        self, session: ClientSession, log: str, parcels: Sequence[Parcel], named: bool
     ) -> dict[int, HeadraceError]:
         """Publish, and if the topic blocks when it is full, wait until there is room for all."""
         topic, done, pause = self._topic, 0, _FIRST_PAUSE

@@ -14,7 +14,7 @@ from headrace.store.contract import Store
 _JOINED_FOR = 10.0
 
 
-class Session:
+class ClientSession:
     def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
         self.monotonic = monotonic

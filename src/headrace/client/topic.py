@@ -14,7 +14,7 @@ from headrace.client.groups import create_groups
 from headrace.client.positions import positions_of, read_logs
 from headrace.client.publication import Prepared, PublishOutcome, Unpublished
 from headrace.client.publisher import Publisher
-from headrace.client.session import Session
+from headrace.client.session import ClientSession
 from headrace.client.subscribe_decorators import OnDead, Subscribe, SubscribeBatch
 from headrace.client.subscription import Subscription, declare
 from headrace.client.topic_definition import TopicDefinition
@@ -176,7 +176,7 @@ class Topic(TopicDefinition[E]):
         for shard, position in enumerate(positions):
             await session.store.rewind(group_queue(self.name, group, shard), position)
 
-    async def create_groups(self, session: Session) -> None:
+    async def create_groups(self, session: ClientSession) -> None:
         """See that all groups that the app declares exist, so that none misses what is published
         now."""
         await create_groups(session, self.name, self.subscriptions)

@@ -15,7 +15,7 @@ _POLL_MOST = 5.0
 _LINGER = 5.0
 _LOOK_TOGETHER = 500
 
-Answer = asyncio.Future[JobSnapshot | None]
+SnapshotFuture = asyncio.Future[JobSnapshot | None]
 
 
 class Waiter:
@@ -50,7 +50,7 @@ class _QueueWaiter:
     def __init__(self, store: Store, queue: str) -> None:
         self._store = store
         self._queue = queue
-        self._waiting: dict[JobKey, list[Answer]] = {}
+        self._waiting: dict[JobKey, list[SnapshotFuture]] = {}
         self._told: set[JobKey] = set()
         self._looking: asyncio.Task[None] | None = None
         self._listening: ListenerHandle | None = None
@@ -58,7 +58,7 @@ class _QueueWaiter:
         self._lingering: asyncio.TimerHandle | None = None
 
     async def wait(self, key: JobKey) -> JobSnapshot | None:
-        answer: Answer = asyncio.get_running_loop().create_future()
+        answer: SnapshotFuture = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(answer)
         try:
             await self._listen()
@@ -75,7 +75,7 @@ class _QueueWaiter:
             self._looking.cancel()
         await self._stop_listening()
 
-    async def _answered(self, key: JobKey, answer: Answer) -> JobSnapshot | None:
+    async def _answered(self, key: JobKey, answer: SnapshotFuture) -> JobSnapshot | None:
         """Signals are best effort: without one, look now and then."""
         pause = _POLL_FIRST
         while True:
@@ -112,7 +112,7 @@ class _QueueWaiter:
             if not answer.done():
                 answer.set_result(snapshot)
 
-    def _forget(self, key: JobKey, answer: Answer) -> None:
+    def _forget(self, key: JobKey, answer: SnapshotFuture) -> None:
         answer.cancel()
         answers = self._waiting[key]
         answers.remove(answer)

@@ -25,7 +25,7 @@ class JobUpdate:
     """Lines of the job's log since the last update."""
 
 
-class Watch:
+class JobWatch:
     """One watcher of one job. Signals of the store tell when to look; a look now and then finds
     what no signal tells of, such as the start of the job."""
 

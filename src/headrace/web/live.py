@@ -24,7 +24,7 @@ from headrace.web.wording import visible
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from headrace.client.session import Session
+    from headrace.client.session import ClientSession
     from headrace.web.rendering import Rendering
 
 # So that proxies and browsers do not take the stream for dead.
@@ -71,7 +71,7 @@ class _Looker:
     visit: Visit
     view: View
     rendering: Rendering
-    session: Session | None = None
+    session: ClientSession | None = None
     """With the store, once there was one."""
 
     async def look(self) -> Sight:

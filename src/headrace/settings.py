@@ -1,0 +1,99 @@
+"""The settings of an app: arguments, else environment variables, else defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from headrace.core import bounds as limits
+from headrace.errors import ConfigError
+from headrace.store.url import DEFAULT_URL, check_confirmation
+
+R = TypeVar("R")
+
+
+class Settings:
+    """What `Headrace(...)` is given, checked. An argument that is None is read from its variable,
+    `HEADRACE_LEASE` and so on."""
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        namespace: str | None,
+        lease: float | None,
+        crash_limit: int | None,
+        require_durable: bool | None,
+        max_payload: int | None,
+        events: bool | None,
+        confirm_replicas: int | None,
+        confirm_disk: bool | None,
+        redact: Callable[[str, Any], Any] | str | None,
+        actions_kept: float | None,
+    ) -> None:
+        self.url = _setting("URL", url, str, DEFAULT_URL)
+        if not isinstance(self.url, str):
+            # Not the thing itself: it may hold a password.
+            raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
+        self.namespace = limits.check_name(
+            "namespace", _setting("NAMESPACE", namespace, str, "headrace")
+        )
+        self.lease = limits.check_seconds(
+            "lease", _setting("LEASE", lease, float, limits.LEASE), least=0.05
+        )
+        self.crash_limit = limits.check_count(
+            "crash_limit", _setting("CRASH_LIMIT", crash_limit, int, limits.CRASH_LIMIT)
+        )
+        self.max_payload = limits.check_count(
+            "max_payload", _setting("MAX_PAYLOAD", max_payload, int, limits.MAX_PAYLOAD)
+        )
+        self.require_durable = _setting("REQUIRE_DURABLE", require_durable, _truth, False)
+        self.events = _setting("EVENTS", events, _truth, True)
+        self.confirm_replicas = limits.check_count(
+            "confirm_replicas", _setting("CONFIRM_REPLICAS", confirm_replicas, int, 0), least=0
+        )
+        """Replicas that have a job or an event before its send returns."""
+        self.confirm_disk = _setting("CONFIRM_DISK", confirm_disk, _truth, False)
+        """Whether it is on the disk of the server, and of these replicas, by then."""
+        check_confirmation(self.url, self.confirm_replicas, self.confirm_disk)
+        self.redact = _redact(_setting("REDACT", redact, str, None))
+        """Hides parts of arguments and results from people: see `app.admin.redacted`."""
+        self.actions_kept = limits.check_seconds(
+            "actions_kept",
+            _setting("ACTIONS_KEPT", actions_kept, float, limits.ACTIONS_KEPT),
+            least=1.0,
+        )
+        """Seconds for which the audit log keeps what people did."""
+
+
+def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R) -> R:
+    if given is not None:
+        return given
+    text = os.environ.get(f"HEADRACE_{name}")
+    if not text:
+        return default
+    try:
+        return convert(text)
+    except ValueError:
+        raise ConfigError(
+            f"HEADRACE_{name}={text!r} is not a {convert.__name__.strip('_')}"
+        ) from None
+
+
+def _redact(given: object) -> Callable[[str, Any], Any] | str | None:
+    if isinstance(given, str) and not re.fullmatch(r"[\w.]+:[\w.]+", given):
+        raise ConfigError(f"redact is {given!r}: write module:function, or give the function")
+    if given is not None and not isinstance(given, str) and not callable(given):
+        raise ConfigError(f"redact must be a function, or module:function, not {given!r}")
+    found: Callable[[str, Any], Any] | str | None = given
+    return found
+
+
+def _truth(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)
