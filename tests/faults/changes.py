@@ -20,7 +20,14 @@ from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, Report
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
-from headrace.testing.conformance.topic_ground import BILLING, LOG, ORDERED, PLAIN, START, event
+from headrace.testing.conformance.topics.topic_ground import (
+    BILLING,
+    LOG,
+    ORDERED,
+    PLAIN,
+    START,
+    event,
+)
 from tests.faults.proxy import Fault, Proxy, calls
 
 LEASE = 60.0

@@ -13,7 +13,7 @@ from headrace.store.redis import scripts
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.testing.conformance.ground import QUEUE, known, parcel
-from headrace.testing.conformance.topic_ground import event
+from headrace.testing.conformance.topics.topic_ground import event
 from tests.faults.crew import eventually
 
 HOUR = 3600

@@ -14,7 +14,7 @@ from headrace.store.contract import Settlement
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, GroupState, Position
 from headrace.testing.conformance.ground import parcel
-from headrace.testing.conformance.topic_ground import event
+from headrace.testing.conformance.topics.topic_ground import event
 from tests.faults.crew import eventually
 from tests.servers import RedisServer
 

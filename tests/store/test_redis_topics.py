@@ -13,7 +13,7 @@ from headrace.store.contract import Settlement
 from headrace.store.redis.read.group_reader import GroupReader
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, Position
-from headrace.testing.conformance.topic_ground import event
+from headrace.testing.conformance.topics.topic_ground import event
 
 LOG, QUEUE = "@orders", "ledger@orders"
 ORDERED = Group(ordered=True)

@@ -16,8 +16,8 @@ from headrace.store.sqlite.store import SqliteStore
 from headrace.store.topics import Group
 from headrace.testing import ManualClock
 from headrace.testing.conformance.ground import LEASE
-from headrace.testing.conformance.settling import DEAD
-from headrace.testing.conformance.topic_ground import BILLING, TopicGround, event, keys
+from headrace.testing.conformance.jobs.settlement import DEAD
+from headrace.testing.conformance.topics.topic_ground import BILLING, TopicGround, event, keys
 
 BRIEF_MS = 20
 DAY_MS = 86_400_000

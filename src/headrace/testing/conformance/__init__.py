@@ -13,98 +13,101 @@ can look into itself overrides `left_behind`. The tests are coroutines: run them
 in auto mode.
 """
 
-from headrace.testing.conformance.asking import AskingConformance
-from headrace.testing.conformance.bounds import BoundsConformance
-from headrace.testing.conformance.browsing import BrowsingConformance
-from headrace.testing.conformance.cancelling import CancellingConformance
-from headrace.testing.conformance.crowded import CrowdedConformance
-from headrace.testing.conformance.debouncing import DebouncingConformance
-from headrace.testing.conformance.delivering import DeliveringConformance
-from headrace.testing.conformance.failing_flows import FailingFlowsConformance
-from headrace.testing.conformance.far_flows import FarFlowsConformance, LargeFlowsConformance
-from headrace.testing.conformance.flows import FlowsConformance
-from headrace.testing.conformance.following import FollowingConformance
-from headrace.testing.conformance.foreign_events import ForeignEventsConformance
-from headrace.testing.conformance.group_faults import GroupFaultsConformance
-from headrace.testing.conformance.group_reporting import GroupReportingConformance
-from headrace.testing.conformance.group_settling import GroupSettlingConformance
-from headrace.testing.conformance.groups import GroupsConformance
-from headrace.testing.conformance.history import HistoryConformance
-from headrace.testing.conformance.joining import JoiningConformance
-from headrace.testing.conformance.key_failures import KeyFailuresConformance
+from headrace.testing.conformance.flows.across_queues import (
+    FarFlowsConformance,
+    LargeFlowsConformance,
+)
+from headrace.testing.conformance.flows.failures import FlowFailuresConformance
+from headrace.testing.conformance.flows.follow import FollowConformance
+from headrace.testing.conformance.flows.joins import JoinsConformance
+from headrace.testing.conformance.gates.debounce import DebounceConformance
+from headrace.testing.conformance.gates.lanes import LanesConformance
+from headrace.testing.conformance.gates.limits import LimitsConformance
+from headrace.testing.conformance.gates.mixed_widths import MixedWidthsConformance
+from headrace.testing.conformance.gates.pace import PaceConformance
+from headrace.testing.conformance.gates.pause import PauseConformance
+from headrace.testing.conformance.gates.priorities import PrioritiesConformance
+from headrace.testing.conformance.gates.unique import TicksConformance, UniqueConformance
+from headrace.testing.conformance.jobs.append import AppendConformance
+from headrace.testing.conformance.jobs.cancellation import CancellationConformance
+from headrace.testing.conformance.jobs.crowded_reclaim import CrowdedConformance
+from headrace.testing.conformance.jobs.delivery import DeliveryConformance
+from headrace.testing.conformance.jobs.lookup import LookupConformance
+from headrace.testing.conformance.jobs.mix import MixConformance
+from headrace.testing.conformance.jobs.repeats import RepeatsConformance
+from headrace.testing.conformance.jobs.reports import OnceConformance, ReportsConformance
+from headrace.testing.conformance.jobs.running_cancellation import RunningCancellationConformance
+from headrace.testing.conformance.jobs.settlement import SettlementConformance
+from headrace.testing.conformance.jobs.upkeep import UpkeepConformance
 from headrace.testing.conformance.kv import KvConformance
-from headrace.testing.conformance.lanes import LanesConformance
-from headrace.testing.conformance.limits import LimitsConformance
-from headrace.testing.conformance.logs import LogsConformance
-from headrace.testing.conformance.mixed_widths import MixedWidthsConformance
-from headrace.testing.conformance.mixing import MixingConformance
-from headrace.testing.conformance.ordered import OrderedConformance
-from headrace.testing.conformance.pacing import PacingConformance
-from headrace.testing.conformance.pausing import PausingConformance
-from headrace.testing.conformance.priorities import PrioritiesConformance
-from headrace.testing.conformance.removing import RemovingConformance
-from headrace.testing.conformance.repeating import RepeatingConformance
-from headrace.testing.conformance.reporting import MarksConformance, ReportingConformance
-from headrace.testing.conformance.rewinding import RewindingConformance
-from headrace.testing.conformance.rewinding_keys import RewindingKeysConformance
-from headrace.testing.conformance.sending import SendingConformance
-from headrace.testing.conformance.settling import SettlingConformance
-from headrace.testing.conformance.stats import StatsConformance
-from headrace.testing.conformance.stopping import StoppingConformance
-from headrace.testing.conformance.surveys import LocatingConformance, SurveysConformance
-from headrace.testing.conformance.topic_mixing import TopicMixingConformance
-from headrace.testing.conformance.trimming import TrimmingConformance
-from headrace.testing.conformance.unique import TicksConformance, UniqueConformance
-from headrace.testing.conformance.upkeep import UpkeepConformance
+from headrace.testing.conformance.queues.browse import BrowseConformance
+from headrace.testing.conformance.queues.facts import FactsConformance
+from headrace.testing.conformance.queues.removal import RemovalConformance
+from headrace.testing.conformance.queues.stats import StatsConformance
+from headrace.testing.conformance.queues.surveys import LocateConformance, SurveysConformance
+from headrace.testing.conformance.topics.bounds import BoundsConformance
+from headrace.testing.conformance.topics.faults import GroupFaultsConformance
+from headrace.testing.conformance.topics.foreign_events import ForeignEventsConformance
+from headrace.testing.conformance.topics.groups import GroupsConformance
+from headrace.testing.conformance.topics.join import GroupJoinConformance
+from headrace.testing.conformance.topics.key_failures import KeyFailuresConformance
+from headrace.testing.conformance.topics.logs import LogsConformance
+from headrace.testing.conformance.topics.mix import TopicMixConformance
+from headrace.testing.conformance.topics.ordered import OrderedConformance
+from headrace.testing.conformance.topics.reports import GroupReportsConformance
+from headrace.testing.conformance.topics.rewind import RewindConformance
+from headrace.testing.conformance.topics.rewound_keys import RewoundKeysConformance
+from headrace.testing.conformance.topics.settlement import GroupSettlementConformance
+from headrace.testing.conformance.topics.trim import TrimConformance
 
 
 class StoreConformance(
-    SendingConformance,
-    RepeatingConformance,
-    DeliveringConformance,
-    SettlingConformance,
+    AppendConformance,
+    RepeatsConformance,
+    DeliveryConformance,
+    SettlementConformance,
     UpkeepConformance,
     PrioritiesConformance,
     LanesConformance,
     MixedWidthsConformance,
     LimitsConformance,
-    PacingConformance,
+    PaceConformance,
     UniqueConformance,
-    DebouncingConformance,
+    DebounceConformance,
     TicksConformance,
-    FlowsConformance,
-    FailingFlowsConformance,
-    FollowingConformance,
+    JoinsConformance,
+    FlowFailuresConformance,
+    FollowConformance,
     FarFlowsConformance,
     LargeFlowsConformance,
-    CancellingConformance,
-    StoppingConformance,
-    PausingConformance,
-    RemovingConformance,
-    ReportingConformance,
-    MarksConformance,
+    CancellationConformance,
+    RunningCancellationConformance,
+    PauseConformance,
+    RemovalConformance,
+    ReportsConformance,
+    OnceConformance,
     KvConformance,
-    HistoryConformance,
+    FactsConformance,
     StatsConformance,
-    AskingConformance,
-    BrowsingConformance,
+    LookupConformance,
+    BrowseConformance,
     SurveysConformance,
-    LocatingConformance,
-    MixingConformance,
+    LocateConformance,
+    MixConformance,
     LogsConformance,
     GroupsConformance,
-    JoiningConformance,
-    GroupSettlingConformance,
-    GroupReportingConformance,
+    GroupJoinConformance,
+    GroupSettlementConformance,
+    GroupReportsConformance,
     GroupFaultsConformance,
     ForeignEventsConformance,
     OrderedConformance,
     KeyFailuresConformance,
-    RewindingConformance,
-    RewindingKeysConformance,
+    RewindConformance,
+    RewoundKeysConformance,
     BoundsConformance,
-    TrimmingConformance,
-    TopicMixingConformance,
+    TrimConformance,
+    TopicMixConformance,
     CrowdedConformance,
 ):
     """All of them."""

@@ -1,0 +1,132 @@
+"""Being told of an end that has been already."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from headrace.core.job.constraints import Constraints
+from headrace.core.job.outcome import DONE, Outcome
+from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.state import State
+from headrace.store.contract import Store
+from headrace.store.values import Arrival, Counts, JobEnding
+from headrace.testing.conformance.flows.joins import inputs_of, linked
+from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
+
+
+class FollowConformance(Ground):
+    async def blocked(self, store: Store, parent: Parcel) -> Parcel:
+        child = parcel(parents=[parent])
+        await store.append(QUEUE, [child])
+        return child
+
+    async def test_one_may_follow_a_job_that_lives(self, store: Store) -> None:
+        parent = parcel()
+        await store.append(QUEUE, [parent])
+        child = await self.blocked(store, parent)
+        assert await store.follow(QUEUE, parent.key, [Child(QUEUE, child.key)]) is None
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), kept(b"\x07"))
+        assert inputs_of((await self.take(worker))[0]) == [7]
+
+    async def test_who_follows_a_job_that_has_ended_is_told_how(self, store: Store) -> None:
+        sent = await self.send(store, 5)
+        worker = self.worker(store)
+        taken = await self.take(worker, 4)
+        outcomes: list[Outcome] = [kept(b"\x07"), DEAD, CANCELLED, DONE]
+        for delivery, outcome in zip(taken, outcomes, strict=True):
+            await self.end(store, worker, [delivery], outcome)
+        await store.cancel(QUEUE, sent[4:])
+        child = [Child(QUEUE, b"=child")]
+        endings = [await store.follow(QUEUE, key, child) for key in sent]
+        assert endings == [
+            JobEnding(State.DONE, b"\x07"),
+            JobEnding(State.DEAD),
+            JobEnding(State.CANCELLED),
+            # Of this one the store knows nothing any more.
+            JobEnding(State.DONE),
+            JobEnding(State.CANCELLED),
+        ]
+
+    async def test_a_dead_job_is_dead_even_without_its_verdict(self, store: Store) -> None:
+        (key,) = await self.send(store)
+        worker = self.worker(store)
+        bare = msgspec.structs.replace(DEAD, verdict=b"", ttl_ms=0)
+        await self.settle(worker, await self.take(worker), bare)
+        assert await store.follow(QUEUE, key, [Child(QUEUE, b"=c")]) == JobEnding(State.DEAD)
+
+    async def test_an_unknown_job_counts_as_done(self, store: Store) -> None:
+        ending = await store.follow(QUEUE, b"=nobody", [Child(QUEUE, b"=child")])
+        assert ending == JobEnding(State.DONE)
+
+    async def test_telling_twice_is_telling_once(self, store: Store) -> None:
+        first, second = parcel(), parcel()
+        child = parcel(parents=[first, second])
+        await store.append(QUEUE, [child])
+        arrival = Arrival(child.key, first.key, JobEnding(State.DONE, b"\x01"))
+        await store.arrive(QUEUE, [arrival, arrival])
+        await store.arrive(QUEUE, [arrival])
+        assert (await self.snapshot(store, child.key)).state is State.BLOCKED
+        await store.arrive(QUEUE, [Arrival(child.key, second.key, JobEnding(State.DONE, b"\x02"))])
+        worker = self.worker(store)
+        taken = await self.take(worker)
+        assert inputs_of(taken[0]) == [1, 2]
+        await store.arrive(QUEUE, [arrival])
+        await self.settle(worker, taken, DONE)
+        await store.arrive(QUEUE, [arrival])
+        assert await store.get(QUEUE, [child.key]) == [None]
+        await self.nothing_left(worker)
+
+    async def test_it_can_be_asked_who_was_told_of_what(self, store: Store) -> None:
+        first, second, other = parcel(), parcel(), parcel()
+        child = parcel(parents=[first, second])
+        await store.append(QUEUE, [child])
+        await store.arrive(QUEUE, [Arrival(child.key, first.key, JobEnding(State.DONE, b"\x01"))])
+        pairs = [(child.key, each.key) for each in (first, second, other)]
+        assert await store.arrived(QUEUE, [*pairs, (other.key, first.key)]) == [
+            True, False, False, False,
+        ]  # fmt: skip
+        assert await store.arrived("never", pairs[:1]) == [False]
+
+    async def test_news_for_unknown_jobs_is_ignored(self, store: Store) -> None:
+        (plain,) = await self.send(store)
+        ending = JobEnding(State.DEAD)
+        await store.arrive(QUEUE, [Arrival(key, b"=p", ending) for key in (b"=nobody", plain)])
+        assert await store.count(QUEUE) == Counts(waiting=1)
+
+    @pytest.mark.parametrize("outcome", [kept(b"\x07"), DEAD], ids=["done", "dead"])
+    async def test_a_job_sent_again_tells_its_children_how_it_ended(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        parent, worker = parcel("known"), self.worker(store)
+        await store.append(QUEUE, [parent], repeat=True)
+        await self.settle(worker, await self.take(worker), outcome)
+        child = await self.blocked(store, parent)
+        again = linked(parent, child)
+        assert await store.append(QUEUE, [again], repeat=True) == {0: parent.key}
+        if outcome is DEAD:
+            assert (await self.snapshot(store, child.key)).reason == "parent_failed"
+        else:
+            assert inputs_of((await self.take(worker))[0]) == [7]
+
+    async def test_a_job_sent_again_brings_its_children_while_it_lives(self, store: Store) -> None:
+        parent, worker = parcel("known"), self.worker(store)
+        await store.append(QUEUE, [parent], repeat=True)
+        children = [await self.blocked(store, parent) for _ in range(2)]
+        for child in children:
+            again = linked(parent, child)
+            assert await store.append(QUEUE, [again], repeat=True) == {0: parent.key}
+        await self.settle(worker, await self.take(worker), kept(b"\x07"))
+        assert keys_of(await self.take(worker, 2)) == [child.key for child in children]
+
+    async def test_one_that_stands_for_another_is_waited_for(self, store: Store) -> None:
+        constraints = Constraints(unique="the one")
+        first, second = parcel(constraints=constraints), parcel(constraints=constraints)
+        await store.append(QUEUE, [first])
+        child = await self.blocked(store, second)
+        assert await store.append(QUEUE, [linked(second, child)]) == {0: first.key}
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), kept(b"\x07"))
+        assert inputs_of((await self.take(worker))[0]) == [7]

@@ -1,0 +1,1 @@
+"""The life of a job: sent, delivered, settled, cancelled, taken over."""

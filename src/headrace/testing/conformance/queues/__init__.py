@@ -1,0 +1,1 @@
+"""Questions about queues, and their removal."""

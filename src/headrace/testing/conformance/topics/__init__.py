@@ -1,0 +1,1 @@
+"""Logs, and the groups that read them."""
