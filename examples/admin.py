@@ -1,4 +1,4 @@
-"""What people ask and do about queues and jobs; the command line does the same."""
+"""Inspect and change queues and jobs, as the command line does."""
 
 import asyncio
 import os

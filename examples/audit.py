@@ -1,4 +1,4 @@
-"""A record of every delivery, in a topic of its own."""
+"""Record every delivery in a topic of its own."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A function that takes many jobs at once, each of which has an end of its own."""
+"""A function that takes many jobs at once; each job has its own end."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Ending jobs before they end by themselves; pausing queues and tasks."""
+"""Cancel jobs before they end by themselves; pause queues and tasks."""
 
 import asyncio
 import os

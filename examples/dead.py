@@ -1,4 +1,4 @@
-"""Jobs that were given up: find them, look at them, mend them, send them again."""
+"""Find dead jobs, inspect them, repair them, and replay them."""
 
 import asyncio
 import os

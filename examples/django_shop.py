@@ -1,7 +1,7 @@
 """Django: its own task framework on Headrace, and jobs that leave when a transaction is committed.
 
-A whole project in one file; in yours, `TASKS` stands in settings.py, tasks in tasks.py, and workers
-are started by `headrace worker headrace.integrations.django:app`.
+This is a whole project in one file. In yours, `TASKS` is in settings.py, tasks are in tasks.py, and
+`headrace worker headrace.integrations.django:app` starts workers.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ else:
     from django.tasks import task  # type: ignore[no-redef]
 
 jobs = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-django")
-# What the settings below name: this file is the module of the project, too.
+# The settings below name this module: the file is the project, too.
 sys.modules["django_shop"] = sys.modules[__name__]
 settings.configure(
     USE_TZ=True,
@@ -48,7 +48,7 @@ def thank(name: str) -> str:
 
 
 async def ended(*ids: str) -> None:
-    """Run jobs until these have ended: what a worker process does in production."""
+    """Run jobs until these have ended, as a worker process does in production."""
     async with jobs, jobs.worker():
         for id in ids:
             async for _ in jobs.job(id).watch():

@@ -14,8 +14,8 @@ from headrace.integrations.fastapi import depends, lifespan
 jobs = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-fastapi")
 # In production leave worker= out, and run `headrace worker` beside the web server.
 web = FastAPI(lifespan=lifespan(jobs, worker=True))
-# Serves who has the token, on this very machine alone; without one, it makes one up and logs it.
-# For others give it users: headrace.dashboard(jobs, auth=…).
+# Serves this machine only, with a token; if none is given, it makes one and logs it.
+# For other people give it users: headrace.dashboard(jobs, auth=…).
 token = os.environ.get("HEADRACE_DASHBOARD_TOKEN") or secrets.token_urlsafe()
 web.mount("/jobs", headrace.dashboard(jobs, token=token))
 Jobs = Annotated[Headrace, Depends(depends(jobs))]

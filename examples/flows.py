@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs, and are given their results."""
+"""Jobs that wait for other jobs, and receive their results."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What must not happen twice, although its job may run twice."""
+"""An effect that must happen once, although its job may run twice."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ app = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example
 
 
 class PaymentProvider:
-    """Like many of them: a charge with a key that it has seen is answered, and not made again."""
+    """Like real providers, it answers a charge with a known key without charging again."""
 
     def __init__(self) -> None:
         self.charges: dict[str, str] = {}

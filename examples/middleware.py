@@ -1,4 +1,4 @@
-"""Code around everything that is sent and run."""
+"""Wrap code around every send and every run."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ captured: list[BaseException] = []
 
 
 class Tenants(Middleware):
-    """Who sends is a header; who runs reads it."""
+    """The sender sets a header, and the worker reads it."""
 
     async def send(self, call: Call[Any], send: Send) -> Job[Any]:
         return await send(call.with_headers({"tenant": tenant}))

@@ -1,4 +1,4 @@
-"""Events of one account are booked in order; one that fails stops its account and no other."""
+"""Events of one account are booked in order; a failing one stops only its own account."""
 
 import asyncio
 import os

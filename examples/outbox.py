@@ -1,4 +1,4 @@
-"""An order and what follows from it, in one transaction or not at all; and each handled once."""
+"""An order and its job in one transaction, or neither; and each is handled once."""
 
 import asyncio
 import os

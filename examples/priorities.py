@@ -1,4 +1,4 @@
-"""What goes first: priorities within a queue, weights and order among queues."""
+"""Which job goes first: priorities within a queue, weights and order among queues."""
 
 import asyncio
 import os

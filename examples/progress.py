@@ -1,4 +1,4 @@
-"""A job tells how far it is, and another program watches."""
+"""A job reports how far it is, and another program watches."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ async def export(ctx: Context, pages: int) -> int:
     for page in range(1, pages + 1):
         ctx.log(f"wrote page {page}")
         ctx.progress(page / pages, f"page {page} of {pages}")
-        # So that this example always prints the same: of many in a short time the latest is told.
+        # Of several quick reports only the latest is sent, so wait until this one was seen.
         await seen.wait()
         seen.clear()
     return pages

@@ -1,4 +1,4 @@
-"""Codecs, versions, and events that a subscriber is too old for."""
+"""Codecs, versions, and events that are too new for a subscriber."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Each group gets each event once; what fails in one is tried again there alone."""
+"""Each group gets each event once; a failed event is retried in its own group only."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ async def load(events: list[OrderPaid]) -> None:
 async def main() -> None:
     global limit
     async with app, app.worker():
-        # An id of one's own: published twice, it is there once.
+        # With an id of your own, an event that is published twice is stored once.
         for _ in range(2):
             await orders.publish(OrderPaid("o-1", 995), id="payment-1", headers={"tenant": "eu"})
         print(await audited.get())

@@ -11,7 +11,7 @@ from headrace import Headrace, Tracing
 
 app = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-tracing")
 
-# In a program of your own: BatchSpanProcessor(OTLPSpanExporter()).
+# In your own program: BatchSpanProcessor(OTLPSpanExporter()).
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))

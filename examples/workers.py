@@ -1,4 +1,4 @@
-"""Who is running: the registry of workers."""
+"""Which workers are running: the registry of workers."""
 
 import asyncio
 import os
