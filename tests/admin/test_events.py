@@ -10,7 +10,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, Reject
 from headrace.admin import JobEvent, MinuteStats
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
@@ -189,7 +189,7 @@ def of_runs(*lengths: float) -> MinuteStats:
     """What is counted of runs that took so many seconds."""
     deliveries = []
     for seconds in lengths:
-        delivery = Delivery("q", 0, b"")
+        delivery = LeasedDelivery("q", 0, b"")
         delivery.took_us = round(seconds * 1e6)
         deliveries.append(Settlement(delivery, DONE))
     counts = Tally.of(deliveries, lambda _: 0).counts

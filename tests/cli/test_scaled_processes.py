@@ -15,7 +15,7 @@ from headrace.core.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.processes.gauge import Gauge
 from headrace.worker.processes.supervisor import Supervisor
-from headrace.worker.upkeep.workload import Seen, Survey, Workload
+from headrace.worker.upkeep.workload import QueueLoad, Workload, WorkloadSurvey
 from tests.cli.conftest import Start
 from tests.cli.programs import eventually
 from tests.cli.test_supervisor import Pretended
@@ -36,12 +36,12 @@ class Told:
     places_each = 10
 
     def __init__(self) -> None:
-        self.surveys: list[Survey | None] = []
+        self.surveys: list[WorkloadSurvey | None] = []
         self.processes: Scaled | None = None
 
     def start(self, wake: Callable[[], None]) -> None: ...
 
-    def take(self) -> list[Survey | None]:
+    def take(self) -> list[WorkloadSurvey | None]:
         surveys, self.surveys = self.surveys, []
         return surveys
 
@@ -73,7 +73,7 @@ class Scene:
 
     def read(self, waiting: int, *workers: WorkerRecord, running: int = 0) -> None:
         """The gauge brings a survey."""
-        self.gauge.surveys.append(Survey({JOBS: Seen(waiting, running)}, workers))
+        self.gauge.surveys.append(WorkloadSurvey({JOBS: QueueLoad(waiting, running)}, workers))
         self.supervisor.step()
 
     @property
@@ -202,9 +202,9 @@ def test_every_decision_is_one_line_with_its_reason_and_is_counted(
     assert (processes.ups, processes.downs) == ({"backlog": 1}, {"idle": 1})
 
 
-def taken(gauge: Gauge, count: int) -> list[Survey | None]:
+def taken(gauge: Gauge, count: int) -> list[WorkloadSurvey | None]:
     """Wait until the gauge has brought so many."""
-    found: list[Survey | None] = []
+    found: list[WorkloadSurvey | None] = []
 
     def enough() -> bool:
         found.extend(gauge.take())
@@ -230,7 +230,7 @@ def test_the_gauge_reads_queues_and_says_once_that_it_cannot(
     gauge.start(lambda: None)
     (first, *_) = taken(gauge, 1)
     gauge.stop()
-    assert first == Survey({Workload("jobs", ("default", "later"), 10): Seen(1, 0, 1)})
+    assert first == WorkloadSurvey({Workload("jobs", ("default", "later"), 10): QueueLoad(1, 0, 1)})
     app.portal.close()
 
     away = Gauge(Headrace("redis://127.0.0.1:1/0"), [JOBS], poll=0.01)

@@ -24,7 +24,7 @@ from headrace import (
     Topic,
     TopicFull,
 )
-from headrace.client.context import Running, running
+from headrace.client.context import CurrentRun, running
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.queue_names import shard_of
 from headrace.store.topics import Group, Position
@@ -500,7 +500,7 @@ class Run:
 
 
 @pytest.fixture
-def run(orders: Topic[OrderPaid]) -> Iterator[Running]:
+def run(orders: Topic[OrderPaid]) -> Iterator[CurrentRun]:
     headers = {"traceparent": TRACE, "tracestate": "a=b", "tenant": "eu"}
     run = Run(orders, headers, "c-1")
     token = running.set(run)
@@ -509,7 +509,7 @@ def run(orders: Topic[OrderPaid]) -> Iterator[Running]:
 
 
 async def test_a_handler_passes_trace_and_correlation_on(
-    orders: Topic[OrderPaid], run: Running
+    orders: Topic[OrderPaid], run: CurrentRun
 ) -> None:
     await orders.publish(paid(1))
     await orders.publish_many([paid(2)])
@@ -518,7 +518,7 @@ async def test_a_handler_passes_trace_and_correlation_on(
         assert event.correlation_id == "c-1"
 
 
-async def test_what_a_handler_says_itself_wins(orders: Topic[OrderPaid], run: Running) -> None:
+async def test_what_a_handler_says_itself_wins(orders: Topic[OrderPaid], run: CurrentRun) -> None:
     other = TRACE.replace("0af7", "1af7")
     await orders.publish(paid(1), headers={"traceparent": other}, correlation_id="c-2")
     (event,) = await orders.read()

@@ -30,7 +30,10 @@ def snapshot(presence: Presence = WELL, ago: float = 0.0) -> Snapshot:
         (Presence("working", blocked=3.0), []),
         (Presence("working", blocked=40.0), ["the event loop has been blocked for 40 s"]),
         (Presence("working", silent=99.0), ["the heartbeat has been silent for 99 s"]),
-        (Presence("working", broken=["the line of jobs"]), ["the line of jobs works no more"]),
+        (
+            Presence("working", broken=["the consumer of jobs"]),
+            ["the consumer of jobs works no more"],
+        ),
     ],
 )
 def test_a_worker_lives_unless_it_is_stuck(presence: Presence, why: list[str]) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import redis
 
 from headrace.core.job.constraints import Constraints, Limit
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome
 from headrace.core.job.parcel import Child
@@ -70,7 +70,7 @@ class Change:
     async def count(self, queue: str = QUEUE) -> Counts:
         return await self.plain.count(queue)
 
-    async def take(self, consumer: StoreConsumer) -> Delivery:
+    async def take(self, consumer: StoreConsumer) -> LeasedDelivery:
         (delivery,) = await self.ground.take(consumer, 1)
         return delivery
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headrace import Headrace, Job, StoreUnavailable, chain, group
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.store.contract import Settlement, Store, StoreConsumer
@@ -48,7 +48,7 @@ def elsewhere(cluster: RedisCluster, store: RedisStore) -> RedisServer:
     return cluster.owner(store.keys("b").ready)
 
 
-async def settled(consumer: StoreConsumer, deliveries: list[Delivery]) -> None:
+async def settled(consumer: StoreConsumer, deliveries: list[LeasedDelivery]) -> None:
     done = [Settlement(delivery, kept()) for delivery in known(deliveries)]
     assert await consumer.settle("a", done) == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, Position
 from headrace.testing.conformance.ground import parcel
@@ -79,4 +79,4 @@ async def test_a_receipt_tells_when_a_job_came_in_line(
     redis_url: str, receipt: bytes | str | int, ready_ms: int
 ) -> None:
     worker = RedisStore(redis_url, namespace="shop", crash_limit=3).consumer("one", ["mail"], 1.0)
-    assert worker.ready_ms(Delivery("mail", receipt, b"")) == ready_ms
+    assert worker.ready_ms(LeasedDelivery("mail", receipt, b"")) == ready_ms

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobKey
     from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
@@ -109,12 +109,12 @@ def key(name: str) -> JobKey:
     return to_key(name)
 
 
-def names(deliveries: Sequence[Delivery]) -> str:
+def names(deliveries: Sequence[LeasedDelivery]) -> str:
     by_envelope = {parcel(c).envelope: c for c in "abcdefghij"}
     return " ".join(by_envelope[delivery.envelope] for delivery in deliveries)
 
 
-def all_as(outcome: Outcome, deliveries: Sequence[Delivery]) -> list[Settlement]:
+def all_as(outcome: Outcome, deliveries: Sequence[LeasedDelivery]) -> list[Settlement]:
     return [Settlement(delivery, outcome) for delivery in deliveries]
 
 

@@ -21,7 +21,7 @@ from headrace.testing import ManualClock
 if TYPE_CHECKING:
     import sqlite3
 
-    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
 
@@ -54,7 +54,7 @@ async def oldest(store: SqliteStore, queue: str = "q") -> int | None:
     return state.oldest_ms
 
 
-async def settle(consumer: SqliteConsumer, outcome: Outcome, *deliveries: Delivery) -> None:
+async def settle(consumer: SqliteConsumer, outcome: Outcome, *deliveries: LeasedDelivery) -> None:
     assert await consumer.settle("q", [Settlement(each, outcome) for each in deliveries]) == []
 
 

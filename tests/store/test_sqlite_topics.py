@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.core.clock import Clock
-    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobKey
     from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
@@ -88,7 +88,7 @@ def keys(parcels: Sequence[Parcel]) -> list[JobKey]:
     return [parcel.key for parcel in parcels]
 
 
-def envelopes(found: Sequence[Parcel | Delivery]) -> list[bytes]:
+def envelopes(found: Sequence[Parcel | LeasedDelivery]) -> list[bytes]:
     return [each.envelope for each in found]
 
 
@@ -97,7 +97,7 @@ def member(store: SqliteStore, queue: str = BILLING, name: str = "w1") -> Sqlite
 
 
 async def settle(
-    consumer: SqliteConsumer, deliveries: Sequence[Delivery], outcome: Outcome = DONE
+    consumer: SqliteConsumer, deliveries: Sequence[LeasedDelivery], outcome: Outcome = DONE
 ) -> None:
     settlements = [Settlement(delivery, outcome) for delivery in deliveries]
     assert await consumer.settle(deliveries[0].queue, settlements) == []

@@ -35,7 +35,7 @@ from headrace.testing import ManualClock
 if TYPE_CHECKING:
     import sqlite3
 
-    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobKey
 
 LEASE = 30.0
@@ -113,7 +113,7 @@ class Mix:
         self._clock = clock
         self._chance = chance
         self._workers = [store.consumer(f"w{n}", QUEUES, LEASE) for n in range(2)]
-        self._held: list[list[Delivery]] = [[], []]
+        self._held: list[list[LeasedDelivery]] = [[], []]
         self._paused: set[tuple[str, str]] = set()
         self._starts: dict[str, list[int]] = defaultdict(list)
         self._made = 0
@@ -204,7 +204,7 @@ class Mix:
             delivery.key, delivery.task = envelope.key, envelope.task
         await self._begin(n, taken)
 
-    async def _begin(self, n: int, taken: list[Delivery]) -> None:
+    async def _begin(self, n: int, taken: list[LeasedDelivery]) -> None:
         for queue in QUEUES:
             here = [delivery for delivery in taken if delivery.queue == queue]
             paused = [d for d in here if (queue, d.task) in self._paused]
@@ -220,7 +220,7 @@ class Mix:
             self._check_limits(queue, [d for d in started if d in limited])
         self._check_lanes()
 
-    def _check_limits(self, queue: str, started: list[Delivery]) -> None:
+    def _check_limits(self, queue: str, started: list[LeasedDelivery]) -> None:
         now_ms = self._clock.now_ms()
         for delivery in started:
             for limit in decode_constraints(delivery.constraints).limits:

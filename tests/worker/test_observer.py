@@ -81,11 +81,11 @@ async def test_a_hook_is_told_of_errors_of_the_store(
         monkeypatch.setattr(consumer, name, once)
 
     async with worker:
-        assert worker.parts is not None
-        (line,) = worker.parts.lines
+        assert worker.runtime is not None
+        (loop,) = worker.runtime.loops
         for name in ("fetch", "reclaim", "settle"):
-            unsteady(line.consumer, name)
-        unsteady(worker.parts.upkeep, "promote")
+            unsteady(loop.consumer, name)
+        unsteady(worker.runtime.upkeep, "promote")
         await orders.publish(Order("o-1"))
         await until(lambda: seen and {"read", "reclaim", "settle", "promote"} <= scopes)
 

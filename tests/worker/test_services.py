@@ -8,7 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, State
 from headrace.core.job import ids
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import decode_envelope, encode_envelope
 from headrace.core.job.outcome import DONE
 from headrace.core.job.parcel import Parcel
@@ -20,7 +20,7 @@ from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing import ManualClock
 from headrace.worker.consume.heartbeat import Heartbeat
-from headrace.worker.consume.reader import Reader
+from headrace.worker.consume.reader import QueueReader
 from headrace.worker.consume.reclaimer import LastChance, Reclaimer
 from headrace.worker.consume.settler import Settler
 from headrace.worker.run.slots import Slots
@@ -41,14 +41,14 @@ async def send(store: Store, count: int = 1, delay_ms: int | None = None) -> Non
     await store.append(QUEUE, parcels)
 
 
-async def taken(consumer: SqliteConsumer, count: int) -> list[Delivery]:
+async def taken(consumer: SqliteConsumer, count: int) -> list[LeasedDelivery]:
     deliveries = await consumer.fetch(count, 0)
     for delivery in deliveries:
         delivery.key = decode_envelope(delivery.envelope).key
     return deliveries
 
 
-def unexpected(lost: list[Delivery]) -> None:
+def unexpected(lost: list[LeasedDelivery]) -> None:
     raise AssertionError(f"lost: {lost}")
 
 
@@ -68,7 +68,7 @@ class LosesAnswers:
         repeat: bool = False,
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         self.repeats.append(repeat)
         lost = await self._consumer.settle(
             queue, settlements, repeat=repeat, idempotency=idempotency
@@ -129,12 +129,12 @@ async def test_the_reader_takes_no_more_than_there_are_slots(
     store: Store, consumer: SqliteConsumer
 ) -> None:
     await send(store, 10)
-    held: set[Delivery] = set()
-    started: list[Delivery] = []
+    held: set[LeasedDelivery] = set()
+    started: list[LeasedDelivery] = []
     slots = Slots(4)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
-    reader = Reader(consumer, reclaimer, settler, slots, held, started.append, lease=LEASE)
+    reader = QueueReader(consumer, reclaimer, settler, slots, held, started.append, lease=LEASE)
     await reader.step()
     await reader.step()
     assert (len(started), slots.free, len(held)) == (4, 0, 4)
@@ -147,11 +147,11 @@ async def test_the_reader_reads_one_half_while_the_other_runs(
     store: Store, consumer: SqliteConsumer
 ) -> None:
     await send(store, 10)
-    held: set[Delivery] = set()
-    started: list[Delivery] = []
+    held: set[LeasedDelivery] = set()
+    started: list[LeasedDelivery] = []
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
-    reader = Reader(consumer, reclaimer, settler, Slots(6), held, started.append, lease=LEASE)
+    reader = QueueReader(consumer, reclaimer, settler, Slots(6), held, started.append, lease=LEASE)
     await reader.step()
     assert len(started) == 3
 
@@ -160,11 +160,11 @@ async def test_what_is_read_while_stopping_is_handed_back(
     store: Store, consumer: SqliteConsumer
 ) -> None:
     await send(store, 3)
-    held: set[Delivery] = set()
-    started: list[Delivery] = []
+    held: set[LeasedDelivery] = set()
+    started: list[LeasedDelivery] = []
     settler = Settler(consumer, held)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
-    reader = Reader(consumer, reclaimer, settler, Slots(10), held, started.append, lease=LEASE)
+    reader = QueueReader(consumer, reclaimer, settler, Slots(10), held, started.append, lease=LEASE)
     stray = await taken(consumer, 3)
     reader.stop()
     await reader.recover()
@@ -179,10 +179,10 @@ async def test_what_is_handed_back_unread_is_still_known(app: Headrace) -> None:
 
     job = await work.options(priority=5).enqueue()
     worker = app.store.consumer("worker", ["default"], LEASE)
-    held: set[Delivery] = set()
+    held: set[LeasedDelivery] = set()
     settler = Settler(worker, held)
     reclaimer = Reclaimer(worker, ["default"], LEASE, LastChance(held, 3))
-    reader = Reader(worker, reclaimer, settler, Slots(10), held, lambda _: None, lease=LEASE)
+    reader = QueueReader(worker, reclaimer, settler, Slots(10), held, lambda _: None, lease=LEASE)
     await worker.fetch(1, 1.0)
     reader.stop()
     await reader.recover()
@@ -201,9 +201,9 @@ class LateReplies:
         self.renew = consumer.renew
         self.reclaim = consumer.reclaim
         self.recover = consumer.recover
-        self.taken_over: list[Delivery] = []
+        self.taken_over: list[LeasedDelivery] = []
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         deliveries = await self._consumer.fetch(limit, wait)
         for _ in range(8):
             self.taken_over += await self._other.reclaim(QUEUE, 1, last_chance=True)
@@ -217,11 +217,11 @@ async def test_what_comes_later_than_its_lease_is_not_begun_if_others_have_it(
     store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
 ) -> None:
     await send(store, 3)
-    held: set[Delivery] = set()
-    started: list[Delivery] = []
+    held: set[LeasedDelivery] = set()
+    started: list[LeasedDelivery] = []
     late = LateReplies(consumer, store.consumer("other", [QUEUE], LEASE), clock)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
-    reader = Reader(
+    reader = QueueReader(
         late,  # type: ignore[arg-type]
         reclaimer,
         Settler(consumer, held),
@@ -249,7 +249,7 @@ class SlowRequests:
         self.reclaim = consumer.reclaim
         self.recover = consumer.recover
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         if self._failed:
             return []
         self._failed = True
@@ -260,9 +260,9 @@ async def test_what_a_failed_read_brings_late_is_run(
     store: SqliteStore, consumer: SqliteConsumer, clock: ManualClock
 ) -> None:
     await send(store, 2)
-    held: set[Delivery] = set()
-    started: list[Delivery] = []
-    reader = Reader(
+    held: set[LeasedDelivery] = set()
+    started: list[LeasedDelivery] = []
+    reader = QueueReader(
         SlowRequests(consumer),  # type: ignore[arg-type]
         Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3)),
         Settler(consumer, held),
@@ -288,7 +288,7 @@ async def test_the_reclaimer_takes_over_after_the_lease(
 ) -> None:
     await send(store)
     await taken(store.consumer("gone", [QUEUE], LEASE), 1)
-    found: list[Delivery] = []
+    found: list[LeasedDelivery] = []
     for _ in range(8):
         found += await Reclaimer(consumer, [QUEUE], LEASE, LastChance(set(), 3)).step(10)
         clock.advance(reclaim_every(LEASE))

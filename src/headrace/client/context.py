@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Voice(Memory, Protocol):
-    """How one run speaks to the store, wherever it runs; any thread may use it. What is told is
-    written soon, never waits and never fails; what is to be remembered is written at once."""
+class RunReporter(Memory, Protocol):
+    """Reports progress, logs and once markers of one run, wherever it runs; thread-safe. Progress
+    and logs are written soon, without waiting and without failing; markers are written at once."""
 
     def progress(self, fraction: float, text: str) -> None: ...
     def log(self, line: str) -> None: ...
 
 
-class Silence:
-    """The voice of a context that no worker made: nobody hears it, and nothing was done before."""
+class NullReporter:
+    """The reporter of a context that no worker made: it writes nothing and remembers nothing."""
 
     def progress(self, fraction: float, text: str) -> None: ...
 
@@ -47,7 +47,7 @@ class Silence:
     def remember_sync(self, name: str, value: bytes) -> None: ...
 
 
-SILENCE = Silence()
+NULL_REPORTER = NullReporter()
 
 
 class Context:
@@ -59,7 +59,7 @@ class Context:
     """
 
     __slots__ = (
-        "_cancelled", "_ends_at", "_voice",
+        "_cancelled", "_ends_at", "_reporter",
         "attempt", "delivery", "fence", "headers", "job", "state", "worker",
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ class Context:
         state: Any = None,
         ends_at: float | None = None,
         headers: Mapping[str, str] | None = None,
-        voice: Voice = SILENCE,
+        reporter: RunReporter = NULL_REPORTER,
         delivery: Delivery | None = None,
     ) -> None:
         self.job = job
@@ -86,7 +86,7 @@ class Context:
         self.headers: Mapping[str, str] = headers or {}
         self._ends_at = ends_at
         self._cancelled = threading.Event()
-        self._voice = voice
+        self._reporter = reporter
 
     @property
     def queue(self) -> str:
@@ -97,12 +97,12 @@ class Context:
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the job is, from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and
         does not wait: of many in a short time the latest is written."""
-        self._voice.progress(check_fraction(fraction), clean_line(text))
+        self._reporter.progress(check_fraction(fraction), clean_line(text))
 
     def log(self, text: str) -> None:
         """Add a line to the job's log, for `job.log()` and `job.watch()`, which keeps the last
         1,000 of up to 4,096 characters. Does not wait."""
-        self._voice.log(clean_line(text))
+        self._reporter.log(clean_line(text))
 
     @overload
     def once(self, name: str) -> Once[Any]: ...
@@ -111,7 +111,7 @@ class Context:
     def once(self, name: str, kind: Any = Any) -> Once[Any]:
         """A block that is done once per job across its attempts, with a value of type `kind`: see
         `Once`."""
-        return Once(self._voice, name, kind, self.job._app.max_payload)
+        return Once(self._reporter, name, kind, self.job._app.max_payload)
 
     @property
     def deadline(self) -> datetime | None:
@@ -131,13 +131,13 @@ class Context:
         self._cancelled.set()
 
 
-class Running(Protocol):
+class CurrentRun(Protocol):
     """What can make a context when someone asks for it: most tasks never do."""
 
     def context(self) -> Context: ...
 
 
-running: ContextVar[Running | None] = ContextVar("headrace_running", default=None)
+running: ContextVar[CurrentRun | None] = ContextVar("headrace_running", default=None)
 
 
 def current() -> Context:

@@ -12,13 +12,13 @@ from headrace.client.context import Context
 from headrace.client.job import Send, SendMany
 from headrace.client.outgoing import Outgoing
 from headrace.client.publication import Publish
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.middleware.views import JobRun, Received
 from headrace.middleware.wrapping import Middleware, Proceed, overrides
 
 log = logging.getLogger("headrace.worker")
 
-Tell = Callable[[Sequence[Delivery], int], None]
+Tell = Callable[[Sequence[LeasedDelivery], int], None]
 
 
 def wrap(outgoing: Outgoing, middleware: Sequence[Middleware]) -> None:
@@ -105,7 +105,9 @@ def receiving(middleware: Sequence[Middleware]) -> Tell | None:
     return partial(_received, listeners) if listeners else None
 
 
-def _received(middleware: Sequence[Middleware], deliveries: Sequence[Delivery], began: int) -> None:
+def _received(
+    middleware: Sequence[Middleware], deliveries: Sequence[LeasedDelivery], began: int
+) -> None:
     received = Received(deliveries, began)
     for one in middleware:
         try:

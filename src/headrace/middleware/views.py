@@ -10,7 +10,7 @@ from headrace.audit.record import Ending, ending_of
 from headrace.client.context import Context
 from headrace.client.task import Task
 from headrace.core.job import ids
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope, Malformed, NewerFormat, decode_envelope
 from headrace.core.job.history import History
 from headrace.core.job.outcome import Outcome
@@ -25,7 +25,7 @@ class Entering(Protocol):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     envelope: Envelope
-    delivery: Delivery
+    delivery: LeasedDelivery
     history: History
     lease_lost: bool
 
@@ -121,7 +121,7 @@ class Received:
 
     __slots__ = ("_deliveries", "began_ns")
 
-    def __init__(self, deliveries: Sequence[Delivery], began_ns: int) -> None:
+    def __init__(self, deliveries: Sequence[LeasedDelivery], began_ns: int) -> None:
         self._deliveries = deliveries
         self.began_ns = began_ns
         """When the worker asked for them, in nanoseconds since 1970."""

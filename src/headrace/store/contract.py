@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
@@ -39,7 +39,7 @@ from headrace.store.values import (
 class Settlement(msgspec.Struct, frozen=True, gc=False):
     """One delivery, and its outcome."""
 
-    delivery: Delivery
+    delivery: LeasedDelivery
     outcome: Outcome
 
 
@@ -337,7 +337,7 @@ class Consumer(Protocol):
 
     name: str
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         """Up to `limit` jobs of any of the queues that are not paused, each now leased to this
         consumer; of one queue those of the highest priority first. Waits up to `wait` seconds for
         the first. Must not be cancelled: `interrupt` ends the wait."""
@@ -346,16 +346,16 @@ class Consumer(Protocol):
     async def begin(
         self,
         queue: str,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[LeasedDelivery],
         *,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[Delivery, str]:
+    ) -> dict[LeasedDelivery, str]:
         """Count the starts of jobs with limits. Returns the jobs that may not start now, which are
         not counted, with the gate at which each must be `Held`. Asked again with the same
         `idempotency` and deliveries, each start is counted once."""
         ...
 
-    async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
+    async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
         """Deliveries leased to this consumer that are not in `held`: their fetch failed after the
         store had applied it. To be called after a failed fetch."""
         ...
@@ -372,18 +372,18 @@ class Consumer(Protocol):
         repeat: bool = False,
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         """Apply the outcomes in one atomic step. Returns the deliveries that this consumer no
         longer held; nothing is written for those. `repeat` says that an earlier try may have been
         applied; `tally` is the count of the outcomes, if the caller has it. Asked again with the
         same `idempotency` and settlements, it is applied once and answered alike."""
         ...
 
-    def ready_ms(self, delivery: Delivery) -> int:
+    def ready_ms(self, delivery: LeasedDelivery) -> int:
         """When the job came in line, by the store's clock; 0 if that is not known."""
         ...
 
-    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         """Extend the leases; returns those already lost. Awaited on an event loop in a thread of
         its own, so that a handler which blocks the worker's loop does not stop it."""
         ...
@@ -398,7 +398,7 @@ class Upkeep(Protocol):
     """What workers do for queues as a whole: take over abandoned jobs, promote those that are due,
     relay messages between queues, and listen for changes."""
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
+    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
         """Take over up to `limit` jobs whose lease ran out or that were released. At most one of
         them is on its last chance (one more crash and it is dead), and none unless `last_chance`:
         a job that kills its workers must not take others along. The whole fleet searches about

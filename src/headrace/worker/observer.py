@@ -118,7 +118,7 @@ class Observer:
 
 
 def unobserved(scope: str, error: BaseException, details: dict[str, Any]) -> None:
-    """For parts that nobody observes."""
+    """Does nothing: the default of services."""
 
 
 def narrowed(observe: Observe | None, scope: str) -> Observe | None:

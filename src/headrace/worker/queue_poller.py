@@ -1,4 +1,4 @@
-"""Goes round the queues of a worker: looks at each now and then, and at once when called."""
+"""A service that polls the queues of a worker: now and then, and at once when notified."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
 
-# Signals tell when to look; this is for when one is lost.
+# Notifications say when to poll; this is for when one is lost.
 POLL = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
 
-class Rounds(Service):
-    """A service with something to do for each queue. One queue's trouble is waited for by itself
-    and does not hold back the others; the same trouble is named once."""
+class QueuePoller(Service):
+    """A service with something to do for each queue. A queue in trouble backs off by itself and
+    holds back no other; the same trouble is logged once."""
 
     def __init__(
         self, queues: Sequence[str], monotonic: Callable[[], float] = time.monotonic
@@ -37,16 +37,16 @@ class Rounds(Service):
         self._handles: list[ListenerHandle] = []
 
     @abstractmethod
-    async def look(self, queue: str) -> float:
-        """Do what there is to do for a queue; the most seconds until the next look."""
+    async def poll(self, queue: str) -> float:
+        """Do what there is to do for a queue; the most seconds until the next poll."""
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle | None:
-        """Have `listener` called when a look should not wait, if the store can tell of that."""
+        """Have the store call `listener` when a poll should not wait, if it can."""
         return None
 
     async def listen(self) -> None:
         for queue in self._next_at:
-            handle = await self.wake_on(queue, partial(self._called, queue))
+            handle = await self.wake_on(queue, partial(self._notified, queue))
             if handle is not None:
                 self._handles.append(handle)
 
@@ -58,27 +58,27 @@ class Rounds(Service):
     async def step(self) -> float:
         now = self._monotonic()
         due = [queue for queue, next_at in self._next_at.items() if next_at <= now]
-        await asyncio.gather(*map(self._visit, due))
+        await asyncio.gather(*map(self._poll_one, due))
         next_at = min(self._next_at.values(), default=now + POLL)
         return max(next_at - self._monotonic(), 0.0)
 
-    def call(self, queue: str) -> None:
-        """Have it look at a queue now."""
-        self._called(queue, None)
+    def poll_soon(self, queue: str) -> None:
+        """Poll a queue now."""
+        self._notified(queue, None)
 
-    def hold(self, queue: str, seconds: float) -> None:
-        """Let calls wait for so long: some stores call for every change that others make."""
+    def delay(self, queue: str, seconds: float) -> None:
+        """Delay notifications: some stores notify of every change, also of those by others."""
         self._not_before[queue] = self._monotonic() + seconds
 
-    async def last_round(self) -> None:
-        """Look once at every queue, after the service has ended."""
-        await asyncio.gather(*map(self._visit, self._next_at))
+    async def poll_all(self) -> None:
+        """Poll every queue once, after the service has ended."""
+        await asyncio.gather(*map(self._poll_one, self._next_at))
 
-    async def _visit(self, queue: str) -> None:
-        # Before the look: a call that comes meanwhile must not be overwritten.
+    async def _poll_one(self, queue: str) -> None:
+        # Before the poll: a notification that comes meanwhile must not be overwritten.
         self._next_at[queue] = self._monotonic() + POLL
         try:
-            rest = await self.look(queue)
+            rest = await self.poll(queue)
         except StoreError as error:
             rest = self._in_trouble_at(queue, str(error))
             self.observe(self.scope or self.name, error, {"queue": queue})
@@ -91,7 +91,7 @@ class Rounds(Service):
             self._all_well_at(queue)
         self._next_at[queue] = min(self._next_at[queue], self._monotonic() + rest)
 
-    def _called(self, queue: str, _: Sequence[JobKey] | None) -> None:
+    def _notified(self, queue: str, _: Sequence[JobKey] | None) -> None:
         self._next_at[queue] = min(self._next_at[queue], self._not_before[queue])
         self.wake()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.subscription import Subscription
-from headrace.core import bounds as limits
+from headrace.core import bounds
 from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class WorkerSelection:
     weights: dict[str, int]
     """Each ordinary queue with its weight, in the order given."""
     subscriptions: list[Subscription[..., Any]]
@@ -24,7 +24,7 @@ class Selection:
 
 def choose(
     app: WorkerApp, queues: Sequence[str] | Mapping[str, int] | None, strict: bool
-) -> Selection:
+) -> WorkerSelection:
     """Ordinary queues by their names, groups of topics by those of their queues, such as
     `billing@orders`; all that the app declares if none are given."""
     if isinstance(queues, str):
@@ -37,14 +37,14 @@ def choose(
             raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
         # Without tasks it could run nothing that it finds in a queue.
         read = app.queues if app.tasks else []
-        return Selection(dict.fromkeys(read, 1), list(known.values()))
+        return WorkerSelection(dict.fromkeys(read, 1), list(known.values()))
     if not queues:
         raise ConfigError(
             "queues is empty, so a worker would have none: name some, or leave it out"
         )
     given = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
     weights = {
-        limits.check_name("queue", name): limits.check_count(
+        bounds.check_name("queue", name): bounds.check_count(
             f"the weight of queue {name!r}", weight
         )
         for name, weight in given.items()
@@ -52,7 +52,7 @@ def choose(
     groups = [name for name in weights if group_source(name) or is_log(name)]
     for name in groups:
         _check_group(name, weights.pop(name), strict, known)
-    return Selection(weights, [known[name] for name in groups])
+    return WorkerSelection(weights, [known[name] for name in groups])
 
 
 def _subscriptions(app: WorkerApp) -> dict[str, Subscription[..., Any]]:

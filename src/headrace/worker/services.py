@@ -1,4 +1,4 @@
-"""What all lines of a worker share."""
+"""What all consumer loops of a worker share."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.audit.audit import Trail, is_trail
 from headrace.client.subscription import Subscription
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.runners import Runners
 from headrace.worker.run.settings import Terms
-from headrace.worker.run.store_reporter import Voices
+from headrace.worker.run.store_reporter import StoreReporters
 from headrace.worker.store_clock import StoreClock
-from headrace.worker.upkeep.progress_writer import Reporter
+from headrace.worker.upkeep.progress_writer import ProgressWriter
 
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker
 
 
 class Holdings:
-    """What all lines of a worker hold: each has a set of its own, and knows only that well."""
+    """What all loops of a worker hold: each has a set of its own, and knows only that well."""
 
     def __init__(self) -> None:
-        self._sets: tuple[set[Delivery], ...] = ()
+        self._sets: tuple[set[LeasedDelivery], ...] = ()
 
-    def open(self) -> set[Delivery]:
-        """A set for one more line."""
-        held: set[Delivery] = set()
+    def open(self) -> set[LeasedDelivery]:
+        """A set for one more loop."""
+        held: set[LeasedDelivery] = set()
         self._sets = (*self._sets, held)
         return held
 
-    def close(self, held: set[Delivery]) -> None:
+    def close(self, held: set[LeasedDelivery]) -> None:
         self._sets = tuple(one for one in self._sets if one is not held)
 
-    def __iter__(self) -> Iterator[Delivery]:
+    def __iter__(self) -> Iterator[LeasedDelivery]:
         return chain.from_iterable(self._sets)
 
     def __len__(self) -> int:
@@ -48,8 +48,8 @@ class Holdings:
         return any(delivery in held for held in self._sets)
 
 
-class Workshop:
-    """Clock, runners, reporter, observer: made once for a worker, used by each of its lines."""
+class WorkerServices:
+    """Clock, runners, progress writer, observer: made once for a worker, shared by its loops."""
 
     def __init__(self, worker: Worker, state: Any) -> None:
         app = worker.app
@@ -61,11 +61,11 @@ class Workshop:
         self.observe = self.observer.tell if app.error_hooks else None
         totals = worker.totals
         self.noticed = self.observe if totals is None else totals.noticing(self.observe)
-        """Told of errors of services; `observe` also of those of handlers."""
+        """Called with errors of services; `observe` also with those of handlers."""
         self.counted: Counted | None = None if totals is None else totals.count
         self.redelivered = None if totals is None else totals.redelivered
         self.trails = [Trail(audit) for audit in app.audits]
-        self.reporter = Reporter(app.store, self.clock.now_ms)
+        self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
         self.terms = Terms(
             worker.name,
             state,
@@ -73,14 +73,14 @@ class Workshop:
             app.max_payload,
             self.clock.now_ms,
             app.events or totals is not None,
-            Voices(app.store, self.reporter, patience=app.lease),
+            StoreReporters(app.store, self.progress_writer, patience=app.lease),
         )
         self.runners = Runners(
             threads=worker.threads, processes=worker.processes, middleware=app.middlewares
         )
 
     def auditing(self, subscription: Subscription[..., Any] | None = None) -> Auditing | None:
-        """What records the deliveries of a line; None if they are not to be recorded, or are
+        """What records the deliveries of a loop; None if they are not to be recorded, or are
         records themselves."""
         if not self.trails or (subscription is not None and is_trail(subscription.topic)):
             return None

@@ -14,11 +14,11 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.core import bounds as limits
+from headrace.core import bounds
 from headrace.core.job import ids
 from headrace.errors import ConfigError
 from headrace.metrics.totals import Phase, Totals
-from headrace.worker.runtime import Parts
+from headrace.worker.runtime import WorkerRuntime
 from headrace.worker.selection import choose
 from headrace.worker.store_wait import StoppedWaiting, StoreWait
 from headrace.worker.worker_outcome import WorkerOutcome
@@ -58,18 +58,18 @@ class Worker:
         ]
         self.strict = strict
         _check_process_tasks(app)
-        self.concurrency = limits.check_count("concurrency", concurrency)
-        self.threads = limits.check_count("threads", cpus * 4 if threads is None else threads)
-        self.processes = limits.check_count("processes", cpus if processes is None else processes)
-        self.drain = limits.check_seconds("drain", drain)
+        self.concurrency = bounds.check_count("concurrency", concurrency)
+        self.threads = bounds.check_count("threads", cpus * 4 if threads is None else threads)
+        self.processes = bounds.check_count("processes", cpus if processes is None else processes)
+        self.drain = bounds.check_seconds("drain", drain)
         self.wait_for_store = (
             None
             if wait_for_store is None
-            else limits.check_seconds("wait_for_store", wait_for_store)
+            else bounds.check_seconds("wait_for_store", wait_for_store)
         )
         self.totals: Totals | None = None
         """Where it counts what it does, for metrics; to be set before it runs."""
-        self.parts: Parts | None = None
+        self.runtime: WorkerRuntime | None = None
         """What it consists of, once it runs."""
         self.outcome: WorkerOutcome | None = None
         """How it ended, once it has; also if `run` was cancelled."""
@@ -95,7 +95,7 @@ class Worker:
             try:
                 await wait.through(partial(stack.enter_async_context, self.app))
                 state = await stack.enter_async_context(self._lifespan())
-                parts = self.parts = await wait.through(partial(self._started, state))
+                runtime = self.runtime = await wait.through(partial(self._started, state))
             except StoppedWaiting:
                 self.outcome = WorkerOutcome()
                 return self.outcome
@@ -104,18 +104,18 @@ class Worker:
             try:
                 await self._stopping.wait()
             finally:
-                outcome = await self._ended(parts)
+                outcome = await self._ended(runtime)
             return outcome
 
-    async def _started(self, state: Any) -> Parts:
-        parts = Parts(self, state)
-        await parts.start()
-        return parts
+    async def _started(self, state: Any) -> WorkerRuntime:
+        runtime = WorkerRuntime(self, state)
+        await runtime.start()
+        return runtime
 
-    async def _ended(self, parts: Parts) -> WorkerOutcome:
+    async def _ended(self, runtime: WorkerRuntime) -> WorkerOutcome:
         """Stop to the end, whoever cancels this: what was taken is settled or handed back, and the
         tally is kept. Each cancellation hurries; the last is passed on."""
-        stopping = asyncio.create_task(parts.stop(self.drain, self.hurrying))
+        stopping = asyncio.create_task(runtime.stop(self.drain, self.hurrying))
         cancelled: asyncio.CancelledError | None = None
         while not stopping.done():
             try:

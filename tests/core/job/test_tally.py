@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome, Retried
 from headrace.core.job.tally import BUCKETS_US, Tally
 from headrace.store.contract import Settlement
@@ -14,7 +14,7 @@ READY_MS = 1_000_000
 def settled(
     outcome: Outcome = DONE, *, task: str = "add", took_us: int = 1, waited_ms: int = 0
 ) -> Settlement:
-    delivery = Delivery("default", 0, b"")
+    delivery = LeasedDelivery("default", 0, b"")
     delivery.task, delivery.took_us = task, took_us
     delivery.started_ms = READY_MS + waited_ms if took_us else 0
     delivery.ready_ms = READY_MS

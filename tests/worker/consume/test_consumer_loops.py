@@ -1,4 +1,4 @@
-"""Each subscription has lines of its own: they are chosen, scaled and stopped apart."""
+"""Each subscription has loops of its own: they are chosen, scaled and stopped apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from headrace import ConfigError, Delivery, Headrace, Retry
-from headrace.worker.runtime import Parts
+from headrace.worker.runtime import WorkerRuntime
 from headrace.worker.worker import Worker
 from tests.worker.states import until
 from tests.worker.topics import Order, group_of, orders_of
@@ -140,26 +140,26 @@ async def test_a_slot_is_free_only_when_the_outcome_is_written(
 
     worker = app.worker()
     async with worker:
-        (line,) = parts_of(worker).lines
-        settle = line.consumer.settle
+        (loop,) = runtime_of(worker).loops
+        settle = loop.consumer.settle
 
         async def wait_and_settle(*args: object, **kwargs: object) -> object:
             await writes.wait()
             return await settle(*args, **kwargs)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(line.consumer, "settle", wait_and_settle)
+        monkeypatch.setattr(loop.consumer, "settle", wait_and_settle)
         await orders.publish_many(Order(f"o-{number}") for number in range(5))
         await until(lambda: len(begun) == 2)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (len(begun), line.slots.free) == (2, 0)
+        assert (len(begun), loop.slots.free) == (2, 0)
         writes.set()
         await until(lambda: len(begun) == 5)
 
 
-def parts_of(worker: Worker) -> Parts:
-    assert worker.parts is not None
-    return worker.parts
+def runtime_of(worker: Worker) -> WorkerRuntime:
+    assert worker.runtime is not None
+    return worker.runtime
 
 
 async def test_lines_come_and_go_while_the_worker_runs(app: Headrace) -> None:
@@ -174,17 +174,17 @@ async def test_lines_come_and_go_while_the_worker_runs(app: Headrace) -> None:
 
     worker = app.worker()
     async with worker:
-        parts = parts_of(worker)
-        (first,) = parts.lines_of(bill)
-        second = await parts.add_line(bill)
+        runtime = runtime_of(worker)
+        (first,) = runtime.loops_of(bill)
+        second = await runtime.add_loop(bill)
         assert first.consumer.name != second.consumer.name
         await orders.publish_many(Order(f"o-{number}") for number in range(3))
         await until(lambda: len(seen) == 2)
-        removing = asyncio.create_task(parts.remove_line(first))
+        removing = asyncio.create_task(runtime.remove_loop(first))
         await asyncio.sleep(0)
         slow.set()
         await removing
-        assert parts.lines_of(bill) == [second]
+        assert runtime.loops_of(bill) == [second]
         await until(lambda: len(seen) == 3)
     assert worker.outcome is not None
     assert (worker.outcome.errors, worker.outcome.timed_out) == (0, False)
@@ -202,12 +202,12 @@ async def test_what_a_removed_line_counted_is_in_the_tally(app: Headrace) -> Non
 
     worker = app.worker()
     async with worker:
-        parts = parts_of(worker)
-        (first,) = parts.lines_of(bill)
+        runtime = runtime_of(worker)
+        (first,) = runtime.loops_of(bill)
         await orders.publish(Order("o-1"))
         await until(lambda: first.tally.failed)
-        await parts.add_line(bill)
-        await parts.remove_line(first)
+        await runtime.add_loop(bill)
+        await runtime.remove_loop(first)
         await orders.publish(Order("o-2"))
         await until(lambda: len(seen) == 2)
     assert worker.outcome is not None
@@ -246,8 +246,8 @@ async def test_a_partial_batch_is_run_when_the_worker_stops(app: Headrace) -> No
     worker = app.worker()
     async with worker:
         await orders.publish_many(Order(f"o-{number}") for number in range(13))
-        (line,) = parts_of(worker).lines
-        await until(lambda: batches and line.in_flight == 3)
+        (loop,) = runtime_of(worker).loops
+        await until(lambda: batches and loop.in_flight == 3)
     assert [len(batch) for batch in batches] == [10, 3]
     assert (await group_of(app, "warehouse")).counts.waiting == 0
 
@@ -264,10 +264,10 @@ async def test_each_event_of_a_batch_has_a_slot(app: Headrace) -> None:
 
     worker = app.worker()
     async with worker:
-        (line,) = parts_of(worker).lines
+        (loop,) = runtime_of(worker).loops
         await orders.publish_many(Order(f"o-{number}") for number in range(20))
         # Four run, and the next read has brought two of the following batch.
-        await until(lambda: sizes == [4] and line.slots.free == 0)
+        await until(lambda: sizes == [4] and loop.slots.free == 0)
         assert (await group_of(app, "warehouse")).counts.running == 6
         go_on.set()
         await until(lambda: sum(sizes) == 20)
@@ -284,8 +284,8 @@ async def test_two_batches_fit_by_default(app: Headrace) -> None:
 
     worker = app.worker(concurrency=100)
     async with worker:
-        parts = parts_of(worker)
-        assert [line.slots.total for line in parts.lines] == [1000, 100]
+        runtime = runtime_of(worker)
+        assert [loop.slots.total for loop in runtime.loops] == [1000, 100]
 
 
 async def test_a_failed_event_is_retried_in_its_group_alone(app: Headrace) -> None:
@@ -361,9 +361,9 @@ async def test_a_thread_that_cannot_be_stopped_keeps_its_slot(app: Headrace) -> 
         await orders.publish_many([Order("first"), Order("second")])
         while not (await app.store.count("billing@orders")).dead:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        (line,) = parts_of(worker).lines
-        await until(lambda: not line.in_flight)
-        assert (begun, line.slots.free) == (["first"], 0)
+        (loop,) = runtime_of(worker).loops
+        await until(lambda: not loop.in_flight)
+        assert (begun, loop.slots.free) == (["first"], 0)
         go_on.set()
         await until(lambda: len(begun) == 2)
 
@@ -388,7 +388,7 @@ async def test_what_goes_wrong_in_one_line_ends_no_other(
     worker = app.worker()
     async with worker:
         await orders.publish(Order("o-1"))
-        first, second = parts_of(worker).lines
+        first, second = runtime_of(worker).loops
         await until(lambda: first.in_flight and second.in_flight)
         monkeypatch.setattr(first, "_flush", broken)
         worker.stop()

@@ -79,7 +79,7 @@ async def test_many_changes_at_once_cost_few_looks(store: Fragile) -> None:
         store, consumer, ["mail"], lambda _, control: looks.append(control), lambda: time.now
     )
     await controller.listen()
-    # Signals of one change are heard together: when this one is, the controller was called too.
+    # One change notifies all: when this listener is called, the controller was called too.
     last = await consumer.on_control("mail", lambda _: called.set())
     await controller.step()
     for name in "abc":
@@ -120,13 +120,13 @@ async def test_a_mistake_at_one_queue_is_counted_and_the_others_are_looked_at(
 ) -> None:
     heeded: list[str] = []
 
-    def heed(queue: str, control: Control) -> None:
+    def apply_control(queue: str, control: Control) -> None:
         if queue == "a":
             raise ZeroDivisionError
         heeded.append(queue)
 
     consumer = store.consumer("worker", ["a", "b"], 30.0)
-    controller = Controller(store, consumer, ["a", "b"], heed)
+    controller = Controller(store, consumer, ["a", "b"], apply_control)
     await controller.step()
     assert (heeded, controller.crashes) == (["b"], 1)
     await consumer.close()

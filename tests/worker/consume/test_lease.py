@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from headrace import Headrace
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.contract import reclaim_every
 
 
-async def nothing(*_: object) -> list[Delivery]:
+async def nothing(*_: object) -> list[LeasedDelivery]:
     return []
 
 

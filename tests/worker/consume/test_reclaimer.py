@@ -1,4 +1,4 @@
-"""What a worker takes over: of jobs on their last chance one at a time, for whichever line."""
+"""What a worker takes over: of jobs on their last chance one at a time, for whichever loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.worker.consume.reclaimer import LastChance
 from tests.worker.states import until
 from tests.worker.topics import Order, orders_of
@@ -19,7 +19,7 @@ GROUPS = ("audit", "billing", "mail")
 
 
 class Slow:
-    """Has all consumers of a store take a while to take over jobs, so that lines are at it at the
+    """Has all consumers of a store take a while to take over jobs, so that loops are at it at the
     same time if they may; notes how many asked for a last chance, and what all were given. Those
     who ask about queues in `stuck` have no answer until they may `go_on`."""
 
@@ -37,14 +37,16 @@ class Slow:
         made = self._make(*given, **named)
         reclaim = made.reclaim
 
-        async def slow(queue: str, limit: int, *, last_chance: bool) -> Sequence[Delivery]:
+        async def slow(queue: str, limit: int, *, last_chance: bool) -> Sequence[LeasedDelivery]:
             self.asked.add(queue)
             if queue in self.stuck:
                 await self.go_on.wait()
             self.inside += last_chance
             self.most = max(self.most, self.inside)
             try:
-                found: Sequence[Delivery] = await reclaim(queue, limit, last_chance=last_chance)
+                found: Sequence[LeasedDelivery] = await reclaim(
+                    queue, limit, last_chance=last_chance
+                )
                 await asyncio.sleep(0.02)
             finally:
                 self.inside -= last_chance
@@ -134,14 +136,14 @@ async def test_a_queue_that_does_not_answer_holds_back_no_other_line(
 
 
 def test_the_last_chance_is_free_again_when_it_came_to_nothing() -> None:
-    held: set[Delivery] = set()
+    held: set[LeasedDelivery] = set()
     last_chance = LastChance(held, 3)
     with last_chance.claimed() as first, last_chance.claimed() as second:
         assert (first, second) == (True, False)
     with pytest.raises(OSError, match="gone"), last_chance.claimed():
         raise OSError("gone")
     with last_chance.claimed() as third:
-        held.add(Delivery("default", 1, b"", count=3))
+        held.add(LeasedDelivery("default", 1, b"", count=3))
     with last_chance.claimed() as fourth:
         assert (third, fourth) == (True, False)
     held.clear()

@@ -127,9 +127,9 @@ async def test_on_receipt_an_event_is_run_though_the_answer_to_its_acknowledgeme
 
     worker = app.worker()
     async with worker:
-        assert worker.parts is not None
-        (line,) = worker.parts.lines
-        settle, tries = line.consumer.settle, 0
+        assert worker.runtime is not None
+        (loop,) = worker.runtime.loops
+        settle, tries = loop.consumer.settle, 0
 
         async def loses_its_answer(*given: Any, **named: Any) -> Any:
             nonlocal tries
@@ -139,7 +139,7 @@ async def test_on_receipt_an_event_is_run_though_the_answer_to_its_acknowledgeme
                 raise StoreUnavailable("gone", sent=True)
             return answer
 
-        monkeypatch.setattr(line.consumer, "settle", loses_its_answer)
+        monkeypatch.setattr(loop.consumer, "settle", loses_its_answer)
         await orders.publish(Order("first"))
         await orders.publish(Order("second"))
         await until(lambda: len(seen) == 2)
@@ -368,9 +368,9 @@ async def test_who_acknowledges_learns_that_it_could_not_be_written(
     async with worker:
         await orders.publish(Order("o-1"))
         await until(lambda: kept)
-        assert worker.parts is not None
-        (line,) = worker.parts.lines
-        monkeypatch.setattr(line.consumer, "settle", away)
+        assert worker.runtime is not None
+        (loop,) = worker.runtime.loops
+        monkeypatch.setattr(loop.consumer, "settle", away)
         acknowledging = asyncio.create_task(kept[0].ack())
     with pytest.raises(StoreUnavailable):
         await acknowledging

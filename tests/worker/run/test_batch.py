@@ -21,7 +21,7 @@ from headrace import (
     RetryLater,
     State,
 )
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import History, encode_history
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.executor import Executor
@@ -308,7 +308,7 @@ async def test_a_job_that_waits_in_a_batch_is_cancelled_at_once(app: Headrace) -
 
 async def test_a_job_on_its_last_chance_takes_no_others_along(app: Headrace) -> None:
     batches: list[list[int]] = []
-    settled: list[Delivery] = []
+    settled: list[LeasedDelivery] = []
 
     @app.task(batch=2, max_wait=60)
     async def load(rows: list[int]) -> None:
@@ -325,6 +325,6 @@ async def test_a_job_on_its_last_chance_takes_no_others_along(app: Headrace) -> 
     suspicious = encode_history(History((), deliveries=2, crashes=2))
     for number, history in enumerate([b"", suspicious, b""]):
         envelope = load.call(number).parcel().envelope
-        executor.start(Delivery("default", number, envelope, history))
+        executor.start(LeasedDelivery("default", number, envelope, history))
     await until(lambda: len(settled) == 3)
     assert batches == [[1], [0, 2]]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, Job, JobCancelled, Retry, State, TaskCancelled
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import encode_envelope
 from headrace.store.values import Control
 from headrace.worker.run import stopper
@@ -237,15 +237,15 @@ async def test_a_wish_to_cancel_is_obeyed_once() -> None:
     intake = Intake({}, crash_limit=3, max_payload=100, now_ms=lambda: 0, unpack_all=False)
 
     def decoded() -> Run:
-        run = Run(Delivery("default", 1, envelope), Host("worker", None, None))  # type: ignore[arg-type]
+        run = Run(LeasedDelivery("default", 1, envelope), Host("worker", None, None))  # type: ignore[arg-type]
         intake.decode(run)
         return run
 
-    intake.heed("default", Control(cancelling=(b"same-id",)))
+    intake.apply_control("default", Control(cancelling=(b"same-id",)))
     with pytest.raises(TaskCancelled):
         decoded()
     assert not decoded().cancelled
-    intake.heed("default", Control(cancelling=(b"same-id",)), in_hand={b"same-id"})
+    intake.apply_control("default", Control(cancelling=(b"same-id",)), in_hand={b"same-id"})
     assert not decoded().cancelled
 
 
@@ -256,7 +256,7 @@ def spin(stop: Callable[[], bool]) -> str:
 
 
 def test_the_exception_strikes_the_function_and_not_the_thread() -> None:
-    """Again and again, at every moment of a short life."""
+    """Retried and again, at every moment of a short life."""
     for number in range(300):
         function = Interruptible()
         pause = number % 30 / 20_000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, State
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import NotNow
 from headrace.errors import StoreUnavailable
 from headrace.store.values import IdempotencyKey
@@ -23,17 +23,17 @@ class Gatekeeper:
 
     def __init__(self, free: int) -> None:
         self.free = free
-        self.asked: list[list[Delivery]] = []
+        self.asked: list[list[LeasedDelivery]] = []
         self.open = asyncio.Event()
         self.troubles = 0
 
     async def begin(
         self,
         queue: str,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[LeasedDelivery],
         *,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[Delivery, str]:
+    ) -> dict[LeasedDelivery, str]:
         self.asked.append(list(deliveries))
         await self.open.wait()
         if self.troubles:
@@ -44,8 +44,8 @@ class Gatekeeper:
         return dict.fromkeys(refused, "limit")
 
 
-def delivery(number: int) -> Delivery:
-    return Delivery("q", number, b"")
+def delivery(number: int) -> LeasedDelivery:
+    return LeasedDelivery("q", number, b"")
 
 
 async def admitted(keeper: Gatekeeper, count: int) -> list[Any]:

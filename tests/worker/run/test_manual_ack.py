@@ -56,10 +56,10 @@ async def test_after_the_lease_was_lost_it_says_so(app: Headrace) -> None:
     async with worker:
         await orders.publish(Order("o-1"))
         await until(lambda: kept)
-        assert worker.parts is not None
-        (line,) = worker.parts.lines
-        held = [run.delivery for run in line._executor.runs]
-        line.lose(held)
+        assert worker.runtime is not None
+        (loop,) = worker.runtime.loops
+        held = [run.delivery for run in loop._executor.runs]
+        loop.lose(held)
         await until(lambda: kept[0].used)
         with pytest.raises(LeaseLost, match="went to another worker before it was settled"):
             await kept[0].ack()

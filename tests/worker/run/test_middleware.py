@@ -32,7 +32,7 @@ from tests.worker.states import until
 trace: ContextVar[str] = ContextVar("trace", default="none")
 
 
-class Told(Middleware):
+class ReportMessage(Middleware):
     """Tells what passes through it."""
 
     def __init__(self, name: str, facts: list[str]) -> None:
@@ -97,7 +97,7 @@ async def test_the_first_one_is_outermost(app: Headrace) -> None:
     async def nothing() -> None:
         facts.append("runs")
 
-    app.middleware(Told("a", facts), Told("b", facts))
+    app.middleware(ReportMessage("a", facts), ReportMessage("b", facts))
     async with app.worker():
         await (await nothing.enqueue()).result(30)
     assert facts == ["a sends", "b sends", "a in", "b in", "runs", "b out", "a out"]
@@ -198,13 +198,13 @@ async def test_sync_code_sends_through_it_too(app: Headrace) -> None:
     @app.task
     async def nothing() -> None: ...
 
-    app.middleware(Told("a", facts))
+    app.middleware(ReportMessage("a", facts))
     await asyncio.to_thread(nothing.enqueue_sync)
     assert facts == ["a sends"]
     app.portal.close()
 
 
-@pytest.mark.parametrize("odd", [Told, object(), None, print])
+@pytest.mark.parametrize("odd", [ReportMessage, object(), None, print])
 async def test_what_is_no_middleware_is_refused(app: Headrace, odd: Any) -> None:
     with pytest.raises(ConfigError, match="instances of"):
         app.middleware(odd)
@@ -298,7 +298,7 @@ async def test_it_stands_around_a_thread_in_the_worker_s_loop(app: Headrace) -> 
 
 async def test_events_are_published_past_it_and_handled_inside_it(app: Headrace) -> None:
     facts: list[str] = []
-    app.middleware(Told("one", facts))
+    app.middleware(ReportMessage("one", facts))
     numbers = app.topic("numbers", int)
 
     @numbers.subscribe("all")

@@ -17,8 +17,8 @@ from headrace.core.job.ids import JobKey
 from headrace.core.job.parcel import Parcel
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.store import SqliteStore
-from headrace.worker.run.store_reporter import RunVoice, Voices
-from headrace.worker.upkeep.progress_writer import Reporter
+from headrace.worker.run.store_reporter import StoreReporter, StoreReporters
+from headrace.worker.upkeep.progress_writer import ProgressWriter
 
 QUEUE = "q"
 
@@ -56,12 +56,12 @@ async def key(store: Hesitant) -> JobKey:
     return key
 
 
-def voice(store: Hesitant, key: JobKey, patience: float = 30.0) -> RunVoice:
-    return Voices(store, Reporter(store, lambda: 0), patience).of(QUEUE, key)
+def reporter(store: Hesitant, key: JobKey, patience: float = 30.0) -> StoreReporter:
+    return StoreReporters(store, ProgressWriter(store, lambda: 0), patience).of(QUEUE, key)
 
 
-async def block(voice: RunVoice) -> bool:
-    once: Once[Any] = Once(voice, "charge", Any)
+async def block(reporter: StoreReporter) -> bool:
+    once: Once[Any] = Once(reporter, "charge", Any)
     async with once:
         pass
     return once.first
@@ -69,21 +69,21 @@ async def block(voice: RunVoice) -> bool:
 
 async def test_a_store_that_is_away_is_asked_again(store: Hesitant, key: JobKey) -> None:
     store.failures = 2
-    speaking = voice(store, key)
+    speaking = reporter(store, key)
     assert [await block(speaking), await block(speaking)] == [True, False]
 
 
 async def test_a_store_that_stays_away_fails_the_block(store: Hesitant, key: JobKey) -> None:
     store.failures = 1000
     with pytest.raises(StoreUnavailable):
-        await block(voice(store, key, patience=0.1))
+        await block(reporter(store, key, patience=0.1))
 
 
 async def test_a_run_that_is_cancelled_while_it_notes_ends_after_it_has(
     store: Hesitant, key: JobKey
 ) -> None:
     store.answering.clear()
-    run = asyncio.create_task(block(voice(store, key)))
+    run = asyncio.create_task(block(reporter(store, key)))
     await asyncio.wait_for(store.asked.wait(), 30)
     run.cancel()
     await asyncio.sleep(0)
@@ -94,13 +94,13 @@ async def test_a_run_that_is_cancelled_while_it_notes_ends_after_it_has(
 
 
 async def test_a_thread_that_outlives_its_worker_is_told(store: Hesitant, key: JobKey) -> None:
-    voices: list[RunVoice] = []
+    reporters: list[StoreReporter] = []
 
     async def worker() -> None:
-        voices.append(voice(store, key))
+        reporters.append(reporter(store, key))
 
     thread = threading.Thread(target=lambda: asyncio.run(worker()))
     thread.start()
     await asyncio.to_thread(thread.join)
     with pytest.raises(StoreUnavailable, match="the worker has ended"):
-        await asyncio.to_thread(voices[0].recall_sync, "charge")
+        await asyncio.to_thread(reporters[0].recall_sync, "charge")

@@ -1,4 +1,4 @@
-"""Strands: few asyncio tasks for many runs, and none shared with a function that waits."""
+"""Trampoline: few asyncio tasks for many runs, and none shared with a function that waits."""
 
 from __future__ import annotations
 

@@ -32,33 +32,33 @@ class PretendedLine:
 
 
 class Pretended:
-    """Lines that only count, and end when the test says so."""
+    """Consumer loops that only count, and end when the test says so."""
 
     def __init__(self) -> None:
         self.made: list[PretendedLine] = []
-        self.lines: list[PretendedLine] = []
+        self.loops: list[PretendedLine] = []
         self.removed: list[PretendedLine] = []
         self.fails = False
         self.broken = False
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    def line(self, number: int) -> PretendedLine:
+    def loop(self, number: int) -> PretendedLine:
         return self.made[number]
 
     async def add(self) -> PretendedLine:
         if self.broken:
             raise RuntimeError("no")
         self.made.append(PretendedLine())
-        self.lines.append(self.made[-1])
+        self.loops.append(self.made[-1])
         return self.made[-1]
 
-    async def remove(self, line: PretendedLine) -> None:
-        self.removed.append(line)
+    async def remove(self, loop: PretendedLine) -> None:
+        self.removed.append(loop)
         await self.may_end.wait()
         if self.fails:
             raise RuntimeError("no")
-        self.lines.remove(line)
+        self.loops.remove(loop)
 
 
 class Scene:
@@ -67,16 +67,16 @@ class Scene:
     ) -> None:
         self.now = 1000.0
         self.store = store
-        self.lines = Pretended()
+        self.loops = Pretended()
         self.told: dict[str, Scaled] = {}
         scaling = Scaling(least, most, hysteresis=0, cooldown=0)
         workload = Workload("orders/billing", (queue,), each)
         self.consumers = Consumers(
             workload,
             scaling,
-            lines=lambda: self.lines.lines,
-            add=self.lines.add,
-            remove=self.lines.remove,
+            loops=lambda: self.loops.loops,
+            add=self.loops.add,
+            remove=self.loops.remove,
             now=self.now,
         )
         self.autoscaler = Autoscaler(
@@ -96,7 +96,7 @@ class Scene:
         """One look; how many consumers there are then."""
         self.now += after
         await self.autoscaler.step()
-        if self.lines.may_end.is_set():
+        if self.loops.may_end.is_set():
             await self.autoscaler.drained()
         return self.consumers.active
 
@@ -113,7 +113,7 @@ async def test_there_are_as_many_as_the_backlog_calls_for(store: SqliteStore) ->
     assert await scene.step() == 3
     await scene.send(100)
     assert await scene.step() == 4
-    assert len(scene.lines.made) == 4
+    assert len(scene.loops.made) == 4
 
 
 async def test_what_is_due_later_calls_for_nobody(store: SqliteStore) -> None:
@@ -139,10 +139,10 @@ async def test_the_idlest_are_removed_first_and_what_runs_keeps_its_place(
     scene.consumers.scaler.target = 4
     await scene.consumers.fill(scene.now)
     for number, held in enumerate([0, 2, 0, 1]):
-        scene.lines.line(number).in_flight = held
+        scene.loops.loop(number).in_flight = held
     # Three run, two fit into each: two are needed.
     assert await scene.step() == 2
-    assert set(scene.lines.removed) == {scene.lines.line(0), scene.lines.line(2)}
+    assert set(scene.loops.removed) == {scene.loops.loop(0), scene.loops.loop(2)}
 
 
 async def test_one_that_drains_holds_back_nobody_and_is_awaited(store: SqliteStore) -> None:
@@ -151,14 +151,14 @@ async def test_one_that_drains_holds_back_nobody_and_is_awaited(store: SqliteSto
     await scene.step()
     await scene.take_all()
     scene.consumers.scaler.target = 1
-    scene.lines.may_end.clear()
+    scene.loops.may_end.clear()
     assert await scene.step() == 1
     drained = asyncio.create_task(scene.autoscaler.drained())
     await asyncio.sleep(0)
     assert not drained.done()
-    scene.lines.may_end.set()
+    scene.loops.may_end.set()
     await drained
-    assert len(scene.lines.removed) == 2
+    assert len(scene.loops.removed) == 2
 
 
 async def test_a_drain_that_fails_is_counted(
@@ -166,8 +166,8 @@ async def test_a_drain_that_fails_is_counted(
 ) -> None:
     scene = Scene(store, 1, 1)
     await scene.step()
-    scene.lines.fails = True
-    scene.lines.line(0).failure = ValueError("dead")
+    scene.loops.fails = True
+    scene.loops.loop(0).failure = ValueError("dead")
     await scene.step()
     assert scene.autoscaler.crashes == 1
     assert "a consumer could not be drained" in caplog.text
@@ -179,11 +179,11 @@ async def test_one_that_crashes_over_and_over_is_replaced_ever_later(
     scene = Scene(store, 1, 1)
     await scene.step()
     for pause in (1, 2, 4, 8, 16, 32, 60, 60):
-        scene.lines.made[-1].tally = WorkerOutcome(crashes=CRASHES)
+        scene.loops.made[-1].tally = WorkerOutcome(crashes=CRASHES)
         assert await scene.step(after=1.0) == 0
         assert await scene.step(after=pause - 0.1) == 0
         assert await scene.step(after=0.1) == 1
-    assert len(scene.lines.removed) == 8
+    assert len(scene.loops.removed) == 8
     assert scene.told["orders/billing"].replaced == 8
     assert caplog.text.count("no other is started, and one is kept going") == 1
 
@@ -194,14 +194,14 @@ async def test_while_one_works_others_that_break_are_tried_again_in_five_minutes
     scene = Scene(store, 2, 2)
     assert await scene.step() == 2
     for pause in (1, 2, 4, 8):
-        scene.lines.made[-1].tally = WorkerOutcome(crashes=CRASHES)
+        scene.loops.made[-1].tally = WorkerOutcome(crashes=CRASHES)
         assert await scene.step(after=1.0) == 1
         assert await scene.step(after=pause) == 2
-    scene.lines.made[-1].tally = WorkerOutcome(crashes=CRASHES)
+    scene.loops.made[-1].tally = WorkerOutcome(crashes=CRASHES)
     assert await scene.step(after=1.0) == 1
     assert await scene.step(after=OPEN_FOR - 1) == 1
     # Now there is none, and the next need not wait.
-    scene.lines.line(0).tally = WorkerOutcome(crashes=CRASHES)
+    scene.loops.loop(0).tally = WorkerOutcome(crashes=CRASHES)
     assert await scene.step() == 0
     assert await scene.step(after=1.0) == 1
 
@@ -209,16 +209,16 @@ async def test_while_one_works_others_that_break_are_tried_again_in_five_minutes
 async def test_one_that_died_is_replaced_and_the_dead_are_not_counted(store: SqliteStore) -> None:
     scene = Scene(store, 2, 2)
     assert await scene.step() == 2
-    scene.lines.line(0).failure = MemoryError()
+    scene.loops.loop(0).failure = MemoryError()
     assert await scene.step(after=100.0) == 1
     assert await scene.step(after=1.0) == 2
-    assert scene.lines.removed == [scene.lines.line(0)]
+    assert scene.loops.removed == [scene.loops.loop(0)]
 
 
 async def test_one_that_others_removed_is_missed(store: SqliteStore) -> None:
     scene = Scene(store, 2, 2)
     assert await scene.step() == 2
-    await scene.lines.remove(scene.lines.line(0))
+    await scene.loops.remove(scene.loops.loop(0))
     assert scene.consumers.active == 1
     assert await scene.step() == 2
 
@@ -256,14 +256,14 @@ async def test_an_error_over_one_subscription_holds_back_no_other(
 ) -> None:
     good, bad = Scene(store, 1, 1), Scene(store, 1, 1)
     good.autoscaler.consumers = [bad.consumers, good.consumers]
-    bad.lines.broken = True
+    bad.loops.broken = True
     for pause in (0.0, 1.0, 2.0):
         assert await good.step(after=pause) == 1
     assert (good.autoscaler.crashes, bad.consumers.breaker.deaths) == (3, 3)
     assert caplog.text.count("could not be looked after") == 3
     await good.step(after=3.9)
     assert good.autoscaler.crashes == 3
-    bad.lines.broken = False
+    bad.loops.broken = False
     await good.step(after=0.1)
     assert bad.consumers.active == 1
 

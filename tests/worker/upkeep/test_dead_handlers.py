@@ -10,8 +10,8 @@ import pytest
 from headrace import DeadEvent, Headrace, Reject, Retry
 from headrace.client.topic import Topic
 from headrace.store.contract import DeadJob
-from headrace.worker.upkeep.dead_cursor import Book
-from headrace.worker.upkeep.dead_handlers import Mourner
+from headrace.worker.upkeep.dead_cursor import DeadCursor
+from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
 from tests.worker.states import until
 from tests.worker.topics import Order, orders_of
 
@@ -27,10 +27,10 @@ def rejecting(app: Headrace) -> Topic[Order]:
     return orders
 
 
-def mourner_of(app: Headrace, worker: str = "worker", lease: float = 30.0) -> Mourner:
+def caller_of(app: Headrace, worker: str = "worker", lease: float = 30.0) -> DeadHandlerCaller:
     subscription = app.topics["orders"].subscriptions["billing"]
     assert subscription.dead_handler is not None
-    return Mourner(app.store, subscription, subscription.dead_handler, worker, lease)
+    return DeadHandlerCaller(app.store, subscription, subscription.dead_handler, worker, lease)
 
 
 async def dead_of(app: Headrace, count: int) -> None:
@@ -96,7 +96,7 @@ async def test_none_is_missed_if_others_die_while_it_is_told_of_the_first(app: H
         if len(seen) == 1:
             await killed(app, *new)
 
-    await mourner_of(app).look("billing@orders")
+    await caller_of(app).poll("billing@orders")
     assert sorted(seen) == sorted(old + new)
 
 
@@ -115,26 +115,26 @@ async def test_many_that_died_at_once_are_not_kept_count_of_one_by_one(
         if len(seen) == 40:
             first.stop()
 
-    first = mourner_of(app, "one")
-    await first.look("billing@orders")
+    first = caller_of(app, "one")
+    await first.poll("billing@orders")
     assert len(seen) == 40
-    await mourner_of(app, "two").look("billing@orders")
-    await mourner_of(app, "three").look("billing@orders")
+    await caller_of(app, "two").poll("billing@orders")
+    await caller_of(app, "three").poll("billing@orders")
     assert sorted(seen) == sorted(names)
-    (book,) = (await app.store.kv_all("on_dead")).values()
-    assert len(book) < 7 * 20 + 60
+    (cursor,) = (await app.store.kv_all("on_dead")).values()
+    assert len(cursor) < 7 * 20 + 60
 
 
 def test_a_book_knows_by_their_place_those_that_are_too_many() -> None:
     jobs = [DeadJob(bytes([n]) * 16, 1000, "rejected", b"", b"") for n in range(150)]
-    book = Book()
+    cursor = DeadCursor()
     for job in jobs[:120]:
-        assert book.untold([*reversed(jobs)])[0][-1] is job
-        book = book.told(job)
-    assert len(book.then) == 100
+        assert cursor.unhandled([*reversed(jobs)])[0][-1] is job
+        cursor = cursor.handled(job)
+    assert len(cursor.then) == 100
     later = DeadJob(b"later" * 3, 1001, "rejected", b"", b"")
-    assert book.untold([later, *reversed(jobs)]) == ([later, *reversed(jobs[120:])], True)
-    assert book.told(later).untold([later, *reversed(jobs)]) == ([], True)
+    assert cursor.unhandled([later, *reversed(jobs)]) == ([later, *reversed(jobs[120:])], True)
+    assert cursor.handled(later).unhandled([later, *reversed(jobs)]) == ([], True)
 
 
 async def test_a_function_that_fails_is_tried_three_times_and_passed_over(
@@ -143,11 +143,11 @@ async def test_a_function_that_fails_is_tried_three_times_and_passed_over(
     monkeypatch.setattr("headrace.worker.upkeep.dead_handlers._FIRST_PAUSE", 0.001)
     orders = rejecting(app)
     seen: list[str] = []
-    told: list[str] = []
+    handled: list[str] = []
 
     @app.on_error
     async def note(scope: str, error: BaseException, details: object) -> None:
-        told.append(f"{scope}: {error}")
+        handled.append(f"{scope}: {error}")
 
     @orders.on_dead("billing")
     async def mourn(order: Order) -> None:
@@ -163,7 +163,7 @@ async def test_a_function_that_fails_is_tried_three_times_and_passed_over(
             await orders.publish(Order("good"))
             await until(lambda: "good" in seen)
     assert seen == ["bad", "bad", "bad", "good"]
-    assert told.count("on_dead: no") == 3
+    assert handled.count("on_dead: no") == 3
     assert worker.outcome is not None
     assert worker.outcome.failed == 1
     assert any("passed over" in record.getMessage() for record in caplog.records)
@@ -183,16 +183,16 @@ async def test_a_worker_that_dies_meanwhile_leaves_the_event_to_the_next(app: He
         if dies:
             await asyncio.sleep(600)
 
-    dying = asyncio.create_task(mourner_of(app, "one", lease=1.0).look("billing@orders"))
+    dying = asyncio.create_task(caller_of(app, "one", lease=1.0).poll("billing@orders"))
     await until(lambda: seen)
     dying.cancel()
     await asyncio.gather(dying, return_exceptions=True)
-    other = mourner_of(app, "two")
+    other = caller_of(app, "two")
     dies = False
     while len(seen) < 2:
-        await other.look("billing@orders")
+        await other.poll("billing@orders")
         await asyncio.sleep(0.02)
-    await other.look("billing@orders")
+    await other.poll("billing@orders")
     assert seen == ["o-1", "o-1"]
 
 
@@ -211,12 +211,12 @@ async def test_an_event_that_kills_every_worker_is_passed_over_in_the_end(app: H
     tries: list[str] = []
     for name in ("one", "two", "three"):
         tries.append(name)
-        dying = asyncio.create_task(mourner_of(app, name, lease=1.0).look("billing@orders"))
+        dying = asyncio.create_task(caller_of(app, name, lease=1.0).poll("billing@orders"))
         await until(lambda: len(seen) == len(tries))
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
-    last = mourner_of(app, "four")
-    await last.look("billing@orders")
+    last = caller_of(app, "four")
+    await last.poll("billing@orders")
     assert (seen, last.failed) == (["killer"] * 3, 1)
 
 
@@ -233,13 +233,13 @@ async def test_one_worker_at_a_time_tells_of_the_dead(app: Headrace) -> None:
         seen.append(order.id)
         await go_on.wait()
 
-    first = asyncio.create_task(mourner_of(app, "one").look("billing@orders"))
+    first = asyncio.create_task(caller_of(app, "one").poll("billing@orders"))
     await until(lambda: seen)
-    await mourner_of(app, "two").look("billing@orders")
+    await caller_of(app, "two").poll("billing@orders")
     assert seen == ["o-1"]
     go_on.set()
     await first
-    await mourner_of(app, "two").look("billing@orders")
+    await caller_of(app, "two").poll("billing@orders")
     assert seen == ["o-1"]
 
 

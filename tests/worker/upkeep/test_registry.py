@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.errors import StoreUnavailable
@@ -87,7 +87,7 @@ class Troubled(SqliteStore):
 
 
 class Unrenewed(SqliteConsumer):
-    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         raise StoreUnavailable("that node is away")
 
 
@@ -99,7 +99,7 @@ async def test_a_worker_that_cannot_renew_its_leases_can_still_be_seen(
     await store.open()
     consumer = store.consumer("worker-1", ["mail"], lease)
     consumer.__class__ = Unrenewed
-    delivery = Delivery("mail", 1, b"")
+    delivery = LeasedDelivery("mail", 1, b"")
     delivery.leased_at = float("-inf")
     heartbeat = Heartbeat(
         store,
@@ -136,7 +136,7 @@ def test_a_record_that_cannot_be_read_is_left_out() -> None:
 
 def begun(key: bytes, ago: float) -> Run:
     """A run that began so many seconds ago."""
-    delivery = Delivery("mail", 1, b"")
+    delivery = LeasedDelivery("mail", 1, b"")
     delivery.key = key
     run = Run(delivery, Host("worker-1", None, _admit))
     run.envelope = Envelope(1, key, "send", b"")

@@ -1,4 +1,4 @@
-"""`consumers=(1, 3)`: real lines of a real worker come and go with the backlog."""
+"""`consumers=(1, 3)`: real loops of a real worker come and go with the backlog."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ async def test_what_is_cut_short_in_a_consumer_that_is_removed_is_counted(app: H
     billing = Billing(app)
     worker: Worker = app.worker()
     async with worker:
-        assert worker.parts is not None
+        assert worker.runtime is not None
         await billing.publish(20)
         await until_running(billing, 3)
-        line = next(line for line in worker.parts.lines if line.in_flight)
-        await worker.parts.remove_line(line, drain=0.0)
-        assert line not in worker.parts.lines
+        loop = next(loop for loop in worker.runtime.loops if loop.in_flight)
+        await worker.runtime.remove_loop(loop, drain=0.0)
+        assert loop not in worker.runtime.loops
         billing.go.set()
         async with asyncio.timeout(60):
             while len(billing.handled) < 20:  # noqa: ASYNC110
@@ -151,19 +151,19 @@ async def test_a_consumer_whose_reader_crashes_over_and_over_is_replaced(
     billing.go.set()
     worker: Worker = app.worker()
     async with worker:
-        assert worker.parts is not None
-        (line,) = worker.parts.lines
+        assert worker.runtime is not None
+        (loop,) = worker.runtime.loops
 
         async def crash(limit: int, wait: float) -> list[object]:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(line.consumer, "fetch", crash)
+        monkeypatch.setattr(loop.consumer, "fetch", crash)
         # A read that waited still brings the first event.
         await billing.publish(1)
         await until(caplog, "a consumer of orders/billing is broken after 5 crashes")
         await billing.publish(3)
         async with asyncio.timeout(60):
-            while billing.handled.total() < 4 or line in worker.parts.lines:  # noqa: ASYNC110
+            while billing.handled.total() < 4 or loop in worker.runtime.loops:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     # The crashes of the one that is gone are part of the tally.
     assert worker.outcome is not None

@@ -30,7 +30,7 @@ async def test_what_all_groups_have_settled_is_removed_after_its_retention(app: 
         await until(lambda: len(seen) == 20)
         trimmer = Trimmer(app.store, app.topics.values())
         while (await app.store.lengths(["@orders"]))["@orders"]:
-            await trimmer.look("@orders")
+            await trimmer.poll("@orders")
 
 
 async def test_it_looks_again_at_once_while_there_is_more() -> None:
@@ -60,7 +60,7 @@ async def test_a_group_that_is_gone_is_named_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             clock.advance(8 * 86_400)
-            await trimmer.look("@orders")
+            await trimmer.poll("@orders")
     (record,) = [record for record in caplog.records if "billing" in record.getMessage()]
     assert "for 7 days: " in record.getMessage()
 
@@ -80,7 +80,7 @@ async def test_how_long_a_group_was_gone_is_said_in_a_unit_that_fits(
     orders = Headrace("memory://").topic("orders", Order, group_gone_after=after)
     await store.join("billing@orders", Group(), Position("new"))
     clock.advance(3 * 86_400)
-    await Trimmer(store, [orders]).look("@orders")
+    await Trimmer(store, [orders]).poll("@orders")
     assert f"for {said}: " in caplog.text
 
 
@@ -112,8 +112,8 @@ async def test_what_a_broadcast_may_be_about_to_read_stays_for_a_minute(
     await store.publish("@orders", [orders.prepare(Order("o-1")).parcel])
     trimmer = Trimmer(store, [orders])
     clock.advance(59)
-    await trimmer.look("@orders")
+    await trimmer.poll("@orders")
     assert (await store.lengths(["@orders"]))["@orders"] == 1
     clock.advance(2)
-    await trimmer.look("@orders")
+    await trimmer.poll("@orders")
     assert (await store.lengths(["@orders"]))["@orders"] == 0

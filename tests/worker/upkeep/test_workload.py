@@ -11,9 +11,9 @@ from headrace.client.subscription import Subscription
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.store.topics import Position
 from headrace.worker.upkeep.workload import (
-    Seen,
-    Survey,
+    QueueLoad,
     Workload,
+    WorkloadSurvey,
     take_survey,
     workload_of,
     workloads_of,
@@ -42,7 +42,7 @@ async def billing(app: Headrace) -> Subscription[..., object]:
     return bill
 
 
-async def seen(app: Headrace, workload: Workload) -> Seen:
+async def seen(app: Headrace, workload: Workload) -> QueueLoad:
     return (await take_survey(app.store, [workload])).seen[workload]
 
 
@@ -50,7 +50,7 @@ async def test_the_backlog_of_a_group_is_that_of_all_its_shards(
     app: Headrace, billing: Subscription[..., object]
 ) -> None:
     workload = workload_of(billing, 100)
-    assert await seen(app, workload) == Seen()
+    assert await seen(app, workload) == QueueLoad()
     await app.topics["orders"].publish_many([Order(number) for number in range(20)])
     found = await seen(app, workload)
     assert (found.waiting, found.running, found.scheduled) == (20, 0, 0)
@@ -87,7 +87,7 @@ async def test_jobs_that_are_due_later_are_seen_but_do_not_wait(
     await work.options(delay=1000).enqueue()
     workload = Workload("jobs", ("default",), 10)
     survey = await take_survey(app.store, [workload])
-    assert survey.seen[workload] == Seen(waiting=1, scheduled=1)
+    assert survey.seen[workload] == QueueLoad(waiting=1, scheduled=1)
     (load,) = survey.loads(2, lambda _: False)
     assert (load.backlog, load.capacity) == (1, 20)
     assert str(load).startswith("1 jobs (1 later) wait")
@@ -113,6 +113,6 @@ def test_places_elsewhere_are_those_of_workers_that_serve_the_same() -> None:
         worker(4, {"default": 1, "mail": 1}, billing=7),
     )
     jobs, group = Workload("jobs", ("default",), 1), Workload("billing", ("billing@orders",), 1)
-    survey = Survey({jobs: Seen(), group: Seen()}, workers)
+    survey = WorkloadSurvey({jobs: QueueLoad(), group: QueueLoad()}, workers)
     loads = survey.loads(1, lambda worker: worker.pid == 1)
     assert [load.elsewhere for load in loads] == [100, 12]

@@ -18,7 +18,7 @@ from headrace.cli.processes.dev_processes import DevProcesses
 from headrace.core import bounds as limits
 from headrace.core.visible import harmless
 from headrace.errors import ConfigError
-from headrace.worker.processes.signals import Signals, let_go_of_closed_terminal
+from headrace.worker.processes.signals import ProcessSignals, let_go_of_closed_terminal
 
 _HOST = "127.0.0.1"
 _TOKEN = "HEADRACE_DASHBOARD_TOKEN"
@@ -82,7 +82,7 @@ def dev(
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
     processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
     click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
-    with Signals() as signals:
+    with ProcessSignals() as signals:
         processes.start()
         try:
             _look_after(processes, signals, Sources(*folders) if reload else None)
@@ -137,7 +137,7 @@ def _checked(name: str, port: int) -> list[Path]:
     return [Path.cwd(), *([Path(file).parent] if file else [])]
 
 
-def _look_after(processes: DevProcesses, signals: Signals, sources: Sources | None) -> None:
+def _look_after(processes: DevProcesses, signals: ProcessSignals, sources: Sources | None) -> None:
     """Until someone wants an end."""
     while True:
         if any(number != signal.SIGCHLD for number in signals.wait(_LOOK_EVERY)):

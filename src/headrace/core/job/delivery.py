@@ -10,12 +10,12 @@ from headrace.core.job.outcome import Outcome
 Receipt = str | bytes | int
 
 
-class Delivery:
+class LeasedDelivery:
     """What a store hands to a worker. `receipt` is the store's own name for this delivery; `count`
     numbers the deliveries of a job at its present place, from 1; `epoch` is the store's count of
     leases taken away, or of files, when it was read."""
 
-    # On the hot path: what is the same for most deliveries stands here and is not set on each.
+    # On the hot path: defaults stand on the class, so that most deliveries need not set them.
     history = b""
     constraints = b""
     inputs = b""
@@ -34,7 +34,7 @@ class Delivery:
     took_us = 0
     """For the record of events; zero where the function was not entered."""
     told: Callable[[Outcome], None] | None = None
-    """Called with the outcome before it is written, if anyone wants to know."""
+    """Called with the outcome before it is written; set by middleware."""
 
     def __init__(
         self, queue: str, receipt: Receipt, envelope: bytes, history: bytes = b"", count: int = 1
@@ -54,7 +54,7 @@ class Delivery:
 
     @property
     def fields(self) -> dict[str, object]:
-        """What a line in the log that speaks of it has as `extra`."""
+        """The `extra` of log records about it."""
         fields: dict[str, object] = {"job": self.key_text, "queue": self.queue}
         if self.task:
             fields["task"] = self.task
@@ -63,14 +63,14 @@ class Delivery:
         return fields
 
     def __repr__(self) -> str:
-        return f"Delivery({self.queue!r}, {self.receipt!r}, count={self.count})"
+        return f"LeasedDelivery({self.queue!r}, {self.receipt!r}, count={self.count})"
 
 
 # CPython gives all instances of a class one layout, made of what the first few were given. The
 # first of a worker come by the hundred, before anything else is set on them: each would get a dict
 # of its own for what is set later, which takes twice the time and memory.
-_first = Delivery("", 0, b"")
+_first = LeasedDelivery("", 0, b"")
 for _name in ("history", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
-    setattr(_first, _name, getattr(Delivery, _name))
+    setattr(_first, _name, getattr(LeasedDelivery, _name))
 for _name in ("task", "attempt", "started_ms", "took_us", "told"):
-    setattr(_first, _name, getattr(Delivery, _name))
+    setattr(_first, _name, getattr(LeasedDelivery, _name))

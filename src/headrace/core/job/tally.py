@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Released, Retried
 
 BUCKETS_US = tuple(1000 * 2**power for power in range(23))
@@ -43,7 +43,7 @@ class Settled(Protocol):
     """A delivery and what became of it."""
 
     @property
-    def delivery(self) -> Delivery: ...
+    def delivery(self) -> LeasedDelivery: ...
     @property
     def outcome(self) -> Outcome: ...
 
@@ -57,7 +57,7 @@ class Tally:
         self.counts = counts
 
     @classmethod
-    def of(cls, settled: Sequence[Settled], ready_ms: Callable[[Delivery], int]) -> Tally:
+    def of(cls, settled: Sequence[Settled], ready_ms: Callable[[LeasedDelivery], int]) -> Tally:
         """What these come to; `ready_ms` says of a delivery when it came in line. Done for all that
         are settled together, without a loop of our own over what most of them have in common."""
         counts: dict[tuple[str, str], int] = {}
@@ -90,8 +90,8 @@ def detail_of(outcome: Outcome) -> str:
 def _count_times(
     counts: dict[tuple[str, str], int],
     task: str,
-    deliveries: Sequence[Delivery],
-    ready_ms: Callable[[Delivery], int],
+    deliveries: Sequence[LeasedDelivery],
+    ready_ms: Callable[[LeasedDelivery], int],
 ) -> None:
     took = sorted(map(_took_us, deliveries))
     # Zero for what did not run: it neither took time nor has stopped waiting.

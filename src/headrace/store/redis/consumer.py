@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_key
 from headrace.core.job.outcome import RELEASED
 from headrace.core.job.state import State
@@ -62,7 +62,7 @@ class RedisConsumer:
         self._upkeep = store.server.link()
         self._waking: set[asyncio.Task[None]] = set()
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         try:
             return await self._reading.fetch(limit, wait)
         except NoGroup:
@@ -72,10 +72,10 @@ class RedisConsumer:
     async def interrupt(self) -> None:
         await self._reading.interrupt()
 
-    async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
+    async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
         await self._reading.prepare()
         known = {(delivery.queue, delivery.receipt, delivery.count) for delivery in held}
-        found: list[Delivery] = []
+        found: list[LeasedDelivery] = []
         for queue, source in self._sources.items():
             keys = self._store.keys(queue)
             for stream, prefix in source.streams(keys):
@@ -91,10 +91,10 @@ class RedisConsumer:
     async def begin(
         self,
         queue: str,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[LeasedDelivery],
         *,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[Delivery, str]:
+    ) -> dict[LeasedDelivery, str]:
         jobs: list[Argument] = [item for d in deliveries for item in (d.key, d.constraints)]
         gates = await scripts.begin(
             self._settling,
@@ -117,8 +117,8 @@ class RedisConsumer:
         repeat: bool = False,
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
-    ) -> list[Delivery]:
-        lost: list[Delivery] = []
+    ) -> list[LeasedDelivery]:
+        lost: list[LeasedDelivery] = []
         for at, part in enumerate(parts(settlements)):
             given = tally if len(part) == len(settlements) else None
             step = idempotency.part(at) if idempotency else IdempotencyKey()
@@ -136,13 +136,13 @@ class RedisConsumer:
             return None
         return given or Tally.of(settlements, self.ready_ms)
 
-    def ready_ms(self, delivery: Delivery) -> int:
+    def ready_ms(self, delivery: LeasedDelivery) -> int:
         return ready_ms(delivery.receipt)
 
-    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         # The asking link of the loop that renews, which is not the worker's.
         link = self._store.links().ask
-        lost: list[Delivery] = []
+        lost: list[LeasedDelivery] = []
         trouble: StoreError | None = None
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [delivery for delivery in deliveries if delivery.queue == queue]
@@ -160,11 +160,11 @@ class RedisConsumer:
             raise trouble
         return lost
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
+    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
         source = self._sources[queue]
         if source.known_at == float("-inf"):
             await self._reading.prepare()
-        found: list[Delivery] = []
+        found: list[LeasedDelivery] = []
         more, going_on = True, False
         try:
             while more and len(found) < limit:
@@ -178,7 +178,7 @@ class RedisConsumer:
 
     async def _reclaim(
         self, source: ReadSource, limit: int, last_chance: bool, going_on: bool
-    ) -> tuple[list[Delivery], bool]:
+    ) -> tuple[list[LeasedDelivery], bool]:
         """One step of a look: what it took over, and whether there is more to look at. It is
         short, however much is pending, so that the server has time for others in between."""
         # Read before, so that no take-over goes unnoticed between the two.
@@ -271,7 +271,7 @@ class RedisConsumer:
             for link in (self._settling, self._upkeep):
                 await link.drop()
 
-    async def _hand_back(self, deliveries: Sequence[Delivery]) -> None:
+    async def _hand_back(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """As if they had not been read; nobody is told of it."""
         for delivery in deliveries:
             delivery.key = peek_key(delivery.envelope)
@@ -311,9 +311,9 @@ class RedisConsumer:
         tally: Tally | None,
         checked: bool,
         idempotency: IdempotencyKey,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         # Of an earlier try, too: what it found gone is not part of what it was answered.
-        lost: list[Delivery] = idempotency.answer or []
+        lost: list[LeasedDelivery] = idempotency.answer or []
         batch = Batch(held, tally)
         while True:
             said, *rest = await self._send_settle(queue, batch, checked, idempotency)
@@ -360,7 +360,7 @@ class RedisConsumer:
         )
 
 
-def _named(pairs: Sequence[bytes], deliveries: Sequence[Delivery]) -> list[Delivery]:
+def _named(pairs: Sequence[bytes], deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
     """Those of the deliveries that a script names, by receipts and counts in turn."""
     named = {(receipt, int(count)) for receipt, count in zip(pairs[::2], pairs[1::2], strict=True)}
     return [each for each in deliveries if (each.receipt, each.count) in named]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Retried
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
@@ -24,9 +24,9 @@ class Batch:
     what they come to, None where events are not recorded."""
 
     def __init__(self, settlements: Sequence[Settlement], tally: Tally | None) -> None:
-        self.done: list[Delivery] = []
-        self.kept: list[tuple[Delivery, Done]] = []
-        self.from_log: list[Delivery] = []
+        self.done: list[LeasedDelivery] = []
+        self.kept: list[tuple[LeasedDelivery, Done]] = []
+        self.from_log: list[LeasedDelivery] = []
         """Events that are done, and were read from their log."""
         self.constrained = False
         self.moved = 0
@@ -78,7 +78,7 @@ class Batch:
             blocks += [delivery.count for delivery in self.from_log]
         return blocks + self._moved
 
-    def _columns(self, deliveries: Sequence[Delivery], checked: bool) -> list[Argument]:
+    def _columns(self, deliveries: Sequence[LeasedDelivery], checked: bool) -> list[Argument]:
         columns: list[Argument] = [delivery.receipt for delivery in deliveries]
         columns += [delivery.key for delivery in deliveries]
         if checked:
@@ -122,13 +122,13 @@ def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
     yield settlements[start:]
 
 
-def identity(delivery: Delivery) -> tuple[Argument, bytes, int]:
+def identity(delivery: LeasedDelivery) -> tuple[Argument, bytes, int]:
     # What is not an envelope has no key; it still gets a name under which it can be found.
     receipt = receipt_of(delivery)
     return receipt, delivery.key or b"=entry-" + receipt, delivery.count
 
 
-def receipt_of(delivery: Delivery) -> bytes:
+def receipt_of(delivery: LeasedDelivery) -> bytes:
     receipt = delivery.receipt
     assert isinstance(receipt, bytes)
     return receipt

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.clock import Clock
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.contract import reclaim_every
 from headrace.store.sqlite import endings, entries, holding, limits, sweeping
 from headrace.store.sqlite.entries import LADEN, json_of
@@ -80,11 +80,11 @@ class Claims(msgspec.Struct, frozen=True):
         shares: Sequence[tuple[str, int]],
         limit: int,
         pump: Callable[[str, int], None] | None = None,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         """Up to `limit` waiting jobs, of each queue in turn at most its share. `pump` is told first
         how many are wanted of it."""
         until = self._leased_until(self.clock.now_ms())
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         for queue, share in shares:
             room = min(share, limit - len(taken))
             if room > 0:
@@ -97,18 +97,21 @@ class Claims(msgspec.Struct, frozen=True):
 
     def nothing_waits(
         self, connection: sqlite3.Connection, queues: Sequence[str]
-    ) -> list[Delivery] | None:
+    ) -> list[LeasedDelivery] | None:
         """An empty list if `take` would find nothing."""
         names = msgspec.json.encode(queues).decode()
         any_waiting = connection.execute(_ANY_WAITING, (self.namespace, names)).fetchone()
         return None if any_waiting else []
 
     def held_beyond(
-        self, connection: sqlite3.Connection, queues: Sequence[str], known: Collection[Delivery]
-    ) -> list[Delivery]:
+        self,
+        connection: sqlite3.Connection,
+        queues: Sequence[str],
+        known: Collection[LeasedDelivery],
+    ) -> list[LeasedDelivery]:
         """What the owner holds and does not know of."""
         known_deliveries = {(delivery.receipt, delivery.count) for delivery in known}
-        found: list[Delivery] = []
+        found: list[LeasedDelivery] = []
         for queue in queues:
             owned = (self.namespace, queue, self.owner)
             rows = connection.execute(_OWNED, owned).fetchall()
@@ -117,20 +120,20 @@ class Claims(msgspec.Struct, frozen=True):
         return found
 
     def extend(
-        self, connection: sqlite3.Connection, deliveries: Sequence[Delivery]
-    ) -> list[Delivery]:
+        self, connection: sqlite3.Connection, deliveries: Sequence[LeasedDelivery]
+    ) -> list[LeasedDelivery]:
         """Begin the leases anew; returns the deliveries that are lost."""
         holds = holding.find(connection, self.owner, deliveries)
         until = self._leased_until(self.clock.now_ms())
         connection.execute(_EXTEND, (until, json_of(list(holds.counts))))
         return holds.lost
 
-    def not_yet(self, connection: sqlite3.Connection, queue: str) -> list[Delivery] | None:
+    def not_yet(self, connection: sqlite3.Connection, queue: str) -> list[LeasedDelivery] | None:
         """An empty list if it is not time to look for abandoned jobs: someone has just looked."""
         since_ms, _ = self._last_look(connection, queue)
         return [] if since_ms is not None and 0 <= since_ms < self._look_every_ms else None
 
-    def take_over(self, step: Step, limit: int, *, last_chance: bool) -> list[Delivery]:
+    def take_over(self, step: Step, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
         """Abandoned jobs of the queue, if it is time to look for them."""
         connection, queue, now_ms = step.connection, step.queue, step.now_ms
         if self.not_yet(connection, queue) is not None:
@@ -168,10 +171,10 @@ class Claims(msgspec.Struct, frozen=True):
         # After the row is read: else a look by another process in between seems to lie ahead.
         return self.clock.now_ms() - looked_ms, hold_until_ms
 
-    def _take_expired(self, step: Step, limit: int, last_chance: bool) -> list[Delivery]:
+    def _take_expired(self, step: Step, limit: int, last_chance: bool) -> list[LeasedDelivery]:
         until = self._leased_until(step.now_ms)
         dangerous = self.crash_limit - 1
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         for last, most in ((True, 1 if last_chance else 0), (False, limit)):
             room = min(most, limit - len(taken))
             if room > 0:
@@ -181,12 +184,14 @@ class Claims(msgspec.Struct, frozen=True):
         return taken
 
 
-def begin(step: Step, owner: str, deliveries: Sequence[Delivery]) -> dict[Delivery, str]:
+def begin(
+    step: Step, owner: str, deliveries: Sequence[LeasedDelivery]
+) -> dict[LeasedDelivery, str]:
     """Count the starts of jobs with limits; the limits that do not allow some, by delivery."""
     holds = holding.find(step.connection, owner, deliveries)
     step.number = holds.queue
     found = entries.by_ids(step.connection, holds.attached) if holds.attached else {}
-    refused: dict[Delivery, str] = {}
+    refused: dict[LeasedDelivery, str] = {}
     begun = []
     for delivery in deliveries:
         # What is no longer held may start as far as limits go: nothing of it will count.
@@ -201,10 +206,12 @@ def begin(step: Step, owner: str, deliveries: Sequence[Delivery]) -> dict[Delive
     return refused
 
 
-def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> list[Delivery]:
+def _deliveries(
+    connection: sqlite3.Connection, queue: str, rows: list[Any]
+) -> list[LeasedDelivery]:
     # RETURNING promises no order.
     rows.sort(key=_POSITION)
-    deliveries = [Delivery(queue, row[0], row[1], b"", row[2]) for row in rows]
+    deliveries = [LeasedDelivery(queue, row[0], row[1], b"", row[2]) for row in rows]
     for delivery, row in zip(deliveries, rows, strict=True):
         delivery.ready_ms = row[5]
     if generation := getattr(connection, "generation", 0):
@@ -215,8 +222,8 @@ def _deliveries(connection: sqlite3.Connection, queue: str, rows: list[Any]) -> 
 
 
 def _loaded(
-    connection: sqlite3.Connection, deliveries: list[Delivery], laden: list[int]
-) -> list[Delivery]:
+    connection: sqlite3.Connection, deliveries: list[LeasedDelivery], laden: list[int]
+) -> list[LeasedDelivery]:
     """Deliveries with their histories, constraints and inputs, those of the highest priority
     first."""
     by_receipt = {delivery.receipt: delivery for delivery in deliveries}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Collection, Sequence
 
-    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobKey
     from headrace.core.job.tally import Tally
     from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
@@ -48,7 +48,7 @@ class SqliteConsumer:
         self._sharing = sharing
         self._waits: set[_Wait] = set()
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         if limit <= 0:
             return []
         waiting = _Wait(asyncio.get_running_loop(), wait)
@@ -64,16 +64,16 @@ class SqliteConsumer:
     async def begin(
         self,
         queue: str,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[LeasedDelivery],
         *,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[Delivery, str]:
+    ) -> dict[LeasedDelivery, str]:
         if not deliveries:
             return {}
         begin = partial(claiming.begin, owner=self.name, deliveries=deliveries)
         return await self._writer.change_once(queue, begin, idempotency)
 
-    async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
+    async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
         return await self._database.read(
             lambda connection: self._claims.held_beyond(connection, self._queues, held)
         )
@@ -90,24 +90,24 @@ class SqliteConsumer:
         repeat: bool = False,
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         if not settlements:
             return []
         # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
         settle = partial(settling.settle, owner=self.name, settlements=settlements, tally=tally)
         return await self._writer.change_once(queue, settle, idempotency)
 
-    def ready_ms(self, delivery: Delivery) -> int:
+    def ready_ms(self, delivery: LeasedDelivery) -> int:
         return delivery.ready_ms
 
-    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         if not deliveries:
             return []
         return await self._database.write(
             lambda connection, _: self._claims.extend(connection, deliveries)
         )
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[Delivery]:
+    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
         if limit <= 0:
             return []
         return await self._writer.change(
@@ -143,7 +143,7 @@ class SqliteConsumer:
         await self.interrupt()
         await self._database.write(self._hand_back_all)
 
-    async def _claim(self, limit: int) -> list[Delivery]:
+    async def _claim(self, limit: int) -> list[LeasedDelivery]:
         shares = self._sharing.shares(limit)
         taken = await self._database.write(
             lambda connection, notifications: self._take(connection, notifications, shares, limit),
@@ -158,7 +158,7 @@ class SqliteConsumer:
         notifications: list[Notification],
         shares: Sequence[Share],
         limit: int,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         if not self._groups:
             return self._claims.take(connection, shares, limit)
 
@@ -170,7 +170,7 @@ class SqliteConsumer:
 
         return self._claims.take(connection, shares, limit, pump)
 
-    def _nothing_waits(self, connection: sqlite3.Connection) -> list[Delivery] | None:
+    def _nothing_waits(self, connection: sqlite3.Connection) -> list[LeasedDelivery] | None:
         """An empty list if `_take` would find nothing, and has nothing to note either."""
         if self._groups and not pumping.nothing_to_take(
             connection,
@@ -181,7 +181,7 @@ class SqliteConsumer:
             return None
         return self._claims.nothing_waits(connection, self._queues)
 
-    async def _claim_when_told(self, limit: int, waiting: _Wait) -> list[Delivery]:
+    async def _claim_when_told(self, limit: int, waiting: _Wait) -> list[LeasedDelivery]:
         topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
         topics += [("ready", log) for log in self._groups.values()]
         listening = await self._database.listen(topics, waiting.tell)

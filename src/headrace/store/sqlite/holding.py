@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.delivery import Delivery, Receipt
+    from headrace.core.job.delivery import LeasedDelivery, Receipt
 
 _HELD = f"""
     SELECT json_group_array(id), json_group_array(id) FILTER (WHERE flags & {ATTACHED}), max(queue)
@@ -30,9 +30,9 @@ class Holds(msgspec.Struct):
     """Of these, the ones of jobs that there is more of than a row."""
     queue: int
     """The number of their queue."""
-    lost: list[Delivery]
+    lost: list[LeasedDelivery]
 
-    def take(self, delivery: Delivery) -> bool:
+    def take(self, delivery: LeasedDelivery) -> bool:
         """Whether a delivery is held; True once, because given twice it is held once."""
         if self.counts.get(delivery.receipt) != delivery.count:
             return False
@@ -40,7 +40,7 @@ class Holds(msgspec.Struct):
         return True
 
 
-def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[Delivery]) -> Holds:
+def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[LeasedDelivery]) -> Holds:
     """What of these, all of one queue, `owner` still holds."""
     generation = getattr(connection, "generation", 0)
     by_count = defaultdict(list)

@@ -12,7 +12,7 @@ from headrace.store.sqlite.scheduling import due_after, next_due, tell_of_due
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.job.delivery import Delivery, Receipt
+    from headrace.core.job.delivery import LeasedDelivery, Receipt
     from headrace.core.job.outcome import Held, Retried
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
@@ -34,7 +34,7 @@ _OWNED = "SELECT id FROM jobs WHERE queue = ? AND state = 'running' AND owner = 
 
 
 def retry(
-    step: Step, settled: Sequence[tuple[Delivery, Retried]], attached: dict[Receipt, Entry]
+    step: Step, settled: Sequence[tuple[LeasedDelivery, Retried]], attached: dict[Receipt, Entry]
 ) -> None:
     """Have jobs run again, when their delay is over."""
     delays = [outcome.delay_ms for _, outcome in settled]
@@ -50,7 +50,7 @@ def retry(
         _retry_attached(step, constrained)
 
 
-def _retry_plain(step: Step, settled: Sequence[tuple[Delivery, Retried]]) -> None:
+def _retry_plain(step: Step, settled: Sequence[tuple[LeasedDelivery, Retried]]) -> None:
     if not settled:
         return
     rows: list[tuple[Any, ...]] = []
@@ -78,7 +78,7 @@ def _retry_attached(step: Step, settled: Sequence[tuple[Entry, Retried]]) -> Non
     _save(step, settled)
 
 
-def hold(step: Step, settled: Sequence[tuple[Delivery, Held]]) -> None:
+def hold(step: Step, settled: Sequence[tuple[LeasedDelivery, Held]]) -> None:
     """Have jobs wait at the gates that keep them from starting."""
     found = entries.by_ids(step.connection, [delivery.receipt for delivery, _ in settled])
     held = [(found[delivery.receipt], outcome) for delivery, outcome in settled]

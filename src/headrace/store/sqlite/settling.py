@@ -22,12 +22,12 @@ from headrace.store.values import JobEnding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.job.delivery import Delivery, Receipt
+    from headrace.core.job.delivery import LeasedDelivery, Receipt
     from headrace.core.job.ids import JobKey
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
-Settled = list[tuple["Delivery", Any]]
+Settled = list[tuple["LeasedDelivery", Any]]
 
 _KEEP = """
     WITH ended (id, expires_ms, verdict) AS (VALUES {rows})
@@ -46,7 +46,7 @@ _BURY = f"""
 
 def settle(
     step: Step, owner: str, settlements: Sequence[Settlement], tally: Tally | None = None
-) -> list[Delivery]:
+) -> list[LeasedDelivery]:
     """Apply the outcomes of what `owner` still holds; returns what it lost. `tally` is what all of
     them come to, if that is known."""
     holds = holding.find(step.connection, owner, [each.delivery for each in settlements])
@@ -143,7 +143,7 @@ def _end(step: Step, by_kind: dict[type, Settled], attached: dict[Receipt, Entry
             stopping.stop(step, [attached[d.receipt] for d, _ in dead if d.receipt in attached])
 
 
-def _kept(delivery: Delivery, outcome: Cancelled) -> Cancelled:
+def _kept(delivery: LeasedDelivery, outcome: Cancelled) -> Cancelled:
     """Those who wait for a cancelled job are told for a while, whatever its worker says."""
     ttl_ms = outcome.ttl_ms or decode_constraints(delivery.constraints).ttl_ms or endings.KEPT_MS
     return Cancelled(outcome.verdict or CANCELLED_VERDICT, ttl_ms)
@@ -170,6 +170,6 @@ def _keep_verdicts(step: Step, ended: Settled) -> None:
     step.tell("finished", _keys([d for d, _ in kept]))
 
 
-def _keys(deliveries: Sequence[Delivery]) -> list[JobKey] | None:
+def _keys(deliveries: Sequence[LeasedDelivery]) -> list[JobKey] | None:
     keys = [delivery.key or peek_key(delivery.envelope) for delivery in deliveries]
     return keys if all(keys) else None

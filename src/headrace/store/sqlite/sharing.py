@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.core.shares import shares, still_behind
 
 if TYPE_CHECKING:
-    from headrace.core.job.delivery import Delivery
+    from headrace.core.job.delivery import LeasedDelivery
 
 Share = tuple[str, int]
 """A queue, and how many may be taken from it at most."""
@@ -20,7 +20,7 @@ class Sharing(Protocol):
         """In which order to take how many; a queue may come again, for what others leave."""
         ...
 
-    def took(self, deliveries: Sequence[Delivery]) -> None:
+    def took(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """Say what came of the last shares."""
         ...
 
@@ -43,7 +43,7 @@ class InOrder:
     def shares(self, limit: int) -> list[Share]:
         return [(queue, limit) for queue in self._queues]
 
-    def took(self, deliveries: Sequence[Delivery]) -> None:
+    def took(self, deliveries: Sequence[LeasedDelivery]) -> None:
         pass
 
 
@@ -68,7 +68,7 @@ class ByWeight:
         own = sorted(zip(self._queues, parts, strict=True), key=lambda share: -share[1])
         return own + [(queue, limit) for queue, _ in own]
 
-    def took(self, deliveries: Sequence[Delivery]) -> None:
+    def took(self, deliveries: Sequence[LeasedDelivery]) -> None:
         came = Counter(delivery.queue for delivery in deliveries)
         parts = (len(deliveries) * weight / sum(self._weights) for weight in self._weights)
         self._behind = [

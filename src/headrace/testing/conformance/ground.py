@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import decode_envelope, encode_envelope
 from headrace.core.job.history import History, encode_history
 from headrace.core.job.ids import JobKey
@@ -57,9 +57,9 @@ class Ground:
         self._workers.append(worker)
         return worker
 
-    async def take(self, consumer: StoreConsumer, count: int = 1) -> list[Delivery]:
+    async def take(self, consumer: StoreConsumer, count: int = 1) -> list[LeasedDelivery]:
         """Exactly `count` deliveries, decoded as far as a store needs it."""
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         for _ in range(50):
             taken += known(await consumer.fetch(count - len(taken), 0.1))
             if len(taken) == count:
@@ -70,8 +70,8 @@ class Ground:
         assert await consumer.fetch(100, 0) == []
 
     async def settle(
-        self, consumer: StoreConsumer, deliveries: Sequence[Delivery], outcome: Outcome
-    ) -> list[Delivery]:
+        self, consumer: StoreConsumer, deliveries: Sequence[LeasedDelivery], outcome: Outcome
+    ) -> list[LeasedDelivery]:
         if not deliveries:
             return []
         return await consumer.settle(
@@ -82,7 +82,7 @@ class Ground:
         self,
         store: Store,
         consumer: StoreConsumer,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[LeasedDelivery],
         outcome: Outcome,
     ) -> None:
         """Settle what is held; if as cancelled, after someone has wished for it."""
@@ -122,7 +122,7 @@ class Ground:
                 await self.pass_time(next_in + 0.002)
 
     async def run(
-        self, worker: StoreConsumer, deliveries: Sequence[Delivery], outcome: Outcome
+        self, worker: StoreConsumer, deliveries: Sequence[LeasedDelivery], outcome: Outcome
     ) -> list[JobKey]:
         """Begin jobs of one queue as far as their limits let them: those that ran to this end."""
         if not deliveries:
@@ -180,9 +180,9 @@ class Ground:
 
     async def reclaim(
         self, consumer: StoreConsumer, count: int, *, last_chance: bool = True, queue: str = QUEUE
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         """Look as a worker does, at intervals, until so many jobs were taken over."""
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         for _ in range(60):
             taken += known(await consumer.reclaim(queue, 100, last_chance=last_chance))
             if len(taken) >= count:
@@ -207,9 +207,9 @@ class Ground:
         *,
         last_chance: bool = True,
         queue: str = QUEUE,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         """What is taken over while so much time passes."""
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         every = reclaim_every(LEASE) * 1.1
         for _ in range(round(seconds / every) + 1):
             taken += known(await consumer.reclaim(queue, 100, last_chance=last_chance))
@@ -235,7 +235,7 @@ def parcel(
     return Parcel(key, envelope, delay_ms, at_ms, constraints, waits_for, tuple(children), tick)
 
 
-def known(deliveries: list[Delivery]) -> list[Delivery]:
+def known(deliveries: list[LeasedDelivery]) -> list[LeasedDelivery]:
     """As after the executor's first step: key and task are read from the envelope."""
     for delivery in deliveries:
         envelope = decode_envelope(delivery.envelope)
@@ -243,7 +243,7 @@ def known(deliveries: list[Delivery]) -> list[Delivery]:
     return deliveries
 
 
-def keys_of(deliveries: Sequence[Delivery]) -> list[JobKey]:
+def keys_of(deliveries: Sequence[LeasedDelivery]) -> list[JobKey]:
     return [delivery.key for delivery in deliveries]
 
 

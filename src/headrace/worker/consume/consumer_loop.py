@@ -1,4 +1,4 @@
-"""A line of a worker: reads some queues, runs what comes, writes what became of it."""
+"""One consumer of a worker: reads some queues, runs what it reads, writes the outcomes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.middleware.nesting import receiving
 from headrace.store.contract import Consumer, StoreConsumer
 from headrace.worker.consume.controller import Controller
-from headrace.worker.consume.reader import Reader, Ready
+from headrace.worker.consume.reader import QueueReader, Ready
 from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.consume.settler import Settler
 from headrace.worker.observer import narrowed
@@ -26,7 +26,7 @@ from headrace.worker.run.run import Run
 from headrace.worker.run.run_middleware import telling
 from headrace.worker.run.slots import Slots
 from headrace.worker.service import Service, ended
-from headrace.worker.services import Workshop
+from headrace.worker.services import WorkerServices
 from headrace.worker.worker_outcome import WorkerOutcome
 
 if TYPE_CHECKING:
@@ -39,16 +39,16 @@ _FLUSH_GRACE = 5.0
 _NEVER = float("inf")
 
 
-class Line:
-    """Has slots, runs and leases of its own. The line of all ordinary queues gives a slot back when
-    the function has ended; with `acks`, the line of a subscription does as these say, and at its
+class ConsumerLoop:
+    """Has slots, runs and leases of its own. The loop of all ordinary queues gives a slot back when
+    the function has ended; with `acks`, the loop of a subscription does as these say, and at its
     end runs what has been read instead of handing it back. `scope` is what all of its errors are
     observed as, if they are not to be told apart."""
 
     def __init__(
         self,
         name: str,
-        shop: Workshop,
+        shared: WorkerServices,
         consumer: Consumer,
         upkeep: StoreConsumer | None,
         queues: Sequence[str],
@@ -68,24 +68,26 @@ class Line:
         self._acks = acks
         self._auditing = auditing
         self._ready = ready
-        self._shop = shop
-        self._observe = narrowed(shop.observe, scope)
-        self._noticed = narrowed(shop.noticed, scope)
-        self.held: set[Delivery] = shop.held.open()
+        self._shared = shared
+        self._observe = narrowed(shared.observe, scope)
+        self._noticed = narrowed(shared.noticed, scope)
+        self.held: set[LeasedDelivery] = shared.held.open()
         self._settler = Settler(
             consumer,
             self.held,
-            shop.reporter.before_settling,
+            shared.progress_writer.before_settling,
             acks.settled if acks else None,
-            shop.counted,
-            shop.clock.now_ms,
+            shared.counted,
+            shared.clock.now_ms,
         )
         self._executor = self._made_executor(tasks)
         if acks is not None:
             acks.attach(self._settler, self._executor)
         self._reader = self._made_reader()
         self._controller = (
-            Controller(shop.app.store, upkeep, queues, self._executor.heed) if upkeep else None
+            Controller(shared.app.store, upkeep, queues, self._executor.apply_control)
+            if upkeep
+            else None
         )
         controlled = (self._controller,) if self._controller else ()
         self._services: tuple[Service, ...] = (self._settler, *controlled, self._reader)
@@ -97,26 +99,28 @@ class Line:
         self._crashes = 0
 
     def _made_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
-        shop, acks = self._shop, self._acks
+        shared, acks = self._shared, self._acks
         settle = acks.settling(self._settler) if acks else self._settler.put
         return Executor(
             tasks,
-            shop.runners,
+            shared.runners,
             Admitter(self.consumer),
-            telling(settle) if shop.runners.wrapped else settle,
+            telling(settle) if shared.runners.wrapped else settle,
             Slots(0) if acks else self.slots,
-            shop.terms,
+            shared.terms,
             replace(acks.manner if acks else PLAIN, auditing=self._auditing, observe=self._observe),
         )
 
-    def _made_reader(self) -> Reader:
-        shop = self._shop
+    def _made_reader(self) -> QueueReader:
+        shared = self._shared
         reclaimer = (
-            Reclaimer(self.upkeep, self.queues, shop.app.lease, shop.last_chance, shop.redelivered)
+            Reclaimer(
+                self.upkeep, self.queues, shared.app.lease, shared.last_chance, shared.redelivered
+            )
             if self.upkeep
             else None
         )
-        return Reader(
+        return QueueReader(
             self.consumer,
             reclaimer,
             self._settler,
@@ -124,8 +128,8 @@ class Line:
             self.held,
             self._executor.start,
             self._ready,
-            receiving(shop.app.middlewares),
-            lease=shop.app.lease,
+            receiving(shared.app.middlewares),
+            lease=shared.app.lease,
         )
 
     # What others ask
@@ -137,7 +141,7 @@ class Line:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the line works no more, if a part of it has died."""
+        """Why the loop works no more, if a part of it has died."""
         for task in self._tasks.values():
             if task.done() and self._draining is None:
                 return asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -146,11 +150,11 @@ class Line:
     @property
     def runs(self) -> list[Run]:
         """The jobs that it runs, each of a batch by itself; to be asked from any thread."""
-        # Copied in one go: the line's thread changes the set meanwhile.
+        # Copied in one go: the loop's thread changes the set meanwhile.
         return [member for run in tuple(self._executor.runs) for member in run.members]
 
-    def lose(self, deliveries: Sequence[Delivery]) -> None:
-        """End the runs of those deliveries that are of this line."""
+    def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
+        """End the runs of those deliveries that are of this loop."""
         self._executor.stopper.lose(deliveries)
 
     @property
@@ -197,7 +201,7 @@ class Line:
                 if service is not None and service in self._tasks:
                     await ended(service, self._tasks[service], _FLUSH_GRACE)
         finally:
-            self._shop.held.close(self.held)
+            self._shared.held.close(self.held)
             if self._acks is not None:
                 self._acks.close()
 
@@ -211,7 +215,7 @@ class Line:
             await self._end_well(hurrying)
         except Exception:
             self._crashes += 1
-            log.exception("the line of %s did not end well", self.name)
+            log.exception("the consumer of %s did not end well", self.name)
 
     async def _end_well(self, hurrying: asyncio.Event) -> None:
         if self._reader in self._tasks:

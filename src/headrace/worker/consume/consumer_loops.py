@@ -1,4 +1,4 @@
-"""Makes the lines of a worker."""
+"""Makes the consumer loops of a worker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.subscription import Subscription
 from headrace.core.queue_names import log_name
 from headrace.store.contract import StoreConsumer
-from headrace.worker.consume.consumer_loop import Line
+from headrace.worker.consume.consumer_loop import ConsumerLoop
 from headrace.worker.consume.tail import Tail
 from headrace.worker.run.acks import ByHand, OnReceive, OnSuccess, Unacknowledged
 from headrace.worker.run.slots import Slots
-from headrace.worker.services import Workshop
+from headrace.worker.services import WorkerServices
 
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker
@@ -25,43 +25,43 @@ _ACKS: dict[str, type[OnSuccess]] = {
 }
 
 
-class Lines:
-    """One line for all ordinary queues of the worker, and lines for subscriptions. `died` is told
+class ConsumerLoops:
+    """One loop for all ordinary queues of the worker, and loops for subscriptions. `died` is told
     of the queues of groups in which an event went dead."""
 
     def __init__(
         self,
         worker: Worker,
-        shop: Workshop,
+        shared: WorkerServices,
         died: Callable[[Subscription[..., Any], str], None],
     ) -> None:
         self._worker = worker
-        self._shop = shop
+        self._shared = shared
         self._died = died
         self._made: dict[str, int] = {}
 
     def consumer(self, name: str, queues: Sequence[str]) -> StoreConsumer:
-        """The store's side of a line of a group, whose shards share its reads alike."""
-        return self._shop.app.store.consumer(name, queues, self._shop.app.lease)
+        """The store's side of a loop of a group, whose shards share its reads alike."""
+        return self._shared.app.store.consumer(name, queues, self._shared.app.lease)
 
-    def of_jobs(self) -> Line:
+    def of_jobs(self) -> ConsumerLoop:
         worker = self._worker
-        consumer = self._shop.app.store.consumer(
-            worker.name, worker.weights, self._shop.app.lease, strict=worker.strict
+        consumer = self._shared.app.store.consumer(
+            worker.name, worker.weights, self._shared.app.lease, strict=worker.strict
         )
         slots = Slots(worker.concurrency)
-        return Line(
+        return ConsumerLoop(
             "jobs",
-            self._shop,
+            self._shared,
             consumer,
             consumer,
             worker.queues,
-            self._shop.app.tasks,
+            self._shared.app.tasks,
             slots=slots,
-            auditing=self._shop.auditing(),
+            auditing=self._shared.auditing(),
         )
 
-    def of_group(self, subscription: Subscription[..., Any]) -> Line:
+    def of_group(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
         """One more consumer of a group."""
         number = self._made[subscription.name] = self._made.get(subscription.name, 0) + 1
         # Two consumers of one name must not read the same queue: each would take what the other
@@ -70,34 +70,34 @@ class Lines:
         consumer = self.consumer(worker, subscription.queues)
         died = partial(self._died, subscription)
         slots = Slots(places(subscription, self._worker.concurrency))
-        mourned = subscription.dead_handler is not None
-        return Line(
+        has_handler = subscription.dead_handler is not None
+        return ConsumerLoop(
             f"{subscription.name}-{number}",
-            self._shop,
+            self._shared,
             consumer,
             consumer,
             subscription.queues,
             {log_name(subscription.topic.name): subscription},
             slots=slots,
-            acks=_ACKS[subscription.wants.ack](slots, died if mourned else None),
-            auditing=self._shop.auditing(subscription),
-            ready=partial(subscription.join, self._shop.app.store),
+            acks=_ACKS[subscription.wants.ack](slots, died if has_handler else None),
+            auditing=self._shared.auditing(subscription),
+            ready=partial(subscription.join, self._shared.app.store),
         )
 
-    def of_broadcast(self, subscription: Subscription[..., Any]) -> Line:
-        tail = Tail(self._shop.app.store, self._worker.name, subscription.queues)
+    def of_broadcast(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
+        tail = Tail(self._shared.app.store, self._worker.name, subscription.queues)
         # One after the other, unless the function is said to be able to do more.
         slots = Slots(subscription.wants.max_in_flight or 1)
-        return Line(
+        return ConsumerLoop(
             subscription.name,
-            self._shop,
+            self._shared,
             tail,
             None,
             (),
             {log_name(subscription.topic.name): subscription},
             slots=slots,
             acks=Unacknowledged(slots),
-            auditing=self._shop.auditing(subscription),
+            auditing=self._shared.auditing(subscription),
             ready=tail.take_place,
             scope="broadcast",
         )

@@ -1,4 +1,4 @@
-"""Has the worker heed what people want: tasks that are paused, jobs that are to end."""
+"""Applies what people ask of running jobs: paused tasks, cancelled jobs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
 from headrace.store.values import Control
-from headrace.worker.queue_poller import POLL, Rounds
+from headrace.worker.queue_poller import POLL, QueuePoller
 
 _HOLD = 0.05
 
-Heed = Callable[[str, Control], None]
+ApplyControl = Callable[[str, Control], None]
 
 
-class Controller(Rounds):
+class Controller(QueuePoller):
     """Tells the executor what the store says of each queue, when it has changed and every few
     seconds. A paused queue needs no telling: `fetch` brings nothing of it."""
 
@@ -25,17 +25,17 @@ class Controller(Rounds):
         store: Store,
         upkeep: Upkeep,
         queues: Sequence[str],
-        heed: Heed,
+        apply_control: ApplyControl,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(queues, monotonic)
         self._store = store
         self._upkeep = upkeep
-        self._heed = heed
+        self._apply_control = apply_control
 
-    async def look(self, queue: str) -> float:
-        self.hold(queue, _HOLD)
-        self._heed(queue, await self._store.control(queue))
+    async def poll(self, queue: str) -> float:
+        self.delay(queue, _HOLD)
+        self._apply_control(queue, await self._store.control(queue))
         return POLL
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle:

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
 from headrace.worker.observer import Observe, unobserved
@@ -35,16 +35,16 @@ class Heartbeat:
         store: Store,
         clock: StoreClock,
         consumer: Consumer,
-        held: Collection[Delivery],
+        held: Collection[LeasedDelivery],
         lease: float,
-        lost: Callable[[list[Delivery]], None],
+        lost: Callable[[list[LeasedDelivery]], None],
         registry: Registry | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._compare_at = 0.0
         self._tell_at = 0.0
-        self._leases: dict[Consumer, Collection[Delivery]] = {consumer: held}
+        self._leases: dict[Consumer, Collection[LeasedDelivery]] = {consumer: held}
         self._lost = lost
         self._registry = registry
         self._renew_after = renew_every(lease)
@@ -60,7 +60,7 @@ class Heartbeat:
         self._warned = False
         self._troubles: dict[str, str] = {}
 
-    def keep(self, consumer: Consumer, held: Collection[Delivery]) -> None:
+    def keep(self, consumer: Consumer, held: Collection[LeasedDelivery]) -> None:
         """Renew what another consumer of the worker holds, too."""
         self._leases = {**self._leases, consumer: held}
 
@@ -93,7 +93,7 @@ class Heartbeat:
             if trouble is not None:
                 raise trouble
 
-    async def _renew(self, consumer: Consumer, due: Sequence[Delivery]) -> None:
+    async def _renew(self, consumer: Consumer, due: Sequence[LeasedDelivery]) -> None:
         now = time.monotonic()
         lost = await consumer.renew(due)
         for delivery in due:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_key
 from headrace.core.job.outcome import RELEASED, Outcome
 from headrace.store.contract import Consumer, reclaim_every
@@ -23,23 +23,23 @@ _UNBLOCK_EVERY = 0.05
 
 Ready = Callable[[], Awaitable[None]]
 """Sees to it that there is something to read from."""
-Tell = Callable[[Sequence[Delivery], int], None]
-"""Told what a read brought, and when it began."""
+Tell = Callable[[Sequence[LeasedDelivery], int], None]
+"""Called with what a read brought, and when it began."""
 
 
 class Handing(Protocol):
     """Where what cannot be run now is handed back: a settler."""
 
-    def put(self, delivery: Delivery, outcome: Outcome) -> None: ...
+    def put(self, delivery: LeasedDelivery, outcome: Outcome) -> None: ...
 
     @property
     def backlog(self) -> int: ...
 
     @property
-    def left(self) -> Collection[Delivery]: ...
+    def left(self) -> Collection[LeasedDelivery]: ...
 
 
-class Reader(Service):
+class QueueReader(Service):
     """Asks for no more jobs than there are free slots: first abandoned ones, then new ones. While
     all that comes is for a batch task, it asks for as many more as the batch can take. What a read
     brings after the worker was told to stop is handed back, not dropped."""
@@ -53,8 +53,8 @@ class Reader(Service):
         reclaimer: Reclaimer | None,
         settler: Handing,
         slots: Slots,
-        held: set[Delivery],
-        start: Callable[[Delivery], None],
+        held: set[LeasedDelivery],
+        start: Callable[[LeasedDelivery], None],
         ready: Ready | None = None,
         tell: Tell | None = None,
         *,
@@ -90,7 +90,7 @@ class Reader(Service):
             await self._bring(self._consumer.fetch(self._share(), wait))
         return 0.0
 
-    async def _bring(self, reading: Awaitable[Sequence[Delivery]]) -> None:
+    async def _bring(self, reading: Awaitable[Sequence[LeasedDelivery]]) -> None:
         began_ns, began = time.time_ns(), self._monotonic()
         deliveries = await reading
         if deliveries and self._monotonic() - began > self._lease / 2:
@@ -119,7 +119,7 @@ class Reader(Service):
         if found := await self._consumer.recover(known):
             self._hand_over(await self._still_held(found))
 
-    async def _still_held(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+    async def _still_held(self, deliveries: Sequence[LeasedDelivery]) -> Sequence[LeasedDelivery]:
         """Of what came late, what is still this worker's, with its lease begun anew: others may
         have taken over the rest, and must not find it running here."""
         while True:
@@ -158,7 +158,7 @@ class Reader(Service):
             # The store is away; the read will fail by itself.
             await asyncio.sleep(_UNBLOCK_EVERY)
 
-    def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+    def _hand_over(self, deliveries: Sequence[LeasedDelivery]) -> None:
         if not deliveries:
             return
         now = time.monotonic()

@@ -8,21 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Upkeep, reclaim_every
 
 log = logging.getLogger("headrace.worker")
 
 Redelivered = Callable[[str, int], None]
-"""Told of a queue how many of its jobs were delivered again."""
+"""Called with a queue and the number of its jobs that were delivered again."""
 
 
 class LastChance:
-    """One for all lines of a worker: of what they hold together, at most one job is on its last
+    """One for all loops of a worker: of what they hold together, at most one job is on its last
     chance. With two of them in one process, the one that kills it takes the other along."""
 
-    def __init__(self, held: Collection[Delivery], crash_limit: int) -> None:
+    def __init__(self, held: Collection[LeasedDelivery], crash_limit: int) -> None:
         self._held = held
         self._crash_limit = crash_limit
         self._claimed = False
@@ -40,12 +40,12 @@ class LastChance:
         finally:
             self._claimed = False
 
-    def is_among(self, deliveries: Collection[Delivery]) -> bool:
+    def is_among(self, deliveries: Collection[LeasedDelivery]) -> bool:
         return any(delivery.count >= self._crash_limit for delivery in deliveries)
 
 
 class Reclaimer:
-    """The reader lets it look, now and then, before it asks for new jobs. No line of a worker waits
+    """The reader lets it look, now and then, before it asks for new jobs. No loop of a worker waits
     for another that looks; one that must do without a last chance meanwhile looks again soon."""
 
     def __init__(
@@ -69,11 +69,11 @@ class Reclaimer:
         """Seconds until it wants to look again."""
         return max(self._next_at - time.monotonic(), 0.001)
 
-    async def step(self, room: int) -> list[Delivery]:
+    async def step(self, room: int) -> list[LeasedDelivery]:
         """Up to `room` jobs, if it is time to look; to be held before anything else is awaited."""
         if time.monotonic() < self._next_at:
             return []
-        found: list[Delivery] = []
+        found: list[LeasedDelivery] = []
         with self._last_chance.claimed() as mine:
             for queue in self._queues:
                 if len(found) < room:
@@ -95,7 +95,7 @@ class Reclaimer:
             if self._redelivered is not None:
                 self._redelivered(queue, count)
 
-    async def _reclaimed(self, queue: str, room: int, last_chance: bool) -> list[Delivery]:
+    async def _reclaimed(self, queue: str, room: int, last_chance: bool) -> list[LeasedDelivery]:
         try:
             return await self._upkeep.reclaim(queue, room, last_chance=last_chance)
         except StoreUnavailable:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.clock import SystemClock
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import Outcome
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
@@ -22,14 +22,14 @@ _CLOCK = SystemClock()
 _IDLE = 3600.0
 _LEFT_KNOWN = 10_000
 
-Settle = Callable[[Delivery, Outcome], None]
+Settle = Callable[[LeasedDelivery, Outcome], None]
 """Called once for each delivery, when its outcome is known."""
 Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
 """What has to be written before jobs end; must not fail."""
-Settled = Callable[[Sequence[Settlement], Sequence[Delivery]], None]
-"""Told of outcomes that were written, and of the deliveries among them that were lost."""
+Settled = Callable[[Sequence[Settlement], Sequence[LeasedDelivery]], None]
+"""Called with outcomes that were written, and the deliveries among them that were lost."""
 Counted = Callable[[str, Tally], None]
-"""Told of a queue what the outcomes that were written for it come to."""
+"""Called with a queue and the tally of the outcomes that were written for it."""
 
 
 class Settler(Service):
@@ -42,7 +42,7 @@ class Settler(Service):
     def __init__(
         self,
         consumer: Consumer,
-        held: set[Delivery],
+        held: set[LeasedDelivery],
         before: Before | None = None,
         settled: Settled | None = None,
         counted: Counted | None = None,
@@ -56,22 +56,22 @@ class Settler(Service):
         self._held = held
         self._now_ms = now_ms
         self._pending: list[Settlement] = []
-        self._batches: list[_Batch] = []
+        self._batches: list[_SettlementBatch] = []
         self.lost_leases = 0
-        self.left: deque[Delivery] = deque(maxlen=_LEFT_KNOWN)
+        self.left: deque[LeasedDelivery] = deque(maxlen=_LEFT_KNOWN)
         """The latest deliveries that were left: still leased to this worker, for a while."""
 
-    def put(self, delivery: Delivery, outcome: Outcome) -> None:
+    def put(self, delivery: LeasedDelivery, outcome: Outcome) -> None:
         if not self._pending:
             self.wake()
         self._pending.append(Settlement(delivery, outcome))
 
-    def leave(self, delivery: Delivery) -> None:
+    def leave(self, delivery: LeasedDelivery) -> None:
         """Write nothing, and renew the lease no more: when it is over, someone takes it over."""
         self.forget(delivery)
         self.left.append(delivery)
 
-    def forget(self, delivery: Delivery) -> None:
+    def forget(self, delivery: LeasedDelivery) -> None:
         """Hold it no more; nobody waits for its outcome."""
         self._held.discard(delivery)
 
@@ -91,7 +91,7 @@ class Settler(Service):
             raise trouble
         return 0.0 if self._pending or self._batches else _IDLE
 
-    async def _settle(self, batch: _Batch) -> StoreError | None:
+    async def _settle(self, batch: _SettlementBatch) -> StoreError | None:
         if self._before is not None:
             await self._before(batch.queue, batch.settlements)
         tally = None
@@ -116,7 +116,7 @@ class Settler(Service):
             self._settled(batch.settlements, lost)
         return None
 
-    async def _write(self, batch: _Batch, tally: Tally | None) -> list[Delivery]:
+    async def _write(self, batch: _SettlementBatch, tally: Tally | None) -> list[LeasedDelivery]:
         """Have the store apply a batch: once more after an error about what is in it, for if that
         is false, this is answered as it should have been."""
         tries = 1 if batch.tried else 2
@@ -135,14 +135,14 @@ class Settler(Service):
                 if not tries or not refusals.is_of_one(error):
                     raise
 
-    async def _divide(self, batch: _Batch, error: Exception) -> StoreError | None:
+    async def _divide(self, batch: _SettlementBatch, error: Exception) -> StoreError | None:
         """Something in the batch cannot be written: look for it in its halves, which know what the
         first try may have done. A job whose outcome is refused by itself is dead, if that can be
         written at the same moment; else the store is in trouble, and the outcome is kept."""
         if len(batch.settlements) > 1:
             self._batches.remove(batch)
             for part in refusals.parts_of(batch.settlements):
-                self._batches.append(_Batch(batch.queue, part, tried=True))
+                self._batches.append(_SettlementBatch(batch.queue, part, tried=True))
             return None
         (refused,) = batch.settlements
         instead = refusals.instead_of(refused, error, self._now_ms())
@@ -160,14 +160,14 @@ class Settler(Service):
             self._settled([instead], lost)
         return None
 
-    def _count(self, batch: _Batch, tally: Tally, lost: Sequence[Delivery]) -> None:
+    def _count(self, batch: _SettlementBatch, tally: Tally, lost: Sequence[LeasedDelivery]) -> None:
         if lost:
             kept = [item for item in batch.settlements if item.delivery not in lost]
             tally = Tally.of(kept, self._consumer.ready_ms)
         if self._counted is not None:
             self._counted(batch.queue, tally)
 
-    def _report(self, lost: list[Delivery]) -> None:
+    def _report(self, lost: list[LeasedDelivery]) -> None:
         self.lost_leases += len(lost)
         for delivery in lost:
             log.warning(
@@ -177,7 +177,7 @@ class Settler(Service):
             )
 
 
-class _Batch:
+class _SettlementBatch:
     """Outcomes of one queue that are written together."""
 
     def __init__(
@@ -190,11 +190,11 @@ class _Batch:
         """It may have been written: answers can be lost, and errors can be false."""
 
 
-def _by_queue(settlements: Sequence[Settlement]) -> list[_Batch]:
-    batches: dict[str, _Batch] = {}
+def _by_queue(settlements: Sequence[Settlement]) -> list[_SettlementBatch]:
+    batches: dict[str, _SettlementBatch] = {}
     for item in settlements:
         queue = item.delivery.queue
         if queue not in batches:
-            batches[queue] = _Batch(queue)
+            batches[queue] = _SettlementBatch(queue)
         batches[queue].settlements.append(item)
     return list(batches.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import LoggedEvent, Position
@@ -25,7 +25,7 @@ class Tail:
         self._logs = logs
         self._cursors: dict[str, str] = {}
         self._reads: dict[str, asyncio.Task[list[LoggedEvent]]] = {}
-        self._found: list[Delivery] = []
+        self._found: list[LeasedDelivery] = []
         self._interrupted = asyncio.Event()
 
     async def take_place(self) -> None:
@@ -34,7 +34,7 @@ class Tail:
             if log not in self._cursors:
                 self._cursors[log] = await self._store.position(log, Position("new"))
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         if not self._found and not self._interrupted.is_set():
             await self._read(wait)
         taken, self._found = self._found[:limit], self._found[limit:]
@@ -69,7 +69,7 @@ class Tail:
 
     def _take(self, log: str, events: Sequence[LoggedEvent]) -> None:
         for event in events:
-            self._found.append(Delivery(log, event.cursor, event.envelope))
+            self._found.append(LeasedDelivery(log, event.cursor, event.envelope))
             self._cursors[log] = event.cursor
 
     # Nothing is leased, so there is nothing to count, to take up, to write or to renew.
@@ -77,13 +77,13 @@ class Tail:
     async def begin(
         self,
         queue: str,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[LeasedDelivery],
         *,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[Delivery, str]:
+    ) -> dict[LeasedDelivery, str]:
         return {}
 
-    async def recover(self, held: Collection[Delivery]) -> list[Delivery]:
+    async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
         return []
 
     async def settle(
@@ -94,11 +94,11 @@ class Tail:
         repeat: bool = False,
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         return []
 
-    def ready_ms(self, delivery: Delivery) -> int:
+    def ready_ms(self, delivery: LeasedDelivery) -> int:
         return 0
 
-    async def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         return []

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.client.context import SILENCE, Context, Voice, running
+from headrace.client.context import NULL_REPORTER, Context, RunReporter, running
 from headrace.client.job import Job
 from headrace.client.task import Task
 from headrace.core.job.failure import Unfit, describe
@@ -27,13 +27,13 @@ from headrace.core.job.state import Reason
 from headrace.core.task.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.worker.processes.parent import die_with
-from headrace.worker.processes.process_pool import Begun, Reply, Request
-from headrace.worker.processes.process_reporter import HEADER, ProcessVoice, framed
+from headrace.worker.processes.process_pool import RunBegun, RunReply, RunRequest
+from headrace.worker.processes.process_reporter import HEADER, ProcessReporter, framed
 from headrace.worker.run.outcomes import encoded_result
 from headrace.worker.run.runners import finished
 
-_decode_request = msgspec.msgpack.Decoder(Request).decode
-_BEGUN = framed(Begun())
+_decode_request = msgspec.msgpack.Decoder(RunRequest).decode
+_BEGUN = framed(RunBegun())
 
 
 class ChildRun:
@@ -84,7 +84,7 @@ class Cancellation:
 
 def _is_speaking(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_globals.get("__name__") == ProcessVoice.__module__:
+        if frame.f_globals.get("__name__") == ProcessReporter.__module__:
             return True
         frame = frame.f_back
     return False
@@ -98,50 +98,52 @@ def main() -> None:
     home = os.getpid()
     signal.signal(signal.SIGTERM, cancellation.on_signal)
     with socket.socket(fileno=int(sys.argv[1])) as channel:
-        voice = ProcessVoice(channel, lambda: _frame(channel))
+        reporter = ProcessReporter(channel, lambda: _frame(channel))
         while not cancellation.asked and (data := _frame(channel)):
             cancellation.busy = True
-            reply = answer(_decode_request(data), voice, partial(channel.sendall, _BEGUN))
+            reply = answer(_decode_request(data), reporter, partial(channel.sendall, _BEGUN))
             if os.getpid() != home:
                 # The task forked and its child came back here: the answer is the parent's to give.
                 os._exit(0)
-            voice.flush()
+            reporter.flush()
             channel.sendall(framed(reply))
             cancellation.busy = False
 
 
 def answer(
-    request: Request, voice: Voice = SILENCE, begin: Callable[[], object] = lambda: None
-) -> Reply:
+    request: RunRequest,
+    reporter: RunReporter = NULL_REPORTER,
+    begin: Callable[[], object] = lambda: None,
+) -> RunReply:
     """Run the job; `begin` is called before its function is entered, if its time is limited.
     Whatever it raises goes back as words."""
     try:
-        return _value(request, voice, begin)
+        return _value(request, reporter, begin)
     except Unfit as error:
-        return Reply(reason=error.reason, error_text=str(error))
+        return RunReply(reason=error.reason, error_text=str(error))
     except Defer as control:
-        return Reply(control="defer", delay=control.delay)
+        return RunReply(control="defer", delay=control.delay)
     except Reject as control:
-        return Reply(control="reject", error_text=describe(control)[1])
+        return RunReply(control="reject", error_text=describe(control)[1])
     except TaskCancelled:
-        return Reply(control="cancelled")
+        return RunReply(control="cancelled")
     except RetryLater as control:
-        return Reply(control="retry", delay=control.delay, error_text=describe(control)[1])
+        return RunReply(control="retry", delay=control.delay, error_text=describe(control)[1])
     except BaseException as error:
         return _failure(error)
 
 
-def _failure(error: BaseException) -> Reply:
+def _failure(error: BaseException) -> RunReply:
     """What a task raised, as words; also if it is of a kind that fails whoever looks at it."""
     try:
         _, text, trace = describe(error)
-        return Reply(error_names=names_of(error), error_text=text, traceback=trace)
+        return RunReply(error_names=names_of(error), error_text=text, traceback=trace)
     except BaseException as trouble:
         named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
         return _failure(RuntimeError(f"the task raised {named}"))
 
 
-def _value(request: Request, voice: Voice, begin: Callable[[], object]) -> Reply:
+def _value(request: RunRequest, reporter: RunReporter, begin: Callable[[], object]) -> RunReply:
     task = _find(request.module, request.qualname)
     try:
         if request.fed:
@@ -150,17 +152,17 @@ def _value(request: Request, voice: Voice, begin: Callable[[], object]) -> Reply
             args, kwargs = task.signature.decode(request.payload)
     except Misfit as error:
         raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
-    context = _context(task, request, voice)
+    context = _context(task, request, reporter)
     running.set(ChildRun(context))
     args, kwargs = task.with_context(context, args, kwargs)
     if request.timeout:
         begin()
     with task.app.enter_middleware(context):
         value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
-    return Reply(encoded_result(task, value) if request.keep_result else b"")
+    return RunReply(encoded_result(task, value) if request.keep_result else b"")
 
 
-def _context(task: Task[..., Any], request: Request, voice: Voice) -> Context:
+def _context(task: Task[..., Any], request: RunRequest, reporter: RunReporter) -> Context:
     return Context(
         Job(task.app, request.key, request.queue, task.signature.returns),
         request.attempt,
@@ -168,7 +170,7 @@ def _context(task: Task[..., Any], request: Request, voice: Voice) -> Context:
         request.fence,
         ends_at=time.monotonic() + request.timeout if request.timeout else None,
         headers=request.headers,
-        voice=voice,
+        reporter=reporter,
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
 from headrace.errors import StoreError
-from headrace.worker.upkeep.workload import Survey, Workload, take_survey
+from headrace.worker.upkeep.workload import Workload, WorkloadSurvey, take_survey
 
 if TYPE_CHECKING:
     from headrace.worker.app import WorkerApp
@@ -33,7 +33,7 @@ class Gauge:
         self._workloads = workloads
         self.places_each = sum(workload.each for workload in workloads)
         self._poll = poll
-        self._surveys: queue.SimpleQueue[Survey | None] = queue.SimpleQueue()
+        self._surveys: queue.SimpleQueue[WorkloadSurvey | None] = queue.SimpleQueue()
         self._told: Scaled | None = None
         self._trouble = ""
         self._stopping = threading.Event()
@@ -45,9 +45,9 @@ class Gauge:
         self._wake = wake
         self._thread.start()
 
-    def take(self) -> list[Survey | None]:
+    def take(self) -> list[WorkloadSurvey | None]:
         """What was read since the last call, the newest last; None where the store was away."""
-        taken: list[Survey | None] = []
+        taken: list[WorkloadSurvey | None] = []
         while not self._surveys.empty():
             taken.append(self._surveys.get())
         return taken
@@ -70,7 +70,7 @@ class Gauge:
                     break
             runner.run(self._leave())
 
-    async def _read(self) -> Survey | None:
+    async def _read(self) -> WorkloadSurvey | None:
         try:
             store = (await self._app.session()).store
             survey = await take_survey(store, self._workloads)

@@ -12,16 +12,22 @@ from typing import Any
 
 import msgspec
 
-from headrace.client.context import Voice
+from headrace.client.context import RunReporter
 from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import RemoteError
 from headrace.core.job.state import Reason
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled, TaskControl
-from headrace.worker.processes.process_reporter import HEADER, Asked, Told, framed, relayed
+from headrace.worker.processes.process_reporter import (
+    HEADER,
+    OnceRequest,
+    ReportMessage,
+    framed,
+    handle_message,
+)
 from headrace.worker.run.run import Run
 
 
-class Request(msgspec.Struct, array_like=True):
+class RunRequest(msgspec.Struct, array_like=True):
     """What the worker asks of a process."""
 
     module: str
@@ -39,7 +45,7 @@ class Request(msgspec.Struct, array_like=True):
     """The first argument, encoded, if it does not come with the others."""
 
 
-class Reply(msgspec.Struct, array_like=True, tag="reply"):
+class RunReply(msgspec.Struct, array_like=True, tag="reply"):
     """What comes back: a value, an error, or what the task said about its own run."""
 
     value: bytes = b""
@@ -52,12 +58,12 @@ class Reply(msgspec.Struct, array_like=True, tag="reply"):
     delay: float | None = None
 
 
-class Begun(msgspec.Struct, array_like=True, tag="begun"):
+class RunBegun(msgspec.Struct, array_like=True, tag="begun"):
     """The process is there, has imported the task, and enters its function now."""
 
 
-_decode: Callable[[bytes], Reply | Begun | Told | Asked]
-_decode = msgspec.msgpack.Decoder(Reply | Begun | Told | Asked).decode
+_decode: Callable[[bytes], RunReply | RunBegun | ReportMessage | OnceRequest]
+_decode = msgspec.msgpack.Decoder(RunReply | RunBegun | ReportMessage | OnceRequest).decode
 # For an interpreter to start and to import the app, which is not the function's time.
 _STARTING = 60.0
 
@@ -139,7 +145,7 @@ class TaskProcess:
         awaited; whoever cannot wait for that cancels once more."""
         self.usable = False
         run.put_off_end(_STARTING)
-        asking = asyncio.ensure_future(self.ask(_request(run), run.voice(), run.put_off_end))
+        asking = asyncio.ensure_future(self.ask(_request(run), run.reporter(), run.put_off_end))
         try:
             try:
                 reply = await asyncio.shield(asking)
@@ -153,17 +159,19 @@ class TaskProcess:
             asking.cancel()
         return _unpacked(reply)
 
-    async def ask(self, request: Request, voice: Voice, begun: Callable[[], None]) -> Reply:
-        """The reply; what the run says before it goes to `voice`, that it has begun to `begun`."""
+    async def ask(
+        self, request: RunRequest, reporter: RunReporter, begun: Callable[[], None]
+    ) -> RunReply:
+        """The reply. Reports go to `reporter`; `begun` is called when the function begins."""
         try:
             await self._send(request)
             while True:
                 message = await self._received()
-                if isinstance(message, Reply):
+                if isinstance(message, RunReply):
                     return message
-                if isinstance(message, Begun):
+                if isinstance(message, RunBegun):
                     begun()
-                elif (answer := await relayed(message, voice)) is not None:
+                elif (answer := await handle_message(message, reporter)) is not None:
                     await self._send(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             code = await self._process.wait()
@@ -174,7 +182,7 @@ class TaskProcess:
         self._writer.write(framed(message))
         await self._writer.drain()
 
-    async def _received(self) -> Reply | Begun | Told | Asked:
+    async def _received(self) -> RunReply | RunBegun | ReportMessage | OnceRequest:
         size = int.from_bytes(await self._reader.readexactly(HEADER), "big")
         return _decode(await self._reader.readexactly(size))
 
@@ -198,9 +206,9 @@ class TaskProcess:
         self.forget()
 
 
-def _request(run: Run) -> Request:
+def _request(run: Run) -> RunRequest:
     function = run.task.function
-    return Request(
+    return RunRequest(
         _importable(function.__module__),
         function.__qualname__,
         run.delivery.queue,
@@ -225,7 +233,7 @@ def _importable(module: str) -> str:
     return str(spec.name) if spec is not None else os.path.abspath(str(main.__file__))
 
 
-def _unpacked(reply: Reply) -> bytes:
+def _unpacked(reply: RunReply) -> bytes:
     if reply.control:
         raise _control(reply)
     if reply.reason:
@@ -235,7 +243,7 @@ def _unpacked(reply: Reply) -> bytes:
     return reply.value
 
 
-def _control(reply: Reply) -> TaskControl | TaskCancelled:
+def _control(reply: RunReply) -> TaskControl | TaskCancelled:
     if reply.control == "cancelled":
         return TaskCancelled()
     if reply.control == "defer":

@@ -1,4 +1,4 @@
-"""The voice of a run in a process of its own: what it says goes through the worker."""
+"""The reporter of a run in a process of its own: what it says goes through the worker."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from collections.abc import Callable
 
 import msgspec
 
-from headrace.client.context import Voice
+from headrace.client.context import RunReporter
 from headrace.errors import HeadraceError, StoreError
-from headrace.worker.run.report_buffer import Words
+from headrace.worker.run.report_buffer import ReportBuffer
 
 HEADER = 8
 # The worker itself writes four times a second; this keeps a busy process from flooding it.
 _EVERY = 0.05
 
 
-class Told(msgspec.Struct, array_like=True, tag="told"):
+class ReportMessage(msgspec.Struct, array_like=True, tag="told"):
     """From the process: what the run tells of itself."""
 
     progress: tuple[float, str] | None
     lines: tuple[str, ...]
 
 
-class Asked(msgspec.Struct, array_like=True, tag="asked"):
+class OnceRequest(msgspec.Struct, array_like=True, tag="asked"):
     """From the process: what is noted under a name, or, with a value, that it be noted."""
 
     name: str
     value: bytes | None = None
 
 
-class Answer(msgspec.Struct, array_like=True):
+class OnceReply(msgspec.Struct, array_like=True):
     """To the process, which waits for it."""
 
     value: bytes | None = None
@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_answer = msgspec.msgpack.Decoder(Answer).decode
+_decode_answer = msgspec.msgpack.Decoder(OnceReply).decode
 
 
 def framed(message: msgspec.Struct) -> bytes:
@@ -52,25 +52,27 @@ def framed(message: msgspec.Struct) -> bytes:
     return len(data).to_bytes(HEADER, "big") + data
 
 
-async def relayed(message: Told | Asked, voice: Voice) -> Answer | None:
+async def handle_message(
+    message: ReportMessage | OnceRequest, reporter: RunReporter
+) -> OnceReply | None:
     """In the worker: pass on what a process said; what to answer, if it waits."""
-    if isinstance(message, Told):
+    if isinstance(message, ReportMessage):
         if message.progress is not None:
-            voice.progress(*message.progress)
+            reporter.progress(*message.progress)
         for line in message.lines:
-            voice.log(line)
+            reporter.log(line)
         return None
     try:
         if message.value is None:
-            return Answer(await voice.recall(message.name))
-        await voice.remember(message.name, message.value)
+            return OnceReply(await reporter.recall(message.name))
+        await reporter.remember(message.name, message.value)
     except HeadraceError as error:
-        return Answer(trouble=str(error))
-    return Answer()
+        return OnceReply(trouble=str(error))
+    return OnceReply()
 
 
-class ProcessVoice:
-    """In the process: the voice of the run at hand, over the socket on which it came."""
+class ProcessReporter:
+    """In the process: the reporter of the run at hand, over the socket on which it came."""
 
     def __init__(self, channel: socket.socket, receive: Callable[[], bytes]) -> None:
         self._channel = channel
@@ -78,20 +80,20 @@ class ProcessVoice:
         self._home = os.getpid()
         self._sending = threading.RLock()
         self._asking = threading.Lock()
-        self._words = Words()
+        self._buffer = ReportBuffer()
         self._next_at = 0.0
         self._timer: threading.Timer | None = None
 
     def progress(self, fraction: float, text: str) -> None:
         if self._is_home:
             with self._sending:
-                self._words.progress = fraction, text
+                self._buffer.progress = fraction, text
                 self._tell_soon()
 
     def log(self, line: str) -> None:
         if self._is_home:
             with self._sending:
-                self._words.add([line])
+                self._buffer.add([line])
                 self._tell_soon()
 
     def flush(self) -> None:
@@ -100,8 +102,11 @@ class ProcessVoice:
             timer, self._timer = self._timer, None
             if timer is not None:
                 timer.cancel()
-            if self._words:
-                told, self._words = Told(self._words.progress, self._words.lines()), Words()
+            if self._buffer:
+                told, self._buffer = (
+                    ReportMessage(self._buffer.progress, self._buffer.lines()),
+                    ReportBuffer(),
+                )
                 self._next_at = time.monotonic() + _EVERY
                 self._send(told)
 
@@ -112,10 +117,10 @@ class ProcessVoice:
         await asyncio.to_thread(self.remember_sync, name, value)
 
     def recall_sync(self, name: str) -> bytes | None:
-        return self._ask(Asked(name))
+        return self._ask(OnceRequest(name))
 
     def remember_sync(self, name: str, value: bytes) -> None:
-        self._ask(Asked(name, value))
+        self._ask(OnceRequest(name, value))
 
     @property
     def _is_home(self) -> bool:
@@ -123,7 +128,7 @@ class ProcessVoice:
         would know where words begin and end."""
         return os.getpid() == self._home
 
-    def _ask(self, question: Asked) -> bytes | None:
+    def _ask(self, question: OnceRequest) -> bytes | None:
         if not self._is_home:
             raise HeadraceError("ctx.once() was called in a process that the task has forked")
         with self._asking:
@@ -142,7 +147,7 @@ class ProcessVoice:
             self._timer.daemon = True
             self._timer.start()
 
-    def _send(self, message: Told | Asked) -> None:
+    def _send(self, message: ReportMessage | OnceRequest) -> None:
         # If the worker is gone, so is this process in a moment.
         with self._sending, contextlib.suppress(OSError):
             self._channel.sendall(framed(message))

@@ -36,10 +36,10 @@ def let_go_of_closed_terminal() -> None:
                     os.dup2(nowhere.fileno(), number)
 
 
-class Signals:
+class ProcessSignals:
     """`ending_signals` and SIGCHLD as something that can be waited for, within `with`."""
 
-    def __enter__(self) -> Signals:
+    def __enter__(self) -> ProcessSignals:
         self._ours, theirs = socket.socketpair()
         self._theirs = theirs
         for end in (self._ours, theirs):

@@ -13,8 +13,8 @@ from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
 from headrace.core.scaling import Scaler, Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.processes.parent import Process, how_it_ended, severity
-from headrace.worker.processes.signals import Signals
-from headrace.worker.upkeep.workload import Survey
+from headrace.worker.processes.signals import ProcessSignals
+from headrace.worker.upkeep.workload import WorkloadSurvey
 
 log = logging.getLogger("headrace.supervisor")
 
@@ -30,7 +30,7 @@ class Readings(Protocol):
     """What one process can hold at once."""
 
     def start(self, wake: Callable[[], None]) -> None: ...
-    def take(self) -> list[Survey | None]: ...
+    def take(self) -> list[WorkloadSurvey | None]: ...
     def tell(self, processes: Scaled) -> None: ...
     def stop(self) -> None: ...
 
@@ -109,7 +109,7 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until SIGTERM, SIGINT or SIGHUP, and until all processes have ended; the exit
         code, with which this process should end. From then on these signals are ignored."""
-        with Signals() as signals:
+        with ProcessSignals() as signals:
             if self._gauge is not None:
                 self._gauge.start(signals.wake)
             while True:
@@ -117,13 +117,13 @@ class Supervisor:
                 if self.finished:
                     break
                 for number in signals.wait(rest):
-                    self._heed(number)
+                    self._apply_control(number)
             if self._gauge is not None:
                 self._gauge.stop()
         log.info("supervisor ended with exit code %d: %s", self.exit_code, self._summary())
         return self.exit_code
 
-    def _heed(self, number: int) -> None:
+    def _apply_control(self, number: int) -> None:
         # A terminal that is closed may say so twice, which is no wish to hurry.
         if number != signal.SIGCHLD and not (number == signal.SIGHUP and self.stopping):
             self.stop()
@@ -153,7 +153,7 @@ class Supervisor:
             # SIGTERM for SIGINT too: a process that is still starting then leaves quietly.
             process.send_signal(signal.SIGTERM)
 
-    def _scale(self, survey: Survey | None) -> None:
+    def _scale(self, survey: WorkloadSurvey | None) -> None:
         if survey is None:
             self.scaler.blind()
             return
@@ -166,7 +166,7 @@ class Supervisor:
     def _is_ours(self, worker: WorkerRecord) -> bool:
         return worker.host == self._host and worker.pid in self._pids
 
-    def _resize(self, target: int, survey: Survey) -> None:
+    def _resize(self, target: int, survey: WorkloadSurvey) -> None:
         def busyness(seat: _Seat) -> tuple[int, float]:
             """Empty seats first, then what holds least, then the youngest."""
             held = survey.held_by(self._host, seat.process.pid) if seat.process else -1

@@ -1,4 +1,4 @@
-"""How the runs of one line differ from those of plain jobs."""
+"""How the runs of one loop differ from those of plain jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.client.delivery import Fate
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.worker.observer import Observe
 from headrace.worker.run.recording import Recording
 from headrace.worker.run.run import Run
@@ -21,10 +21,10 @@ class Manner:
     """The reader's slots, where deliveries keep theirs until they are settled."""
     receive: Callable[[Run], None] | None = None
     """Given each run that may begin, to have the executor `place` it later."""
-    by_hand: Callable[[Delivery, Fate], None] | None = None
+    by_hand: Callable[[LeasedDelivery, Fate], None] | None = None
     """Given the fate of each event that its function settles, before its outcome."""
-    dying: Callable[[Delivery], None] | None = None
-    """Told of each delivery that is judged dead, before that is written."""
+    dying: Callable[[LeasedDelivery], None] | None = None
+    """Called with each delivery that is judged dead, before that is written."""
     auditing: Recording | None = None
     observe: Observe | None = None
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headrace.client.delivery import Fate
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import decode_history
 from headrace.core.job.outcome import DONE, LEFT, Done, Outcome, Released
 from headrace.errors import LeaseLost, StoreUnavailable
@@ -20,21 +20,21 @@ from headrace.worker.run.slots import Slots
 log = logging.getLogger("headrace.worker")
 
 Died = Callable[[str], None]
-"""Told of a group's queue in which an event went dead."""
+"""Called with the queue of a group in which an event went dead."""
 
 
 class OnSuccess:
     """Each event keeps its slot until its outcome is written, whatever that is."""
 
     receive: Callable[[Run], None] | None = None
-    by_hand: Callable[[Delivery, Fate], None] | None = None
+    by_hand: Callable[[LeasedDelivery, Fate], None] | None = None
     failed = 0
     """Events which were not handled, or whose handler failed, and that nobody will retry."""
 
     def __init__(self, slots: Slots, died: Died | None = None) -> None:
         self._slots = slots
         self._died = died
-        self._dying: set[Delivery] = set()
+        self._dying: set[LeasedDelivery] = set()
 
     def attach(self, settler: Settler, executor: Executor) -> None:
         self._settler = settler
@@ -62,11 +62,11 @@ class OnSuccess:
     def close(self) -> None:
         """Nothing more will be written."""
 
-    def dying(self, delivery: Delivery) -> None:
+    def dying(self, delivery: LeasedDelivery) -> None:
         """An event is judged dead; it is so when that is written."""
         self._dying.add(delivery)
 
-    def settled(self, settlements: Sequence[Settlement], lost: Sequence[Delivery]) -> None:
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         self._slots.give_back(len(settlements))
         if self._dying:
             self._tell_of_deaths(settlements)
@@ -86,12 +86,12 @@ class ByHand(OnSuccess):
     def __init__(self, slots: Slots, died: Died | None = None) -> None:
         super().__init__(slots, died)
         self.by_hand = self._await_writing
-        self._fates: dict[Delivery, Fate] = {}
+        self._fates: dict[LeasedDelivery, Fate] = {}
 
     def settling(self, settler: Settler) -> Settle:
         return self._settle
 
-    def settled(self, settlements: Sequence[Settlement], lost: Sequence[Delivery]) -> None:
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         super().settled(settlements, lost)
         for item in settlements:
             fate = self._fates.pop(item.delivery, None)
@@ -103,10 +103,10 @@ class ByHand(OnSuccess):
             fate.written(StoreUnavailable("the worker ended before the store could be told"))
         self._fates.clear()
 
-    def _await_writing(self, delivery: Delivery, fate: Fate) -> None:
+    def _await_writing(self, delivery: LeasedDelivery, fate: Fate) -> None:
         self._fates[delivery] = fate
 
-    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _settle(self, delivery: LeasedDelivery, outcome: Outcome) -> None:
         if outcome is LEFT:
             self._fates.pop(delivery, None)
             self._settler.leave(delivery)
@@ -122,8 +122,8 @@ class OnReceive(OnSuccess):
     def __init__(self, slots: Slots, died: Died | None = None) -> None:
         super().__init__(slots, died)
         self.receive = self._acknowledge
-        self._unwritten: dict[Delivery, Run] = {}
-        self._handled: set[Delivery] = set()
+        self._unwritten: dict[LeasedDelivery, Run] = {}
+        self._handled: set[LeasedDelivery] = set()
 
     def settling(self, settler: Settler) -> Settle:
         return self._settle
@@ -132,7 +132,7 @@ class OnReceive(OnSuccess):
     def waiting(self) -> bool:
         return bool(self._unwritten)
 
-    def settled(self, settlements: Sequence[Settlement], lost: Sequence[Delivery]) -> None:
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         if self._dying:
             self._tell_of_deaths(settlements)
         for item in settlements:
@@ -149,7 +149,7 @@ class OnReceive(OnSuccess):
         self._unwritten[delivery] = run
         self._settler.put(delivery, DONE)
 
-    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _settle(self, delivery: LeasedDelivery, outcome: Outcome) -> None:
         if delivery not in self._handled:
             # It was never fit to be handled, and is settled as usual.
             self._settler.put(delivery, outcome)
@@ -172,7 +172,7 @@ class Unacknowledged(OnSuccess):
     def settling(self, settler: Settler) -> Settle:
         return self._settle
 
-    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _settle(self, delivery: LeasedDelivery, outcome: Outcome) -> None:
         self._settler.forget(delivery)
         self._slots.give()
         if not isinstance(outcome, (Done, Released)):
@@ -184,7 +184,7 @@ class Unacknowledged(OnSuccess):
             )
 
 
-def _lost(delivery: Delivery) -> LeaseLost:
+def _lost(delivery: LeasedDelivery) -> LeaseLost:
     return LeaseLost(f"event {delivery.key_text} went to another worker before it was settled")
 
 

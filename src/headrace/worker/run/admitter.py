@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import NotNow
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
@@ -44,13 +44,13 @@ class Admitter:
         if not run.members:
             raise NotNow(gates[0])
 
-    async def begin(self, delivery: Delivery) -> None:
+    async def begin(self, delivery: LeasedDelivery) -> None:
         """Return when the start is counted; `NotNow` if the job may not start."""
         gate = await self.ask(delivery)
         if gate:
             raise NotNow(gate)
 
-    def ask(self, delivery: Delivery) -> asyncio.Future[str]:
+    def ask(self, delivery: LeasedDelivery) -> asyncio.Future[str]:
         """The gate at which the job must wait; empty if its start has been counted."""
         answer: asyncio.Future[str] = self._loop.create_future()
         questions = self._asking.get(delivery.queue)
@@ -85,7 +85,7 @@ class Admitter:
                 if not answer.done():
                     answer.set_result(refused.get(delivery, ""))
 
-    async def _refused(self, queue: str, questions: _Questions) -> dict[Delivery, str]:
+    async def _refused(self, queue: str, questions: _Questions) -> dict[LeasedDelivery, str]:
         pause = _FIRST_PAUSE
         # The same each time, also if some wait no more: what is repeated is one change.
         deliveries = [d for d, answer in questions.items() if not answer.done()]
@@ -105,7 +105,7 @@ class Admitter:
         return {}
 
 
-_Questions = dict[Delivery, asyncio.Future[str]]
+_Questions = dict[LeasedDelivery, asyncio.Future[str]]
 
 
 def _fail(questions: _Questions, error: Exception) -> None:

@@ -41,7 +41,7 @@ class _Open(NamedTuple):
 
 
 class Auditing:
-    """For the runs of one line: jobs, or events of one subscription. Nothing cuts a recording
+    """For the runs of one loop: jobs, or events of one subscription. Nothing cuts a recording
     short but the patience of its audit, and the hurry of a worker that must end."""
 
     def __init__(

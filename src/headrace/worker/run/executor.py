@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.delivery import Fate
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import NotNow
 from headrace.core.job.outcome import Outcome
 from headrace.store.values import Control
@@ -17,7 +17,7 @@ from headrace.worker.run.ack_policy import PLAIN, Manner
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.batcher import errors_of, values_of
 from headrace.worker.run.facts import Facts
-from headrace.worker.run.in_flight import Floor
+from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.intake import Intake
 from headrace.worker.run.manual_ack import HandWork
 from headrace.worker.run.outcomes import Outcomes
@@ -53,11 +53,11 @@ class Executor:
         self._settle = settle
         self._slots = slots
         self._host = Host(
-            terms.worker, terms.state, partial(admitter.admit, refuse=self._refuse), terms.voices
+            terms.worker, terms.state, partial(admitter.admit, refuse=self._refuse), terms.reporters
         )
         self._intake = _intake(tasks, terms, unpack_all=runners.wrapped)
         self._outcomes = _outcomes(terms, manner)
-        self._floor = Floor(slots, self._begin, manner.in_flight)
+        self._in_flight = InFlight(slots, self._begin, manner.in_flight)
         self._receive = manner.receive
         self._recorder = self._recorder_with(manner.auditing)
         self._by_hand = self._by_hand_with(manner.by_hand)
@@ -66,38 +66,40 @@ class Executor:
         self._events = terms.events
         self._facts = Facts(terms.now_ms)
         self._forks = forks()
-        self.stopper = Stopper(self._floor, self._outcomes, self._conclude)
+        self.stopper = Stopper(self._in_flight, self._outcomes, self._conclude)
 
     def _recorder_with(self, recording: Recording | None) -> Recorder | None:
         if recording is None:
             return None
         recording.attach(self._outcomes.of_error)
-        return Recorder(recording, self._floor, self._settle)
+        return Recorder(recording, self._in_flight, self._settle)
 
-    def _by_hand_with(self, expect: Callable[[Delivery, Fate], None] | None) -> HandWork | None:
+    def _by_hand_with(
+        self, expect: Callable[[LeasedDelivery, Fate], None] | None
+    ) -> HandWork | None:
         if expect is None:
             return None
         close = partial(self._conclude, audited=True)
-        return HandWork(self._enter, self._outcomes, self._floor, self._recorder, expect, close)
+        return HandWork(self._enter, self._outcomes, self._in_flight, self._recorder, expect, close)
 
     @property
     def runs(self) -> set[Run]:
         """Those that are under way."""
-        return self._floor.running
+        return self._in_flight.running
 
-    def heed(self, queue: str, control: Control) -> None:
+    def apply_control(self, queue: str, control: Control) -> None:
         """Do, and do from now on, what people want of a queue."""
-        in_hand = self.stopper.heed(queue, control)
-        self._intake.heed(queue, control, in_hand)
+        in_hand = self.stopper.apply_control(queue, control)
+        self._intake.apply_control(queue, control, in_hand)
 
     @property
     def busy(self) -> list[asyncio.Future[None]]:
         """What must end before all outcomes are known. What is abandoned has its outcome: nobody
         waits for the thread that cannot be stopped."""
         under_way = (run.future for run in self.runs if not run.abandoned)
-        return [*under_way, *self._floor.late, *self._floor.serving]
+        return [*under_way, *self._in_flight.late, *self._in_flight.serving]
 
-    def start(self, delivery: Delivery) -> None:
+    def start(self, delivery: LeasedDelivery) -> None:
         """The first steps of every job, in order; then it runs, alone or in a batch."""
         run = Run(delivery, self._host)
         try:
@@ -107,25 +109,25 @@ class Executor:
         except BaseException as error:
             recording = self._conclude(run, self._outcomes.of_error(run, error))
             if recording is None:
-                self._floor.give_slot()
+                self._in_flight.give_slot()
             else:
-                recording.add_done_callback(lambda _: self._floor.give_slot())
+                recording.add_done_callback(lambda _: self._in_flight.give_slot())
             return
         if run.task.declared.batch:
-            self._floor.gather(run)
+            self._in_flight.gather(run)
         elif self._receive is not None:
             self._receive(run)
         else:
             self._slots.beyond = 0
-            self._floor.enter(run)
+            self._in_flight.enter(run)
 
     def place(self, run: Run) -> None:
         """Let a run begin that was given to `receive`."""
-        self._floor.enter(run)
+        self._in_flight.enter(run)
 
     def flush(self) -> None:
         """Run the batches that are not full yet."""
-        self._floor.flush()
+        self._in_flight.flush()
 
     async def execute(self, run: Run) -> Outcome:
         """The other steps, in order."""
@@ -157,7 +159,7 @@ class Executor:
             if self._recorder is not None:
                 (outcome,) = await self._recorder.outcomes(run, [run], [outcome])
             self._settle(run.delivery, outcome)
-        self._floor.leave(run)
+        self._in_flight.leave(run)
 
     async def _work_batch(self, batch: BatchRun) -> None:
         outcomes = await self.execute_batch(batch)
@@ -173,7 +175,7 @@ class Executor:
             known = list(zip(runs, outcomes, strict=True))
         for run, outcome in known:
             self._settle(run.delivery, outcome)
-        self._floor.leave(batch)
+        self._in_flight.leave(batch)
 
     def _enter(self, run: Run) -> Awaitable[Any]:
         if not self._sweeping:

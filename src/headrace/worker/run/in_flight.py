@@ -9,13 +9,13 @@ from collections.abc import Callable
 from headrace.worker.run.batcher import Batcher
 from headrace.worker.run.run import BatchRun, Run
 from headrace.worker.run.slots import Slots
-from headrace.worker.run.trampoline import Strands, Work
+from headrace.worker.run.trampoline import Trampoline, Work
 
 
-class Floor:
+class InFlight:
     """Gives runs their slots. Each run that comes has one, which the reader took for it.
 
-    Where deliveries keep the reader's slots until they are settled (`in_flight`), the floor has
+    Where deliveries keep the reader's slots until they are settled (`in_flight`), this has
     slots of its own without number, and looks only after runs that outlast their outcome."""
 
     def __init__(
@@ -23,7 +23,7 @@ class Floor:
     ) -> None:
         self._slots = slots
         self._begin = begin
-        self._strands = Strands(self._begun)
+        self._trampoline = Trampoline(self._begun)
         self._in_flight = in_flight
         self._outlasting: dict[Run, int] = {}
         self._in_line: deque[Run] = deque()
@@ -46,12 +46,12 @@ class Floor:
             self._in_line.append(run)
             self._let_in()
         else:
-            self._strands.add(run)
+            self._trampoline.add(run)
 
     @property
     def serving(self) -> set[asyncio.Task[None]]:
         """What will have those begin that have their slots."""
-        return self._strands.serving
+        return self._trampoline.serving
 
     def flush(self) -> None:
         """Have the batches that fill begin."""
@@ -79,7 +79,7 @@ class Floor:
     def _let_in(self) -> None:
         """Have the first in line begin, unless all in line are owed their slots."""
         if len(self._in_line) > -self._slots.free:
-            self._strands.add(self._in_line.popleft())
+            self._trampoline.add(self._in_line.popleft())
 
     def _begun(self, run: Run) -> Work:
         self.running.add(run)
@@ -88,7 +88,7 @@ class Floor:
     def waiting(self) -> list[Run]:
         """The runs of single jobs that are not under way."""
         in_line = [
-            member for run in (*self._strands.waiting, *self._in_line) for member in run.members
+            member for run in (*self._trampoline.waiting, *self._in_line) for member in run.members
         ]
         return [*self._batcher.waiting(), *in_line]
 
@@ -96,7 +96,7 @@ class Floor:
         """Take out a job that is not under way."""
         if self._batcher.leave_out(run):
             return
-        for line in (self._strands.waiting, self._in_line):
+        for line in (self._trampoline.waiting, self._in_line):
             for other in line:
                 if run in other.members:
                     if isinstance(other, BatchRun):

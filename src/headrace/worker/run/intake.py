@@ -44,14 +44,14 @@ class Intake:
         self._max_payload = max_payload
         self._max_envelope = max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
         self._now_ms = now_ms
-        self._wishes: dict[str, _Wishes] = {}
+        self._controls: dict[str, _QueueControl] = {}
 
-    def heed(self, queue: str, control: Control, in_hand: Collection[JobKey] = ()) -> None:
+    def apply_control(self, queue: str, control: Control, in_hand: Collection[JobKey] = ()) -> None:
         """What people want of this queue, from now on. Jobs `in_hand` have been told themselves."""
         if control.paused_tasks or control.cancelling:
-            self._wishes[queue] = _Wishes(control, in_hand)
+            self._controls[queue] = _QueueControl(control, in_hand)
         else:
-            self._wishes.pop(queue, None)
+            self._controls.pop(queue, None)
 
     def decode(self, run: Run) -> None:
         delivery = run.delivery
@@ -70,7 +70,7 @@ class Intake:
             raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
         if delivery.history:
             run.history = decode_history(delivery.history)
-        if self._wishes:
+        if self._controls:
             # Before anything can be wrong with it: who pauses a task may be about to mend it.
             self._obey(run)
 
@@ -108,15 +108,15 @@ class Intake:
         )
 
     def _obey(self, run: Run) -> None:
-        wishes = self._wishes.get(run.delivery.queue)
-        if wishes is None:
+        control = self._controls.get(run.delivery.queue)
+        if control is None:
             return
-        if run.delivery.key in wishes.cancelling:
+        if run.delivery.key in control.cancelling:
             # Once: if the wish was of an earlier job with this id, the store gives this one again.
-            wishes.cancelling.discard(run.delivery.key)
+            control.cancelling.discard(run.delivery.key)
             run.cancelled = True
             raise TaskCancelled
-        if run.envelope.task in wishes.paused:
+        if run.envelope.task in control.paused:
             raise NotNow(task_gate(run.envelope.task))
 
     def _stop_crash_loop(self, run: Run) -> None:
@@ -129,7 +129,7 @@ class Intake:
         run.alone = crashes == self._crash_limit - 1
 
 
-class _Wishes:
+class _QueueControl:
     """What people want of one queue, to be looked up quickly."""
 
     def __init__(self, control: Control, in_hand: Collection[JobKey]) -> None:

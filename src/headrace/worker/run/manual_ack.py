@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.client.delivery import Decision, Dropped, Fate
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import LEFT, Outcome
 from headrace.errors import AuditError, DeliveryUsed, HeadraceError, LeaseLost, TaskControl
-from headrace.worker.run.in_flight import Floor
+from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.outcomes import Outcomes
 from headrace.worker.run.recording import Recorder
 from headrace.worker.run.run import Run
@@ -31,14 +31,14 @@ class HandWork:
         self,
         enter: Enter,
         outcomes: Outcomes,
-        floor: Floor,
+        in_flight: InFlight,
         recorder: Recorder | None,
-        expect: Callable[[Delivery, Fate], None],
+        expect: Callable[[LeasedDelivery, Fate], None],
         close: Callable[[Run, Outcome], object],
     ) -> None:
         self._enter = enter
         self._outcomes = outcomes
-        self._floor = floor
+        self._in_flight = in_flight
         self._recorder = recorder
         self._expect = expect
         self._close = close
@@ -57,7 +57,7 @@ class HandWork:
             if hand.goes_on:
                 await self._to_its_end(run, hand)
         finally:
-            self._floor.leave(run)
+            self._in_flight.leave(run)
 
     async def execute(self, run: Run, hand: HandRun) -> Outcome:
         """What its function says, or what comes of it if that says nothing."""
@@ -77,21 +77,21 @@ class HandWork:
     ) -> Outcome:
         (known,) = await recorder.outcomes(run, [run], [outcome])
         # The function may go on, and be told to end.
-        self._floor.running.add(run)
+        self._in_flight.running.add(run)
         if known is not outcome:
             hand.fate.written(AuditError(_UNRECORDED))
         return known
 
     async def _to_its_end(self, run: Run, hand: HandRun) -> None:
         """Wait for a function that goes on although its event is settled, and be waited for."""
-        self._floor.outlast(run)
-        self._floor.late.add(run.future)
+        self._in_flight.outlast(run)
+        self._in_flight.late.add(run.future)
         try:
             error = await hand.rest()
             if error is not None:
                 self._outcomes.note(run, error)
         finally:
-            self._floor.late.discard(run.future)
+            self._in_flight.late.discard(run.future)
 
 
 class HandRun:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import FailedRun, NotNow, Unfit, judge
 from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Dead, Done, Outcome
 from headrace.core.job.retry import Retry
@@ -49,7 +49,7 @@ class Outcomes:
         max_payload: int,
         now_ms: Callable[[], int],
         observe: Observe | None = None,
-        dying: Callable[[Delivery], None] | None = None,
+        dying: Callable[[LeasedDelivery], None] | None = None,
     ) -> None:
         self._worker = worker
         self._dying = dying

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headrace.core.job.outcome import Outcome
 from headrace.worker.consume.settler import Settle
-from headrace.worker.run.in_flight import Floor
+from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.run import Run
 
 
@@ -28,9 +28,9 @@ class Recording(Protocol):
 class Recorder:
     """Has runs recorded, and waited for until they are."""
 
-    def __init__(self, recording: Recording, floor: Floor, settle: Settle) -> None:
+    def __init__(self, recording: Recording, in_flight: InFlight, settle: Settle) -> None:
         self._recording = recording
-        self._floor = floor
+        self._in_flight = in_flight
         self._settle = settle
         self._loop = asyncio.get_running_loop()
 
@@ -39,18 +39,18 @@ class Recorder:
     ) -> list[Outcome]:
         """What is to be settled, once the runs, which `whole` consists of, are recorded. They have
         ended, each in its time: nobody is to end them meanwhile."""
-        self._floor.running.discard(whole)
-        self._floor.late.add(whole.future)
+        self._in_flight.running.discard(whole)
+        self._in_flight.late.add(whole.future)
         try:
             return await self._recording.outcomes(runs, outcomes)
         finally:
-            self._floor.late.discard(whole.future)
+            self._in_flight.late.discard(whole.future)
 
     def settle(self, run: Run, outcome: Outcome) -> asyncio.Task[None]:
         """Settle a run when it is recorded; ends when that is done."""
         late = self._loop.create_task(self._settle_recorded(run, outcome))
-        self._floor.late.add(late)
-        late.add_done_callback(self._floor.late.discard)
+        self._in_flight.late.add(late)
+        late.add_done_callback(self._in_flight.late.discard)
         return late
 
     async def _settle_recorded(self, run: Run, outcome: Outcome) -> None:

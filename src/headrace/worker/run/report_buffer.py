@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headrace.core.bounds import LOG_LINES
 
 
-class Words:
+class ReportBuffer:
     """The latest progress, and lines in order; of too many lines the oldest are left out, and the
     first one kept says how many."""
 
@@ -43,9 +43,9 @@ class Words:
         left_out = self._left_out + min(len(self._lines), 1)
         return f"({left_out:,} lines were left out here)", *rest
 
-    def after(self, earlier: Words) -> Words:
+    def after(self, earlier: ReportBuffer) -> ReportBuffer:
         """These behind earlier ones, which could not be written."""
-        both = Words()
+        both = ReportBuffer()
         both.progress = earlier.progress if self.progress is None else self.progress
         both._left_out = earlier._left_out + self._left_out
         both.add(earlier._lines)

@@ -7,18 +7,17 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.context import SILENCE, Context, Voice
-from headrace.client.delivery import Delivery as Handle
-from headrace.client.delivery import Fate
+from headrace.client.context import NULL_REPORTER, Context, RunReporter
+from headrace.client.delivery import Delivery, Fate
 from headrace.client.job import Job
 from headrace.client.subscription import Subscription
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import NO_OVERRIDES, Envelope
 from headrace.core.job.history import NO_HISTORY, History
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
-    from headrace.worker.run.store_reporter import Voices
+    from headrace.worker.run.store_reporter import StoreReporters
 
 _FOREVER = float("inf")
 
@@ -32,12 +31,12 @@ class Host:
         worker: str,
         state: Any,
         admit: Callable[[Run], Awaitable[None]],
-        voices: Voices | None = None,
+        reporters: StoreReporters | None = None,
     ) -> None:
         self.worker = worker
         self.state = state
         self.admit = admit
-        self.voices = voices
+        self.reporters = reporters
 
 
 class Run:
@@ -80,7 +79,7 @@ class Run:
     """Of an event that is settled by hand: where that is heard."""
     _context: Context | None = None
 
-    def __init__(self, delivery: Delivery, host: Host) -> None:
+    def __init__(self, delivery: LeasedDelivery, host: Host) -> None:
         self.delivery = delivery
         self.host = host
 
@@ -120,12 +119,12 @@ class Run:
                 self.host.state,
                 None if self.ends_at == _FOREVER else self.ends_at,
                 self.envelope.overrides.headers,
-                self.voice(),
+                self.reporter(),
                 self.handle(),
             )
         return self._context
 
-    def handle(self) -> Handle | None:
+    def handle(self) -> Delivery | None:
         """The event at hand, as its handler sees it; None for a job."""
         if not isinstance(self.task, Subscription):
             return None
@@ -143,9 +142,13 @@ class Run:
         what became of the event."""
         self._context = None
 
-    def voice(self) -> Voice:
-        voices = self.host.voices
-        return SILENCE if voices is None else voices.of(self.delivery.queue, self.delivery.key)
+    def reporter(self) -> RunReporter:
+        reporters = self.host.reporters
+        return (
+            NULL_REPORTER
+            if reporters is None
+            else reporters.of(self.delivery.queue, self.delivery.key)
+        )
 
     def use(self, context: Context) -> None:
         """Let the function have this context."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import Outcome
 from headrace.middleware.nesting import running_through, that_run
 from headrace.middleware.views import JobRun
@@ -26,7 +26,7 @@ log = logging.getLogger("headrace.worker")
 Enter = Callable[[Run], Awaitable[Any]]
 
 
-class Around:
+class RunMiddleware:
     """False if there is no middleware that wraps runs."""
 
     def __init__(self, middleware: Sequence[Middleware]) -> None:
@@ -70,7 +70,7 @@ class Around:
 def telling(settle: Settle) -> Settle:
     """`settle`, after those are told who asked to be."""
 
-    def told(delivery: Delivery, outcome: Outcome) -> None:
+    def told(delivery: LeasedDelivery, outcome: Outcome) -> None:
         if delivery.told is not None:
             try:
                 delivery.told(outcome)

@@ -20,7 +20,7 @@ from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.interruption import Answer, Interruptible
 from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
-from headrace.worker.run.run_middleware import Around
+from headrace.worker.run.run_middleware import RunMiddleware
 
 _forks = 0
 
@@ -61,8 +61,8 @@ class Runners:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
         self._free_threads = asyncio.Semaphore(threads)
         self._processes = ProcessPool(processes)
-        self._around = Around(middleware)
-        self.wrapped = bool(self._around)
+        self._middleware = RunMiddleware(middleware)
+        self.wrapped = bool(self._middleware)
         """Whether there is a middleware around runs, which wants to see their arguments."""
         self._forks = forks()
         _loops.add(asyncio.get_running_loop())
@@ -77,7 +77,7 @@ class Runners:
             return self._in_loop(run)
         run.begin()
         running.set(run)
-        return self._around.function(run, _called) if self.wrapped else _called(run)
+        return self._middleware.function(run, _called) if self.wrapped else _called(run)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -87,7 +87,7 @@ class Runners:
         await run.host.admit(run)
         run.begin()
         running.set(run)
-        return await self._around.function(run, _called)
+        return await self._middleware.function(run, _called)
 
     async def _in_thread(self, run: Run) -> Any:
         async with self._free_threads:
@@ -97,7 +97,7 @@ class Runners:
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
             run.context()
-            return await self._around.function(run, self._called_in_thread)
+            return await self._middleware.function(run, self._called_in_thread)
 
     async def _called_in_thread(self, run: Run) -> Any:
         args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
@@ -124,7 +124,7 @@ class Runners:
                 await run.host.admit(run)
             run.begin()
             if self.wrapped:
-                return await self._around.process(run, process)
+                return await self._middleware.process(run, process)
             return Encoded(await process.run(run))
 
 

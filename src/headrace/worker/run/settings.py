@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.worker.run.store_reporter import Voices
+    from headrace.worker.run.store_reporter import StoreReporters
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The same in each of its lines; how these differ is a `Manner`."""
+    """The same in each of its loops; how these differ is a `Manner`."""
 
     worker: str
     state: Any
@@ -21,4 +21,4 @@ class Terms:
     now_ms: Callable[[], int]
     events: bool = True
     """Whether the store tells what each run was like."""
-    voices: Voices | None = None
+    reporters: StoreReporters | None = None

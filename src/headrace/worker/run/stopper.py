@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import RELEASED, Outcome, task_gate
 from headrace.store.values import Control
-from headrace.worker.run.in_flight import Floor
+from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.manual_ack import why_too_late
 from headrace.worker.run.outcomes import Outcomes
 from headrace.worker.run.run import BatchRun, Run
@@ -27,24 +27,24 @@ class Stopper:
     begun is told to end and has its outcome when it has; what has not begun has it at once."""
 
     def __init__(
-        self, floor: Floor, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
+        self, in_flight: InFlight, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
     ) -> None:
-        self._floor = floor
+        self._in_flight = in_flight
         self._outcomes = outcomes
         self._conclude = conclude
 
     def send_away(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
-        for run in self._floor.waiting():
+        for run in self._in_flight.waiting():
             run.sent_away = True
             self._withdraw(run)
-        for run in tuple(self._floor.running):
+        for run in tuple(self._in_flight.running):
             if not (only_waiting and run.has_begun) and not run.sent_away:
                 for one in (run, *run.members):
                     one.sent_away = True
                 self._tell_to_end(run)
 
-    def lose(self, deliveries: Sequence[Delivery]) -> None:
+    def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of jobs that another worker has now: whatever they do is not recorded."""
         gone = set(deliveries)
         for run, whole in self._all():
@@ -57,7 +57,7 @@ class Stopper:
                     extra=run.fields,
                 )
 
-    def heed(self, queue: str, control: Control) -> set[JobKey]:
+    def apply_control(self, queue: str, control: Control) -> set[JobKey]:
         """End the jobs that people have cancelled, and hold back those of paused tasks. Returns the
         cancelled ones that are here."""
         here: set[JobKey] = set()
@@ -87,13 +87,13 @@ class Stopper:
 
     def abandon_all(self) -> None:
         """Hand back what did not end although it was cancelled."""
-        for run in self._floor.running:
+        for run in self._in_flight.running:
             self._abandon(run, lambda _: RELEASED)
 
     def sweep(self) -> None:
         """End the runs that take too long, and give up those that were told and go on."""
         now = time.monotonic()
-        for run in tuple(self._floor.running):
+        for run in tuple(self._in_flight.running):
             if now < run.ends_at or run.abandoned:
                 continue
             if not run.timed_out and not run.cancelled:
@@ -109,9 +109,9 @@ class Stopper:
 
     def _all(self) -> Iterator[tuple[Run, Run | None]]:
         """Each job in hand, and the run under way that it is, or is part of."""
-        for run in self._floor.waiting():
+        for run in self._in_flight.waiting():
             yield run, None
-        for whole in tuple(self._floor.running):
+        for whole in tuple(self._in_flight.running):
             for run in tuple(whole.members):
                 if not run.abandoned:
                     yield run, whole
@@ -127,7 +127,7 @@ class Stopper:
             self._tell_to_end(run)
 
     def _withdraw(self, run: Run) -> None:
-        self._floor.withdraw(run)
+        self._in_flight.withdraw(run)
         self._conclude(run, self._cut_short(run))
 
     def _end_in_batch(self, run: Run, batch: BatchRun) -> None:
@@ -146,10 +146,10 @@ class Stopper:
 
     def _came_to_nothing(self, run: Run, future: asyncio.Future[None]) -> None:
         """Nobody has caught the cancellation: the run's task has ended, and gave it no outcome."""
-        if run in self._floor.running:
+        if run in self._in_flight.running:
             for one in run.members:
                 self._conclude(one, self._cut_short(one))
-            self._floor.leave(run)
+            self._in_flight.leave(run)
 
     def _time_out(self, run: Run) -> None:
         limit = run.timeout or 0.0
@@ -172,7 +172,7 @@ class Stopper:
         self._abandon(run, lambda one: self._outcomes.of_error(one, TimeoutError()))
 
     def _abandon(self, run: Run, outcome_of: Callable[[Run], Outcome]) -> None:
-        self._floor.outlast(run)
+        self._in_flight.outlast(run)
         for one in run.members:
             if not one.abandoned:
                 if one.fate is not None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from headrace.core.job.ids import JobKey
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.contract import Store
-from headrace.worker.upkeep.progress_writer import Reporter
+from headrace.worker.upkeep.progress_writer import ProgressWriter
 
 T = TypeVar("T")
 
@@ -21,19 +21,19 @@ _LONGEST_PAUSE = 1.0
 _ANSWER_GRACE = 60.0
 
 
-class Voices:
-    """What the voices of all runs of one worker share. Made on the worker's event loop. A store
+class StoreReporters:
+    """What the reporters of all runs of one worker share. Made on the worker's event loop. A store
     that is away is asked again for as long as a lease: what was done must be noted, or it would be
     done again."""
 
-    def __init__(self, store: Store, reporter: Reporter, patience: float) -> None:
+    def __init__(self, store: Store, progress_writer: ProgressWriter, patience: float) -> None:
         self.store = store
-        self.reporter = reporter
+        self.progress_writer = progress_writer
         self._patience = patience
         self._loop = asyncio.get_running_loop()
 
-    def of(self, queue: str, key: JobKey) -> RunVoice:
-        return RunVoice(self, queue, key)
+    def of(self, queue: str, key: JobKey) -> StoreReporter:
+        return StoreReporter(self, queue, key)
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
         """The store's answer, from any event loop. If the run is cancelled meanwhile, it ends after
@@ -84,34 +84,34 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-class RunVoice:
-    """The voice of one run; see `headrace.client.context.Voice`."""
+class StoreReporter:
+    """The reporter of one run; see `headrace.client.context.RunReporter`."""
 
-    def __init__(self, voices: Voices, queue: str, key: JobKey) -> None:
-        self._voices = voices
+    def __init__(self, reporters: StoreReporters, queue: str, key: JobKey) -> None:
+        self._reporters = reporters
         self._queue = queue
         self._key = key
 
     def progress(self, fraction: float, text: str) -> None:
-        self._voices.reporter.progress((self._queue, self._key), fraction, text)
+        self._reporters.progress_writer.progress((self._queue, self._key), fraction, text)
 
     def log(self, *lines: str) -> None:
-        self._voices.reporter.log((self._queue, self._key), lines)
+        self._reporters.progress_writer.log((self._queue, self._key), lines)
 
     async def recall(self, name: str) -> bytes | None:
-        return (await self._voices.ask(self._done_once)).get(name)
+        return (await self._reporters.ask(self._done_once)).get(name)
 
     def recall_sync(self, name: str) -> bytes | None:
-        return self._voices.ask_sync(self._done_once).get(name)
+        return self._reporters.ask_sync(self._done_once).get(name)
 
     async def remember(self, name: str, value: bytes) -> None:
-        await self._voices.ask(lambda: self._mark_done(name, value))
+        await self._reporters.ask(lambda: self._mark_done(name, value))
 
     def remember_sync(self, name: str, value: bytes) -> None:
-        self._voices.ask_sync(lambda: self._mark_done(name, value))
+        self._reporters.ask_sync(lambda: self._mark_done(name, value))
 
     async def _done_once(self) -> dict[str, bytes]:
-        return await self._voices.store.once_all(self._queue, self._key)
+        return await self._reporters.store.once_all(self._queue, self._key)
 
     async def _mark_done(self, name: str, value: bytes) -> None:
-        await self._voices.store.once_set(self._queue, self._key, name, value)
+        await self._reporters.store.once_set(self._queue, self._key, name, value)

@@ -13,7 +13,7 @@ from headrace.worker.run.run import Run
 Work = Coroutine[Any, Any, None]
 
 
-class Strands:
+class Trampoline:
     """A strand is an asyncio task that serves run after run, until one of them has to wait: to that
     one it belongs from then on, and others are served by the next. So a function that waits for
     something is alone in its task, and one that does not costs none: making a task and having the

@@ -20,17 +20,17 @@ from headrace.worker.upkeep.workload import Workload, take_survey, workload_of
 from headrace.worker.worker_outcome import WorkerOutcome
 
 if TYPE_CHECKING:
-    from headrace.worker.runtime import Parts
+    from headrace.worker.runtime import WorkerRuntime
     from headrace.worker.worker import Worker
 
 log = logging.getLogger("headrace.worker")
 
-# A line goes on after a crash inside it; one that has had so many is not sound any more.
+# A loop goes on after a crash inside it; one that has had so many is not sound any more.
 CRASHES = 5
 
 
-class ScaledLine(Protocol):
-    """What the autoscaler needs of a `Line`, which is one consumer."""
+class ScaledLoop(Protocol):
+    """What the autoscaler needs of a `ConsumerLoop`, which is one consumer."""
 
     @property
     def in_flight(self) -> int: ...
@@ -40,11 +40,11 @@ class ScaledLine(Protocol):
     def tally(self) -> WorkerOutcome: ...
 
 
-L = TypeVar("L", bound=ScaledLine)
+L = TypeVar("L", bound=ScaledLoop)
 
 
 class Consumers(Generic[L]):
-    """Those of one subscription in this worker: `lines` are all that there are, `add` starts one
+    """Those of one subscription in this worker: `loops` are all that there are, `add` starts one
     more, `remove` lets one take nothing more, drains it, and keeps its tally."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Consumers(Generic[L]):
         workload: Workload,
         scaling: Scaling,
         *,
-        lines: Callable[[], Sequence[L]],
+        loops: Callable[[], Sequence[L]],
         add: Callable[[], Awaitable[L]],
         remove: Callable[[L], Coroutine[Any, Any, None]],
         now: float,
@@ -62,8 +62,8 @@ class Consumers(Generic[L]):
         self.breaker = Breaker()
         self._add = add
         self.remove = remove
-        self._lines = lines
-        self._since = dict.fromkeys(lines(), now)
+        self._loops = loops
+        self._since = dict.fromkeys(loops(), now)
         self._leaving: set[L] = set()
         self._due_at = now
 
@@ -73,7 +73,7 @@ class Consumers(Generic[L]):
         return len(self._working())
 
     def _working(self) -> list[L]:
-        return [line for line in self._lines() if line not in self._leaving]
+        return [loop for loop in self._loops() if loop not in self._leaving]
 
     def scaled(self) -> Scaled:
         """How many there are, and why, for people to see."""
@@ -82,21 +82,21 @@ class Consumers(Generic[L]):
 
     def take_broken(self, now: float) -> list[L]:
         """Those that died, or crash over and over; from here on they do not count."""
-        broken = [line for line in self._working() if line.failure or line.tally.crashes >= CRASHES]
+        broken = [loop for loop in self._working() if loop.failure or loop.tally.crashes >= CRASHES]
         self._leaving.update(broken)
-        for line in broken:
-            pause = self._postpone(now, now - self._since[line])
+        for loop in broken:
+            pause = self._postpone(now, now - self._since[loop])
             log.error(
                 "a consumer of %s is broken after %d crashes; a new one starts in %g s",
-                *(self.workload.name, line.tally.crashes, pause),
-                exc_info=line.failure,
+                *(self.workload.name, loop.tally.crashes, pause),
+                exc_info=loop.failure,
             )
         return broken
 
     def take_surplus(self) -> list[L]:
         """Those that are too many, the idlest first, and the youngest of those."""
         working = self._working()
-        working.sort(key=lambda line: (line.in_flight, -self._since[line]))
+        working.sort(key=lambda loop: (loop.in_flight, -self._since[loop]))
         surplus = working[: max(len(working) - self.scaler.target, 0)]
         self._leaving.update(surplus)
         return surplus
@@ -122,9 +122,9 @@ class Consumers(Generic[L]):
 
     async def fill(self, now: float) -> None:
         """Start those that are missing, as far as the breaker allows."""
-        there = set(self._lines())
+        there = set(self._loops())
         self._leaving &= there
-        self._since = {line: since for line, since in self._since.items() if line in there}
+        self._since = {loop: since for loop, since in self._since.items() if loop in there}
         while self.active < self.scaler.target and now >= self._due_at:
             wait = self.breaker.wait(now)
             if wait > 0:
@@ -219,10 +219,10 @@ class Autoscaler(Service):
     def _is_here(self, worker: WorkerRecord) -> bool:
         return worker.name == self._worker
 
-    def _drain(self, consumers: Consumers[L], lines: Sequence[L]) -> None:
-        for line in lines:
+    def _drain(self, consumers: Consumers[L], loops: Sequence[L]) -> None:
+        for loop in loops:
             # Beside the others: to drain takes as long as what it still runs.
-            self._begin(consumers.remove(line))
+            self._begin(consumers.remove(loop))
 
     def _begin(self, draining: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(draining, name="headrace-draining")
@@ -236,7 +236,9 @@ class Autoscaler(Service):
             log.error("a consumer could not be drained", exc_info=error)
 
 
-def autoscaler_of(worker: Worker, parts: Parts, tell: Callable[[str, Scaled], None]) -> Autoscaler:
+def autoscaler_of(
+    worker: Worker, runtime: WorkerRuntime, tell: Callable[[str, Scaled], None]
+) -> Autoscaler:
     """The one that looks after all subscriptions of a worker, scaled or not."""
     now, consumers = time.monotonic(), []
     for one in worker.subscriptions:
@@ -245,9 +247,9 @@ def autoscaler_of(worker: Worker, parts: Parts, tell: Callable[[str, Scaled], No
             Consumers(
                 workload_of(one, worker.concurrency),
                 scaling,
-                lines=partial(parts.lines_of, one),
-                add=partial(parts.add_line, one),
-                remove=parts.remove_line,
+                loops=partial(runtime.loops_of, one),
+                add=partial(runtime.add_loop, one),
+                remove=runtime.remove_loop,
                 now=now,
             )
         )

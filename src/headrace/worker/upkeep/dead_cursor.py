@@ -1,5 +1,5 @@
-"""How far the dead events of a group have been told of: kept in the store, written by one worker at
-a time."""
+"""How far `on_dead` has got in a group's dead list: kept in the store, written by one worker at a
+time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 _SPACE = "on_dead"
 _TICKETS = "on_dead_tickets"
-# Longer than the dead are kept, so that none of them is told of twice when it is gone.
+# Longer than the dead are kept: a cursor that expired earlier would have them handled twice.
 _KEPT = 4 * DEAD_KEPT_DAYS * 86_400.0
 
 
-# Of those that died in one millisecond, as many are known by name.
+# At most this many deaths of one millisecond are known by their ids.
 _NAMED = 100
 
 
-class Book(msgspec.Struct, array_like=True, frozen=True):
-    """All that died before `until_ms` have been told of, and of those of that millisecond the ones
-    in `then`: another may join them anywhere in the list. If they were too `many` to name them all,
-    `then` has the latest, and what is before one of them in the list was told of, too. `now` is the
-    event at hand, which is tried for the `tries_now`-th time."""
+class DeadCursor(msgspec.Struct, array_like=True, frozen=True):
+    """All deaths before `until_ms` are handled, and those of that millisecond that are in `then`:
+    another may join them anywhere in the list. If they are too `many` to name, `then` has the
+    latest, and whatever stands before one of them in the list is handled too. `now` is the event
+    at hand, and `tries_now` counts its tries."""
 
     until_ms: int = 0
     then: tuple[JobKey, ...] = ()
@@ -39,14 +39,13 @@ class Book(msgspec.Struct, array_like=True, frozen=True):
     many: bool = False
 
     def knows(self, job: DeadJob) -> bool:
-        """Whether it is certain, without a look at the list, that this death was told of."""
+        """Whether this death is certainly handled; does not read the list."""
         if job.died_ms == self.until_ms:
             return job.key in self.then
         return job.died_ms < self.until_ms
 
-    def untold(self, jobs: Sequence[DeadJob]) -> tuple[list[DeadJob], bool]:
-        """Those of a page, the latest first, that were not told of; and whether all further ones
-        were."""
+    def unhandled(self, jobs: Sequence[DeadJob]) -> tuple[list[DeadJob], bool]:
+        """The unhandled ones of a page, latest first; and whether all older ones are handled."""
         found = []
         for job in jobs:
             if not self.knows(job):
@@ -56,64 +55,64 @@ class Book(msgspec.Struct, array_like=True, frozen=True):
         return found, False
 
     def tries(self, job: DeadJob) -> int:
-        """How often this death has been tried to be told of."""
+        """How often this death was tried."""
         return self.tries_now if (self.now, self.now_ms) == (job.key, job.died_ms) else 0
 
-    def trying(self, job: DeadJob, tries: int) -> Book:
-        return Book(self.until_ms, self.then, job.key, job.died_ms, tries, self.many)
+    def trying(self, job: DeadJob, tries: int) -> DeadCursor:
+        return DeadCursor(self.until_ms, self.then, job.key, job.died_ms, tries, self.many)
 
-    def told(self, job: DeadJob) -> Book:
+    def handled(self, job: DeadJob) -> DeadCursor:
         goes_on = job.died_ms == self.until_ms
         then = (*self.then, job.key) if goes_on else (job.key,)
         many = len(then) > _NAMED or (goes_on and self.many)
-        return Book(job.died_ms, then[-_NAMED:], many=many)
+        return DeadCursor(job.died_ms, then[-_NAMED:], many=many)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Book).decode
-_NEW = Book()
+_decode = msgspec.msgpack.Decoder(DeadCursor).decode
+_NEW = DeadCursor()
 
 
-class Books:
-    """The books of a group's queues."""
+class DeadCursors:
+    """The cursors of a group's queues, as this worker last read or wrote them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[Book, bytes | None]] = {}
+        self._known: dict[str, tuple[DeadCursor, bytes | None]] = {}
 
-    def cached(self, queue: str) -> Book:
+    def cached(self, queue: str) -> DeadCursor:
         return self._known.get(queue, (_NEW, None))[0]
 
     async def knows(self, queue: str, job: DeadJob) -> bool:
-        """Whether a death was told of; the store is asked only if it is not known here."""
+        """Whether a death is handled; asks the store only if that is not known here."""
         return self.cached(queue).knows(job) or (await self.read(queue)).knows(job)
 
-    async def read(self, queue: str) -> Book:
+    async def read(self, queue: str) -> DeadCursor:
         data = (await self._store.kv_all(_SPACE)).get(queue)
         try:
-            book = _NEW if data is None else _decode(data)
+            cursor = _NEW if data is None else _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Told of twice is better than not at all.
-            book = _NEW
-        self._known[queue] = book, data
-        return book
+            # Handled twice is better than not at all.
+            cursor = _NEW
+        self._known[queue] = cursor, data
+        return cursor
 
-    async def write(self, queue: str, book: Book) -> bool:
-        """Let this follow the book that was read or written last; False if another worker has
-        written meanwhile."""
+    async def write(self, queue: str, cursor: DeadCursor) -> bool:
+        """Replace the cursor that was read or written last; False if another worker has written
+        meanwhile."""
         known, before = self._known.get(queue, (_NEW, None))
-        if book == known:
+        if cursor == known:
             return True
-        data = _encode(book)
+        data = _encode(cursor)
         if not await self._store.kv_set(_SPACE, queue, data, ttl=_KEPT, expected=before):
             return False
-        self._known[queue] = book, data
+        self._known[queue] = cursor, data
         return True
 
 
-class Ticket:
-    """Lets about one worker at a time tell of the dead of a queue. That each is told of does not
-    depend on it."""
+class DeadTicket:
+    """Lets about one worker at a time walk the dead list of a queue. That each event is handled
+    does not depend on it."""
 
     def __init__(self, store: Store, worker: str, patience: float) -> None:
         self._store = store
@@ -127,7 +126,7 @@ class Ticket:
         await self._note(queue, None, self._worker)
 
     async def kept(self, queue: str, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives; the ticket is renewed meanwhile."""
+        """The result of `work`; renews the ticket meanwhile."""
         task = asyncio.create_task(work)
         try:
             while not (await asyncio.wait((task,), timeout=self._ttl / 3))[0]:

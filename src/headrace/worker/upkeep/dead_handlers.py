@@ -1,4 +1,4 @@
-"""Gives the events that went dead in a group to the function that its topic declares for them."""
+"""Calls the `on_dead` handler of a subscription with the events that went dead in its group."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headrace.core.job.history import decode_history
 from headrace.core.topic.event import read_event
 from headrace.core.topic.kinds import named
 from headrace.store.contract import DeadJob, DeadJobPage, Store
-from headrace.worker.queue_poller import POLL, Rounds
-from headrace.worker.upkeep.dead_cursor import Book, Books, Ticket
+from headrace.worker.queue_poller import POLL, QueuePoller
+from headrace.worker.upkeep.dead_cursor import DeadCursor, DeadCursors, DeadTicket
 
 log = logging.getLogger("headrace.worker")
 
@@ -26,16 +26,16 @@ _FIRST_PAUSE = 0.2
 _PAGE = 25
 
 
-class Mourner(Rounds):
-    """Walks the dead list of each of a group's queues from where the last worker got to, the oldest
-    first; soon after a death in this worker, and every few seconds in case of others. Each event
-    is given to the function at least once: again if it fails, up to three times, and again if the
-    worker dies meanwhile. It stays in the dead list. The first time, that is all that are dead.
+class DeadHandlerCaller(QueuePoller):
+    """Walks the dead list of each queue of a group, oldest first, from the cursor that the last
+    worker left: soon after a death in this worker, and every few seconds in case of others. The
+    handler is called at least once for each event: up to three times if it fails, and again if the
+    worker dies meanwhile. Events stay in the dead list. The first walk covers all that are dead.
 
-    An event that cannot be decoded is passed over if the function wants the event itself; a
-    function that takes only the `DeadEvent` is given those too."""
+    An event that cannot be decoded is passed over if the handler takes the event itself; a handler
+    that takes only the `DeadEvent` is called."""
 
-    name = "mourner"
+    name = "dead event handler"
     scope = "on_dead"
 
     def __init__(
@@ -51,75 +51,76 @@ class Mourner(Rounds):
         self._store = store
         self._subscription = subscription
         self._handler = handler
-        self._books = Books(store)
-        self._ticket = Ticket(store, worker, patience)
+        self._cursors = DeadCursors(store)
+        self._ticket = DeadTicket(store, worker, patience)
         self.failed = 0
         """Events that were passed over."""
 
-    async def look(self, queue: str) -> float:
+    async def poll(self, queue: str) -> float:
         latest = (await self._store.dead(queue, limit=1)).jobs
-        if not latest or await self._books.knows(queue, latest[0]):
+        if not latest or await self._cursors.knows(queue, latest[0]):
             return POLL
         if not await self._ticket.taken(queue):
             return POLL
         try:
-            await self._tell_all(queue)
+            await self._handle_all(queue)
         finally:
             await self._ticket.give_back(queue)
-        return 0.0 if self._books.cached(queue).knows(latest[0]) else POLL
+        return 0.0 if self._cursors.cached(queue).knows(latest[0]) else POLL
 
-    async def _tell_all(self, queue: str) -> None:
-        book: Book | None = await self._books.read(queue)
-        while book is not None:
+    async def _handle_all(self, queue: str) -> None:
+        cursor: DeadCursor | None = await self._cursors.read(queue)
+        while cursor is not None:
             latest = await self._store.dead(queue, "", _PAGE)
-            older = await self._older(queue, latest, book)
-            for cursor in reversed(older):
-                page = await self._store.dead(queue, cursor, _PAGE)
-                book = await self._tell_page(queue, book, page)
-                if book is None:
+            older = await self._older(queue, latest, cursor)
+            for place in reversed(older):
+                page = await self._store.dead(queue, place, _PAGE)
+                cursor = await self._handle_page(queue, cursor, page)
+                if cursor is None:
                     return
             if not older:
-                await self._tell_page(queue, book, latest)
+                await self._handle_page(queue, cursor, latest)
                 return
-            # Again, for others have died meanwhile: the latest page may be further down now.
+            # Retried, for others have died meanwhile: the latest page may be further down now.
 
-    async def _older(self, queue: str, page: DeadJobPage, book: Book) -> list[str]:
-        """Where the pages after this one begin that hold what was not told of, the latest first.
-        The events themselves, which may be large and many, are read again one page at a time."""
-        cursors: list[str] = []
+    async def _older(self, queue: str, page: DeadJobPage, cursor: DeadCursor) -> list[str]:
+        """Where the older pages with unhandled events begin, latest first. The events, which may be
+        large and many, are read again one page at a time."""
+        places: list[str] = []
         holding = 0
-        _, ended = book.untold(page.jobs)
+        _, ended = cursor.unhandled(page.jobs)
         while page.cursor and not ended:
-            cursors.append(page.cursor)
+            places.append(page.cursor)
             page = await self._store.dead(queue, page.cursor, _PAGE)
-            jobs, ended = book.untold(page.jobs)
-            holding = len(cursors) if jobs else holding
-        return cursors[:holding]
+            jobs, ended = cursor.unhandled(page.jobs)
+            holding = len(places) if jobs else holding
+        return places[:holding]
 
-    async def _tell_page(self, queue: str, book: Book, page: DeadJobPage) -> Book | None:
-        """The book with all of a page told of; None if the worker stops, or another has taken
-        over."""
-        jobs, _ = book.untold(page.jobs)
+    async def _handle_page(
+        self, queue: str, cursor: DeadCursor, page: DeadJobPage
+    ) -> DeadCursor | None:
+        """The cursor after a page; None if the worker stops, or another has taken over."""
+        jobs, _ = cursor.unhandled(page.jobs)
         for job in reversed(jobs):
             if self.stopping:
                 break
-            told = await self._tell(queue, book, job)
-            if told is None:
+            after = await self._handle(queue, cursor, job)
+            if after is None:
                 return None
-            book = told
-        written = await self._books.write(queue, book)
-        return book if written and not self.stopping else None
+            cursor = after
+        written = await self._cursors.write(queue, cursor)
+        return cursor if written and not self.stopping else None
 
-    async def _tell(self, queue: str, book: Book, job: DeadJob) -> Book | None:
-        """The book with this event told of, to be written with the next or at the end of the page;
+    async def _handle(self, queue: str, cursor: DeadCursor, job: DeadJob) -> DeadCursor | None:
+        """The cursor after this event, to be written with the next event or at the end of the page;
         None if another worker has taken over."""
-        for attempt in range(book.tries(job), _TRIES):
+        for attempt in range(cursor.tries(job), _TRIES):
             if attempt:
                 await asyncio.sleep(_FIRST_PAUSE * 2**attempt)
             # Before the try: an event that kills its worker must not be tried for ever.
-            if not await self._books.write(queue, book.trying(job, attempt + 1)):
+            if not await self._cursors.write(queue, cursor.trying(job, attempt + 1)):
                 return None
-            if await self._ticket.kept(queue, self._given(queue, job)):
+            if await self._ticket.kept(queue, self._called(queue, job)):
                 break
         else:
             self.failed += 1
@@ -128,10 +129,10 @@ class Mourner(Rounds):
                 "over, and stays in the dead list", queue, _TRIES, ids.to_text(job.key),
                 extra={"job": ids.to_text(job.key), "queue": queue},
             )  # fmt: skip
-        return book.told(job)
+        return cursor.handled(job)
 
-    async def _given(self, queue: str, job: DeadJob) -> bool:
-        """Whether the function has returned; also if there is nothing to give it."""
+    async def _called(self, queue: str, job: DeadJob) -> bool:
+        """Whether the handler returned, or there is nothing to call it with."""
         dead = dead_event(self._subscription, job)
         arguments = self._handler.arguments(dead)
         if arguments is None:
@@ -143,7 +144,7 @@ class Mourner(Rounds):
             return True
         try:
             async with asyncio.timeout(self._subscription.declared.timeout):
-                await self._enter(*arguments)
+                await self._call(*arguments)
         except Exception as error:
             log.warning(
                 "the function for dead events failed over %s", dead.id, exc_info=error,
@@ -153,7 +154,7 @@ class Mourner(Rounds):
             return False
         return True
 
-    async def _enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    async def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._handler.is_async:
             await self._handler.function(*args, **kwargs)
         else:
@@ -161,7 +162,7 @@ class Mourner(Rounds):
 
 
 def dead_event(subscription: Subscription[..., Any], job: DeadJob) -> DeadEvent:
-    """A dead event as its handler sees it."""
+    """A dead event as its handler gets it."""
     topic, attempts = subscription.topic, decode_history(job.history).attempts
     return DeadEvent(
         id=ids.to_text(job.key),

@@ -1,4 +1,4 @@
-"""Carries the news of ended jobs to the queues of those that wait for them."""
+"""Relays the end of jobs to the queues of the jobs that wait for them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
 from headrace.store.values import FlowMessage
-from headrace.worker.queue_poller import POLL, Rounds
+from headrace.worker.queue_poller import POLL, QueuePoller
 
 _BATCH = 500
 _HOLD = 0.05
 
 
-class FlowRelay(Rounds):
+class FlowRelay(QueuePoller):
     """Relays the flow messages of each queue. A message is forgotten after it was delivered: one
     may be delivered twice, which changes nothing, and none is lost."""
 
-    name = "flow_relay"
+    name = "flow relay"
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class FlowRelay(Rounds):
         self._upkeep = upkeep
         self._stuck = dict.fromkeys(queues, 0)
 
-    async def look(self, queue: str) -> float:
+    async def poll(self, queue: str) -> float:
         # Letters that cannot be delivered stay the oldest: ask for as many beyond them.
         asked = _BATCH + self._stuck[queue]
         messages = await self._upkeep.flow_messages(queue, asked)
         if not messages:
             # Most calls are for the promoter. Where messages are, the next follow at once.
-            self.hold(queue, _HOLD)
+            self.delay(queue, _HOLD)
         delivered, trouble = await self._deliver(messages)
         if delivered:
             await self._upkeep.ack_flow_messages(queue, delivered)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.metrics.totals import Phase, Presence
-from headrace.worker.consume.consumer_loop import Line
+from headrace.worker.consume.consumer_loop import ConsumerLoop
 from headrace.worker.consume.heartbeat import Heartbeat
-from headrace.worker.services import Workshop
+from headrace.worker.services import WorkerServices
 from headrace.worker.upkeep.registry import Registry
 from headrace.worker.worker_outcome import WorkerOutcome
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from headrace.worker.worker import Worker
 
 
-def registry_of(worker: Worker, shop: Workshop, lines: Sequence[Line]) -> Registry:
-    """The worker's record in the store; `lines` may come and go."""
+def registry_of(worker: Worker, shared: WorkerServices, loops: Sequence[ConsumerLoop]) -> Registry:
+    """The worker's record in the store; `loops` may come and go."""
     return Registry(
         worker.app.store,
         worker.name,
@@ -25,29 +25,29 @@ def registry_of(worker: Worker, shop: Workshop, lines: Sequence[Line]) -> Regist
         strict=worker.strict,
         concurrency=worker.concurrency,
         lease=worker.app.lease,
-        held=shop.held,
-        now_ms=shop.clock.now_ms,
-        runs=lambda: [run for line in tuple(lines) for run in line.runs],
+        held=shared.held,
+        now_ms=shared.clock.now_ms,
+        runs=lambda: [run for loop in tuple(loops) for run in loop.runs],
     )
 
 
 def presence_of(
     phase: Phase,
-    shop: Workshop,
-    lines: Sequence[Line],
+    shared: WorkerServices,
+    loops: Sequence[ConsumerLoop],
     outcome: WorkerOutcome,
     registry: Registry,
     heartbeat: Heartbeat,
 ) -> Presence:
     """How it all is; to be asked from any thread."""
-    lines = tuple(lines)
+    loops = tuple(loops)
     return Presence(
         phase,
-        running=len(shop.held),
-        slots=sum(line.slots.total for line in lines),
+        running=len(shared.held),
+        slots=sum(loop.slots.total for loop in loops),
         lost_leases=outcome.lost_leases,
         consumers=registry.consumers,
         blocked=heartbeat.blocked,
         silent=heartbeat.silent,
-        broken=[f"the line of {line.name}" for line in lines if line.failure],
+        broken=[f"the consumer of {loop.name}" for loop in loops if loop.failure],
     )

@@ -1,4 +1,4 @@
-"""Writes down what running jobs tell of themselves: how far they are, and their logs."""
+"""Writes the progress and logs of running jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.core.job.progress import Progress, encode_progress
 from headrace.errors import StoreError
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Report
-from headrace.worker.run.report_buffer import Words
+from headrace.worker.run.report_buffer import ReportBuffer
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -28,11 +28,11 @@ Place = tuple[str, JobKey]
 """A queue and a job of it."""
 
 
-class Reporter(Service):
-    """Gathers what all runs tell, from any thread, and writes it at once if nothing was written in
-    the last quarter of a second, else together when that is over. Jobs never wait for it."""
+class ProgressWriter(Service):
+    """Gathers what all runs report, from any thread. Writes at once if nothing was written in the
+    last quarter of a second, else everything together when that is over. Jobs never wait for it."""
 
-    name = "reporter"
+    name = "progress writer"
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Reporter(Service):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
-        self._waiting: dict[Place, Words] = {}
+        self._waiting: dict[Place, ReportBuffer] = {}
         self._size = 0
         self._writing = asyncio.Lock()
 
@@ -56,14 +56,14 @@ class Reporter(Service):
 
     def progress(self, place: Place, fraction: float, text: str) -> None:
         with self._lock, self._waking():
-            self._words(place).progress = fraction, text
+            self._buffer(place).progress = fraction, text
 
     def log(self, place: Place, lines: Iterable[str]) -> None:
         with self._lock, self._waking():
-            words = self._words(place)
-            self._size -= words.size
-            words.add(lines)
-            self._size += words.size
+            buffer = self._buffer(place)
+            self._size -= buffer.size
+            buffer.add(lines)
+            self._size += buffer.size
             self._limit()
 
     # Writing
@@ -79,22 +79,22 @@ class Reporter(Service):
         return rest if self._waiting else _IDLE
 
     async def before_settling(self, queue: str, settlements: Sequence[Settlement]) -> None:
-        """Write what these jobs have told: once they have ended, the store would not take it."""
+        """Write what these jobs reported: once they have ended, the store would not take it."""
         if self._waiting or self._writing.locked():
             await self.flush({(queue, item.delivery.key) for item in settlements})
 
     async def flush(self, places: Collection[Place] | None = None) -> None:
-        """Return when what these jobs have told is written, or all of it. Does not fail: it is
+        """Return when what these jobs reported is written, or what all did. Does not fail: it is
         called when a job or the worker ends, and they must."""
         if not self._waiting and not self._writing.locked():
             return
         try:
             trouble = await self._write(places)
         except Exception:
-            log.exception("what jobs told of themselves is lost")
+            log.exception("progress and logs of jobs are lost")
         else:
             if trouble is not None:
-                log.warning("what jobs told of themselves cannot be written: %s", trouble)
+                log.warning("progress and logs of jobs cannot be written: %s", trouble)
 
     async def _write(self, places: Collection[Place] | None) -> StoreError | None:
         trouble: StoreError | None = None
@@ -109,32 +109,32 @@ class Reporter(Service):
                     self._put_back(queue, said)
         return trouble
 
-    def _report(self, key: JobKey, words: Words) -> Report:
+    def _report(self, key: JobKey, buffer: ReportBuffer) -> Report:
         progress = b""
-        if words.progress is not None:
-            progress = encode_progress(Progress(*words.progress, self._now_ms()))
-        return Report(key, progress, words.lines())
+        if buffer.progress is not None:
+            progress = encode_progress(Progress(*buffer.progress, self._now_ms()))
+        return Report(key, progress, buffer.lines())
 
     # What waits; only with the lock
 
-    def _words(self, place: Place) -> Words:
+    def _buffer(self, place: Place) -> ReportBuffer:
         if place not in self._waiting:
-            self._waiting[place] = Words()
+            self._waiting[place] = ReportBuffer()
         return self._waiting[place]
 
-    def _taken(self, places: Collection[Place] | None) -> dict[str, dict[JobKey, Words]]:
-        taken: dict[str, dict[JobKey, Words]] = {}
+    def _taken(self, places: Collection[Place] | None) -> dict[str, dict[JobKey, ReportBuffer]]:
+        taken: dict[str, dict[JobKey, ReportBuffer]] = {}
         with self._lock:
             for place in [p for p in self._waiting if places is None or p in places]:
-                words = self._waiting.pop(place)
-                self._size -= words.size
-                taken.setdefault(place[0], {})[place[1]] = words
+                buffer = self._waiting.pop(place)
+                self._size -= buffer.size
+                taken.setdefault(place[0], {})[place[1]] = buffer
         return taken
 
-    def _put_back(self, queue: str, said: dict[JobKey, Words]) -> None:
+    def _put_back(self, queue: str, said: dict[JobKey, ReportBuffer]) -> None:
         with self._lock:
             for key, earlier in said.items():
-                now = self._words((queue, key))
+                now = self._buffer((queue, key))
                 self._size -= now.size
                 self._waiting[queue, key] = both = now.after(earlier)
                 self._size += both.size
@@ -142,7 +142,7 @@ class Reporter(Service):
 
     def _limit(self) -> None:
         while self._size > MOST_WAITING:
-            oldest = next(words for words in self._waiting.values() if words.size)
+            oldest = next(buffer for buffer in self._waiting.values() if buffer.size)
             self._size -= oldest.size
             oldest.leave_out_oldest()
             self._size += oldest.size

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.store.contract import Listener, ListenerHandle, Upkeep
-from headrace.worker.queue_poller import POLL, Rounds
+from headrace.worker.queue_poller import POLL, QueuePoller
 
 
-class Promoter(Rounds):
+class Promoter(QueuePoller):
     """Sleeps until the next due time of any queue, or until a signal tells of an earlier one. While
     there is more to promote than one call moves, the calls follow each other without a rest."""
 
@@ -25,7 +25,7 @@ class Promoter(Rounds):
         super().__init__(queues, monotonic)
         self._upkeep = upkeep
 
-    async def look(self, queue: str) -> float:
+    async def poll(self, queue: str) -> float:
         promotion = await self._upkeep.promote(queue)
         if promotion.more:
             return 0.0

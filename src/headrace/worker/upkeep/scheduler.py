@@ -16,7 +16,7 @@ from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
 
-# Signals tell of changes; this is for when one is lost.
+# Notifications tell of changes; this is for when one is lost.
 _POLL = 5.0
 # Each tick changes its record, and each change is heard by everyone: look no more often than this.
 _BREATH = 0.2
@@ -49,7 +49,7 @@ class Scheduler(Service):
         self._schedules = schedules
         self._declared = schedules.declared
         self._to_declare = list(self._declared)
-        self._ticket = _Ticket(store, worker, monotonic)
+        self._ticket = _SchedulerTicket(store, worker, monotonic)
         self._monotonic = monotonic
         self._read_at = 0.0
         self._planned: dict[str, tuple[bytes, int | None]] = {}
@@ -145,7 +145,7 @@ class Scheduler(Service):
                 self._is_new_trouble(name, str(error))
             elif error is not None:
                 raise error
-        # Told only after all were tried: in a cluster, one queue may be away and the others not.
+        # Raised after all were tried: in a cluster, one queue may be away and the others not.
         if trouble is not None:
             raise trouble
 
@@ -215,7 +215,7 @@ def _is_due(tick: int | None, now_ms: int) -> bool:
     return tick is not None and tick <= now_ms
 
 
-class _Ticket:
+class _SchedulerTicket:
     """Lets about one worker of the fleet act at a time, and each of the others after a while."""
 
     def __init__(self, store: Store, worker: str, monotonic: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.store.contract import Store
-from headrace.worker.queue_poller import POLL, Rounds
+from headrace.worker.queue_poller import POLL, QueuePoller
 
 if TYPE_CHECKING:
     from headrace.client.topic import Topic
@@ -21,7 +21,7 @@ _UNITS = ((_DAY_MS, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1000, "
 _BROADCAST_MS = 60_000
 
 
-class Trimmer(Rounds):
+class Trimmer(QueuePoller):
     """Looks at each log every few seconds, and again at once while there is more to remove. A group
     that was gone for so long that it holds the log back no longer is named once."""
 
@@ -39,7 +39,7 @@ class Trimmer(Rounds):
         self._store = store
         self._gone: set[tuple[str, str]] = set()
 
-    async def look(self, queue: str) -> float:
+    async def poll(self, queue: str) -> float:
         topic = self._topics[queue]
         gone_after_ms = topic.options.gone_after_ms
         trimmed = await self._store.trim(

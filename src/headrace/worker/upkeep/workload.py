@@ -58,7 +58,7 @@ def workloads_of(worker: Worker) -> list[Workload]:
     return workloads
 
 
-class Seen(NamedTuple):
+class QueueLoad(NamedTuple):
     """What is in the queues of one workload."""
 
     waiting: int = 0
@@ -68,11 +68,11 @@ class Seen(NamedTuple):
     """On hold until its time, such as that of a retry; no consumer could take it."""
     oldest_age: float | None = None
 
-    def __add__(self, other: object) -> Seen:
-        if not isinstance(other, Seen):
+    def __add__(self, other: object) -> QueueLoad:
+        if not isinstance(other, QueueLoad):
             return NotImplemented
         ages = [age for age in (self.oldest_age, other.oldest_age) if age is not None]
-        return Seen(
+        return QueueLoad(
             self.waiting + other.waiting,
             self.running + other.running,
             self.scheduled + other.scheduled,
@@ -81,10 +81,10 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class WorkloadSurvey:
     """What some workloads held, and which workers there were."""
 
-    seen: dict[Workload, Seen]
+    seen: dict[Workload, QueueLoad]
     workers: tuple[WorkerRecord, ...] = ()
 
     def loads(self, active: int, is_ours: Callable[[WorkerRecord], bool]) -> list[Load]:
@@ -109,10 +109,10 @@ class Survey:
         return sum(w.running for w in self.workers if (w.host, w.pid) == (host, pid))
 
 
-async def take_survey(store: Store, workloads: Sequence[Workload]) -> Survey:
+async def take_survey(store: Store, workloads: Sequence[Workload]) -> WorkloadSurvey:
     """Ask the store about all workloads; raises `StoreError`, for half a survey would mislead."""
     seen = {workload: await _look_at_all(store, workload) for workload in workloads}
-    return Survey(seen, await workers_of(store))
+    return WorkloadSurvey(seen, await workers_of(store))
 
 
 async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
@@ -121,14 +121,14 @@ async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
     return tuple(record for record in records if record is not None)
 
 
-async def _look_at_all(store: Store, workload: Workload) -> Seen:
-    seen = Seen()
+async def _look_at_all(store: Store, workload: Workload) -> QueueLoad:
+    seen = QueueLoad()
     for queue in workload.queues:
         seen += await look_at(store, queue)
     return seen
 
 
-async def look_at(store: Store, queue: str) -> Seen:
+async def look_at(store: Store, queue: str) -> QueueLoad:
     """What is in a queue, or in a group's queue and before it in the log."""
     counts, oldest_ms = _NOTHING, None
     group = group_source(queue)
@@ -140,4 +140,4 @@ async def look_at(store: Store, queue: str) -> Seen:
                 counts, oldest_ms = state.counts, state.oldest_ms
     paused = bool(counts.waiting) and (await store.control(queue)).paused
     age = None if oldest_ms is None else max(await store.time_ms() - oldest_ms, 0) / 1000
-    return Seen(0 if paused else counts.waiting, counts.running, counts.scheduled, age)
+    return QueueLoad(0 if paused else counts.waiting, counts.running, counts.scheduled, age)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.redis import scripts
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import LOG
@@ -33,7 +33,7 @@ class GroupReader(QueueReader):
         store: RedisTopics,
         consumer: str,
         queues: Mapping[str, int],
-        hand_back: Callable[[Sequence[Delivery]], Awaitable[None]],
+        hand_back: Callable[[Sequence[LeasedDelivery]], Awaitable[None]],
         *,
         strict: bool,
     ) -> None:
@@ -44,7 +44,9 @@ class GroupReader(QueueReader):
         self._watchers: dict[str, Link] = {}
         self._full = False
 
-    async def _find(self, sources: Sequence[ReadSource], limit: int, wait: float) -> list[Delivery]:
+    async def _find(
+        self, sources: Sequence[ReadSource], limit: int, wait: float
+    ) -> list[LeasedDelivery]:
         if self._are_read_at_once(sources):
             return await self._find_at_once(sources, limit, wait)
         while True:
@@ -66,7 +68,7 @@ class GroupReader(QueueReader):
 
     async def _find_at_once(
         self, sources: Sequence[ReadSource], limit: int, wait: float
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         """All shards in one command: while there is plenty, the log alone, so that all of `limit`
         is for it, and now and then what came back; else whatever comes first."""
         found = await self._retried([source for source in sources if source.waiting], limit)
@@ -93,7 +95,7 @@ class GroupReader(QueueReader):
             await self._hand_back(found[limit:])
         return found[:limit]
 
-    async def _retried(self, sources: Sequence[ReadSource], limit: int) -> list[Delivery]:
+    async def _retried(self, sources: Sequence[ReadSource], limit: int) -> list[LeasedDelivery]:
         """What came back into the queue of the group, where there is any."""
         few = sources[:limit]
         if not few:
@@ -104,7 +106,7 @@ class GroupReader(QueueReader):
                 source.waiting = 0
         return found
 
-    async def _read_now(self, source: ReadSource, count: int) -> list[Delivery]:
+    async def _read_now(self, source: ReadSource, count: int) -> list[LeasedDelivery]:
         if not source.log:
             return await super()._read_now(source, count)
         if not self._is_ordered(source):
@@ -140,7 +142,7 @@ class GroupReader(QueueReader):
 
     def _watches(
         self, sources: Sequence[ReadSource], wait: float
-    ) -> dict[Link, asyncio.Task[list[Delivery]]]:
+    ) -> dict[Link, asyncio.Task[list[LeasedDelivery]]]:
         """Of ordered groups the logs, which are not read but taken in by `draw`."""
         parts: dict[Link, list[ReadSource]] = {}
         for source in sources:
@@ -152,7 +154,7 @@ class GroupReader(QueueReader):
 
     async def _watch(
         self, link: Link, sources: Sequence[ReadSource], wait: float
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         await link.identify()
         wait = min(wait, BLOCK_MOST)
         command: list[Argument] = ["XREAD", "COUNT", 1]

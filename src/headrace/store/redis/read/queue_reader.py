@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
 from headrace.store.redis import scripts
@@ -30,7 +30,7 @@ class QueueReader:
         store: RedisTopics,
         consumer: str,
         queues: Mapping[str, int],
-        hand_back: Callable[[Sequence[Delivery]], Awaitable[None]],
+        hand_back: Callable[[Sequence[LeasedDelivery]], Awaitable[None]],
         *,
         strict: bool,
     ) -> None:
@@ -69,7 +69,7 @@ class QueueReader:
             await self._refresh(source)
         await self._store.announce(self._upkeep, *self.sources)
 
-    async def fetch(self, limit: int, wait: float) -> list[Delivery]:
+    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         # Before the state is read: what changes after that must end the wait.
         self._changed.clear()
         sources = [source for source in await self._reachable() if not source.paused]
@@ -78,7 +78,9 @@ class QueueReader:
             return []
         return await self._find(sources, limit, wait)
 
-    async def _find(self, sources: Sequence[ReadSource], limit: int, wait: float) -> list[Delivery]:
+    async def _find(
+        self, sources: Sequence[ReadSource], limit: int, wait: float
+    ) -> list[LeasedDelivery]:
         if self._is_plain(sources):
             return await self._read_alike(sources, limit, wait)
         found = await self._read_shares(sources, limit)
@@ -147,7 +149,7 @@ class QueueReader:
 
     async def _read_alike(
         self, sources: Sequence[ReadSource], limit: int, wait: float
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         few = sources[:limit]
         if len(sources) > 1:
             self._order = self._order[len(few) :] + self._order[: len(few)]
@@ -161,9 +163,9 @@ class QueueReader:
             return found
         return await self._wait_for_any(sources, limit, wait)
 
-    async def _read_shares(self, sources: Sequence[ReadSource], limit: int) -> list[Delivery]:
+    async def _read_shares(self, sources: Sequence[ReadSource], limit: int) -> list[LeasedDelivery]:
         """What there is, each queue its share; what one leaves goes to the others."""
-        found: list[Delivery] = []
+        found: list[LeasedDelivery] = []
         if self._strict:
             for source in sources:
                 if len(found) < limit:
@@ -186,7 +188,7 @@ class QueueReader:
         self._remember(sources, found)
         return found
 
-    def _remember(self, sources: Sequence[ReadSource], found: Sequence[Delivery]) -> None:
+    def _remember(self, sources: Sequence[ReadSource], found: Sequence[LeasedDelivery]) -> None:
         """What each is behind its share, so that small reads add up to it."""
         whole = sum(source.weight for source in sources)
         came = Counter(delivery.queue for delivery in found)
@@ -194,14 +196,14 @@ class QueueReader:
             part = len(found) * source.weight / whole
             source.behind = still_behind(source.behind, part, came[source.queue])
 
-    async def _read_one(self, source: ReadSource, count: int) -> list[Delivery]:
+    async def _read_one(self, source: ReadSource, count: int) -> list[LeasedDelivery]:
         try:
             return await self._read_now(source, count)
         except StoreError as error:
             self._endure(source, error)
             return []
 
-    async def _read_now(self, source: ReadSource, count: int) -> list[Delivery]:
+    async def _read_now(self, source: ReadSource, count: int) -> list[LeasedDelivery]:
         if not source.levels:
             return await self._read(source.link, [source.ready], count, 0.0)
         epoch = source.epoch
@@ -212,7 +214,7 @@ class QueueReader:
 
     async def _wait_for_any(
         self, sources: Sequence[ReadSource], limit: int, wait: float
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         """Read whichever has something first; all reads are ended and none is dropped."""
         watched = [(source.link, name) for source in sources for name in self._streams(source)]
         share = max(1, limit // len(watched))
@@ -231,8 +233,8 @@ class QueueReader:
         return found[:limit]
 
     async def _all_ended(
-        self, waits: Mapping[Link, asyncio.Task[list[Delivery]]]
-    ) -> list[list[Delivery] | BaseException]:
+        self, waits: Mapping[Link, asyncio.Task[list[LeasedDelivery]]]
+    ) -> list[list[LeasedDelivery] | BaseException]:
         """What each read brought, once one of them has ended and the others were made to."""
         try:
             await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -248,9 +250,9 @@ class QueueReader:
         return await asyncio.gather(*waits.values(), return_exceptions=True)
 
     def _gathered(
-        self, links: Iterable[Link], results: Sequence[list[Delivery] | BaseException]
-    ) -> list[Delivery]:
-        found: list[Delivery] = []
+        self, links: Iterable[Link], results: Sequence[list[LeasedDelivery] | BaseException]
+    ) -> list[LeasedDelivery]:
+        found: list[LeasedDelivery] = []
         for link, result in zip(links, results, strict=True):
             if isinstance(result, list):
                 found += result
@@ -263,11 +265,11 @@ class QueueReader:
 
     def _watches(
         self, sources: Sequence[ReadSource], wait: float
-    ) -> dict[Link, asyncio.Task[list[Delivery]]]:
+    ) -> dict[Link, asyncio.Task[list[LeasedDelivery]]]:
         """What else, beside a job to read, ends the wait; gives no jobs by itself."""
         return {}
 
-    async def _unblock(self, waits: Mapping[Link, asyncio.Task[list[Delivery]]]) -> None:
+    async def _unblock(self, waits: Mapping[Link, asyncio.Task[list[LeasedDelivery]]]) -> None:
         """End the reads that still wait. If the server cannot be told they end by themselves: each
         waits a few seconds at most, and it is they who say what is wrong."""
         with contextlib.suppress(StoreError):
@@ -292,7 +294,7 @@ class QueueReader:
 
     async def _read(
         self, link: Link, streams: Sequence[str], count: int, wait: float
-    ) -> list[Delivery]:
+    ) -> list[LeasedDelivery]:
         group = self._source_of[streams[0].encode()][0].group
         command: list[Argument] = ["XREADGROUP", "GROUP", group, self._consumer, "COUNT", count]
         if wait > 0 and not self._interrupted and not self._changed.is_set():
@@ -305,7 +307,7 @@ class QueueReader:
         reply = await link.call(
             *command, "STREAMS", *streams, *([">"] * len(streams)), timeout=wait + 10
         )
-        deliveries: list[Delivery] = []
+        deliveries: list[LeasedDelivery] = []
         for stream, entries in reply or ():
             source, prefix = self._source_of[stream]
             queue, epoch = source.queue, epochs[source.queue]

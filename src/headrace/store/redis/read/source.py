@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from headrace.core.job.delivery import Delivery, Receipt
+from headrace.core.job.delivery import LeasedDelivery, Receipt
 from headrace.errors import StoreError
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.encoding import envelope_of
@@ -86,10 +86,10 @@ def ready_ms(receipt: Receipt) -> int:
 
 def delivery_of(
     queue: str, receipt: bytes, fields: list[bytes] | None, epoch: int, count: int = 1
-) -> Delivery:
+) -> LeasedDelivery:
     """What a stream entry holds."""
     if fields and fields[0] == b"j":
-        delivery = Delivery(queue, receipt, fields[1])
+        delivery = LeasedDelivery(queue, receipt, fields[1])
         # The key of an event constrains it only in the queue of an ordered group, not in the log.
         more = len(fields) > 2 and not receipt.startswith(LOG)
         for at in range(2, len(fields), 2) if more else ():
@@ -101,7 +101,7 @@ def delivery_of(
             elif name == b"i":
                 delivery.inputs = value
     else:
-        delivery = Delivery(queue, receipt, envelope_of(fields or []))
+        delivery = LeasedDelivery(queue, receipt, envelope_of(fields or []))
     delivery.epoch = epoch
     if count != 1:
         delivery.count = count

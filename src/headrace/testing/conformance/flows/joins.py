@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.core.job.constraints import Constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, RELEASED, Done, Outcome, Retried
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
@@ -35,7 +35,7 @@ def chain(length: int) -> list[Parcel]:
     return jobs
 
 
-def inputs_of(delivery: Delivery) -> object:
+def inputs_of(delivery: LeasedDelivery) -> object:
     return msgspec.msgpack.decode(delivery.inputs)
 
 

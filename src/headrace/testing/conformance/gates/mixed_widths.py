@@ -7,7 +7,7 @@ import random
 import pytest
 
 from headrace.core.job.constraints import Constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.core.job.state import State
@@ -28,7 +28,7 @@ class _Mixture:
         self.worker = worker
         self.chance = random.Random(seed)
         self.widths: dict[JobKey, int] = {}
-        self.running: list[Delivery] = []
+        self.running: list[LeasedDelivery] = []
 
     async def step(self) -> None:
         await self.chance.choice([self.send, self.send, self.settle, self.settle, self.people])()

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel
@@ -32,7 +32,7 @@ class Mix:
         self.chance = Random(seed)
         self.worker = ground.worker(store, queues=QUEUES)
         self.sent: list[tuple[str, JobKey]] = []
-        self.running: list[Delivery] = []
+        self.running: list[LeasedDelivery] = []
         self.begun: dict[str, list[int]] = {limit.name: [] for limit in LIMITS}
 
     async def step(self) -> None:
@@ -103,7 +103,7 @@ class Mix:
         for delivery in known(await self.worker.reclaim(QUEUES[0], 3, last_chance=True)):
             await self.end(delivery, Retried(0, HISTORY))
 
-    async def note_start(self, delivery: Delivery) -> None:
+    async def note_start(self, delivery: LeasedDelivery) -> None:
         self.running.append(delivery)
         inside = Counter(
             (each.queue, lane)
@@ -123,7 +123,7 @@ class Mix:
             outcomes += [Retried(0, HISTORY), Retried(20, HISTORY)]
             await self.end(delivery, self.chance.choices(outcomes, [5, 5, 1, 1, 1, 2])[0])
 
-    async def end(self, delivery: Delivery, outcome: Outcome) -> None:
+    async def end(self, delivery: LeasedDelivery, outcome: Outcome) -> None:
         assert await self.ground.settle(self.worker, [delivery], outcome) == []
 
     async def cancel(self) -> None:
@@ -180,8 +180,8 @@ class Mix:
 
 
 class MixConformance(LeftoversConformance):
-    async def reclaimed(self, worker: StoreConsumer) -> list[Delivery]:
-        found: list[Delivery] = []
+    async def reclaimed(self, worker: StoreConsumer) -> list[LeasedDelivery]:
+        found: list[LeasedDelivery] = []
         for queue in QUEUES:
             found += known(await worker.reclaim(queue, 100, last_chance=True))
         return found

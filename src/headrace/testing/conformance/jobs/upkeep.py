@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, Retried
 from headrace.store.contract import Store, reclaim_every
@@ -86,7 +86,7 @@ class UpkeepConformance(Ground):
         first, second = self.worker(store), self.worker(store)
         await self.send(store, 5)
         await self.take(self.worker(store), 5)
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         while not taken:
             taken = await first.reclaim(QUEUE, 2, last_chance=True)
             await self.pass_time(0 if taken else reclaim_every(LEASE) * 1.1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.job.constraints import Constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, Outcome, Retried
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
@@ -18,7 +18,7 @@ from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 
-def ran(deliveries: Sequence[Delivery]) -> list[Delivery]:
+def ran(deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
     """The deliveries, as if each had run for a millisecond."""
     for delivery in deliveries:
         delivery.started_ms, delivery.took_us = 1000, 1000

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_key
 from headrace.core.job.outcome import DONE, Dead
 from headrace.core.job.parcel import Parcel
@@ -73,7 +73,7 @@ class ForeignEventsConformance(TopicGround):
         await self.put(store, [bad])
         assert len(await self.member(store).fetch(1, 5)) == 1
         second = self.member(store)
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         while not taken:
             await self.pass_time(reclaim_every(LEASE) * 1.1)
             taken = await second.reclaim(BILLING, 10, last_chance=True)

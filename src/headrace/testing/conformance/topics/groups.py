@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, Retried
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_queue
@@ -67,7 +67,7 @@ class GroupsConformance(TopicGround):
         for shard in SHARDS:
             await self.publish(store, 5, log=shard.removeprefix("billing"))
         member = self.member(store, *SHARDS)
-        taken: list[Delivery] = []
+        taken: list[LeasedDelivery] = []
         for _ in range(60):
             some = await member.fetch(2, 0.1)
             assert len(some) <= 2

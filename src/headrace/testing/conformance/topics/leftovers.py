@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
@@ -108,7 +108,7 @@ class TopicLeftoversConformance(TopicGround, LeftoversConformance):
         await self.all_ends(store, member, dying)
 
     async def go_through(
-        self, store: Store, member: StoreConsumer, deliveries: Sequence[Delivery]
+        self, store: Store, member: StoreConsumer, deliveries: Sequence[LeasedDelivery]
     ) -> None:
         held, failed, released = deliveries
         for delivery in deliveries:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from headrace.core.job.constraints import decode_constraints
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store, StoreConsumer, reclaim_every
@@ -35,12 +35,12 @@ class Share:
         self.queue = queue
         self.ordered = GROUPS[queue].ordered
         self.members = members
-        self.held: list[tuple[StoreConsumer, Delivery]] = []
+        self.held: list[tuple[StoreConsumer, LeasedDelivery]] = []
         self.handled: Counter[JobKey] = Counter()
         self.started: dict[str, list[JobKey]] = defaultdict(list)
         self.busy: dict[str, JobKey] = {}
 
-    def begins(self, member: StoreConsumer, delivery: Delivery) -> None:
+    def begins(self, member: StoreConsumer, delivery: LeasedDelivery) -> None:
         self.held.append((member, delivery))
         lane = self.mix.lanes[delivery.key]
         if not (self.ordered and lane):
@@ -49,7 +49,9 @@ class Share:
         if delivery.key not in self.started[lane]:
             self.started[lane].append(delivery.key)
 
-    async def settle(self, member: StoreConsumer, delivery: Delivery, outcome: Outcome) -> None:
+    async def settle(
+        self, member: StoreConsumer, delivery: LeasedDelivery, outcome: Outcome
+    ) -> None:
         assert await self.mix.ground.settle(member, [delivery], outcome) == []
         if outcome is DONE:
             self.handled[delivery.key] += 1

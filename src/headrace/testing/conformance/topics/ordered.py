@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from headrace.core.job.delivery import Delivery
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobKey
 from headrace.core.job.outcome import DONE, RELEASED, Retried
 from headrace.core.job.parcel import Parcel
@@ -160,7 +160,7 @@ class OrderedConformance(TopicGround):
         await self.join(store, group=ORDERED, begin=NEW)
         events = [event(key=f"key-{number % 7}") for number in range(420)]
         handled: list[JobKey] = []
-        busy: dict[bytes, Delivery] = {}
+        busy: dict[bytes, LeasedDelivery] = {}
         key_of = {item.key: item.constraints.lane.encode() for item in events}
 
         async def rival(member: StoreConsumer) -> None:
