@@ -181,7 +181,9 @@ def test_one_process_serves_itself_and_tells_that_it_stops(
     assert health(f"{base}/readyz")[0] == 200
     worker.send(signal.SIGTERM)
     eventually("it is not ready", lambda: health(f"{base}/readyz")[0] == 503)
-    assert health(f"{base}/readyz")[1]["reasons"] == ["the worker stops, and takes no more jobs"]
+    assert health(f"{base}/readyz")[1]["reasons"] == [
+        "the worker is stopping and takes no more jobs"
+    ]
     assert health(f"{base}/healthz")[0] == 200
     (shop / "held-go").touch()
     assert worker.ended() == 0
@@ -195,7 +197,7 @@ def test_a_port_that_is_taken_is_told_before_work_begins(
         port = str(taken.getsockname()[1])
         worker = start("worker", "counted:app", "-p", processes, "--metrics-port", port, **settings)
         assert worker.ended() == 2
-    assert f"headrace: nothing can be served on port {port} of 127.0.0.1" in worker.output
+    assert f"headrace: cannot serve on port {port} of 127.0.0.1" in worker.output
     assert "runs default" not in worker.output
 
 

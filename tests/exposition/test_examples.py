@@ -16,7 +16,7 @@ from headrace.cli import main as program
 from headrace.cli.processes.worker import worker
 from headrace.core.workers import Scaled, SupervisorRecord
 from headrace.exposition import families, store_families
-from headrace.metrics.totals import Presence, Snapshot
+from headrace.metrics.totals import Presence, TotalsSnapshot
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GRAFANA = EXAMPLES / "grafana.json"
@@ -28,17 +28,17 @@ async def names() -> set[str]:
     """Of all metrics that a worker, a parent or a dashboard can serve."""
     app = Headrace("memory://")
     async with app:
-        view = await store_families.StoreWide().look(app)
+        view = await store_families.StoreReader().read(app.admin)
     assert view is not None
     scaled = Scaled(1, 1, 2, 10)
     view.supervisors.append(SupervisorRecord("host", 1, scaled))
-    snapshot = Snapshot(presence=Presence(consumers={"billing@orders": scaled}))
+    snapshot = TotalsSnapshot(presence=Presence(consumers={"billing@orders": scaled}))
     found = [
-        *families.of_process(snapshot),
-        *families.of_processes(scaled),
-        *families.of_fleet({}),
-        *store_families.of_store(view),
-        *store_families.of_workers(view),
+        *families.worker_families(snapshot),
+        *families.supervisor_families(scaled),
+        *families.fleet_families({}),
+        *store_families.store_families(view),
+        *store_families.capacity_families(view),
     ]
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
     return {f"{family.name}{end}" for family in found for end in suffixes[family.type]}

@@ -10,19 +10,19 @@ from typing import cast
 import pytest
 
 from headrace import Headrace
-from headrace.admin import MinuteStats
+from headrace.admin import Admin, MinuteStats
 from headrace.exposition import prometheus, store_families
-from headrace.exposition.fleet import Fleet
+from headrace.exposition.fleet import FleetCounters
 from tests.exposition.scraping import Scrape
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_families, "_FRESH", 0.0)
+    monkeypatch.setattr(store_families, "_MAX_AGE", 0.0)
 
 
 async def scrape(app: Headrace) -> Scrape:
-    return Scrape((await prometheus.of_fleet(app)).body.decode())
+    return Scrape((await prometheus.fleet_metrics(app)).body.decode())
 
 
 async def test_counters_begin_at_zero_and_grow_by_what_workers_have_done(app: Headrace) -> None:
@@ -56,28 +56,24 @@ async def test_what_the_store_forgets_is_not_taken_back() -> None:
     async def add(a: int, b: int) -> int:
         return a + b
 
-    fleet = Fleet()
+    fleet = FleetCounters()
     async with app, emptied:
-        await fleet.look(app)
+        await fleet.update(app.admin)
         async with app.worker():
             await (await add.enqueue(1, 2)).result(30)
-        await fleet.look(app)
+        await fleet.update(app.admin)
         assert fleet.counts["default"]["add"]["done"] == 1
-        await fleet.look(emptied)
+        await fleet.update(emptied.admin)
         assert fleet.counts["default"]["add"]["done"] == 1
 
 
 class Counted:
-    """Stands for an app, its admin, and what the store has counted; answers can be held back."""
+    """Stands for an admin and what the store has counted; answers can be held back."""
 
     def __init__(self) -> None:
         self.minutes: dict[int, int] = {}
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-
-    @property
-    def admin(self) -> Counted:
-        return self
 
     async def stats(self, minutes: int) -> Sequence[MinuteStats]:
         found = [
@@ -89,16 +85,16 @@ class Counted:
 
 
 async def test_a_reader_that_was_overtaken_has_nothing_counted_twice() -> None:
-    counted, fleet = Counted(), Fleet()
-    app = cast(Headrace, counted)
-    await fleet.look(app)
+    counted, fleet = Counted(), FleetCounters()
+    admin = cast(Admin, counted)
+    await fleet.update(admin)
     counted.minutes = {0: 1}
     counted.may_answer.clear()
-    slow = asyncio.create_task(fleet.look(app))
+    slow = asyncio.create_task(fleet.update(admin))
     await asyncio.sleep(0)
     counted.minutes[1] = 10
     counted.may_answer.set()
-    await fleet.look(app)
+    await fleet.update(admin)
     await slow
-    await fleet.look(app)
+    await fleet.update(admin)
     assert fleet.counts["default"]["add"]["done"] == 11

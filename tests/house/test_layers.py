@@ -37,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "admin": CONTRACT | {"client"},
     "settings": BASE | {"store.url"},
     "app": CONTRACT | {"admin", "audit", "client", "middleware", "settings", "store.url", "worker"},
-    "exposition": BASE | {"admin", "app", "metrics"},
+    "exposition": BASE | {"admin", "client", "metrics"},
     "exposition.tracing": BASE | {"audit", "client", "middleware"},
     "web": BASE | {"app", "client", "admin", "exposition"},
     "top": BASE | {"admin"},

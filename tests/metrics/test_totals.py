@@ -15,8 +15,8 @@ from headrace.core.job.tally import Tally
 from headrace.core.workers import Scaled
 from headrace.errors import StoreUnavailable
 from headrace.metrics import multiprocess
-from headrace.metrics.multiprocess import Gathering, Writer
-from headrace.metrics.totals import Presence, Snapshot, Totals
+from headrace.metrics.multiprocess import MultiprocessTotals, TotalsWriter
+from headrace.metrics.totals import Presence, Totals, TotalsSnapshot
 
 
 def tally(done: int, task: str = "add") -> Tally:
@@ -28,7 +28,7 @@ def test_batches_add_up_by_queue_and_task() -> None:
     totals.count("default", tally(3))
     totals.count("default", tally(4))
     totals.count("mail", tally(1, "send"))
-    totals.redelivered("mail", 2)
+    totals.count_redeliveries("mail", 2)
     found = totals.snapshot()
     assert found.counts == {
         "default": {"add": {"done": 7, "<1000": 7, "run_us": 70}},
@@ -40,7 +40,7 @@ def test_batches_add_up_by_queue_and_task() -> None:
 
 def test_only_errors_of_the_store_are_counted_and_all_are_passed_on() -> None:
     totals, noticed = Totals(), []
-    notice = totals.noticing(lambda scope, error, details: noticed.append(scope))
+    notice = totals.counting_errors(lambda scope, error, details: noticed.append(scope))
     notice("read", StoreUnavailable("away"), {})
     notice("read", StoreUnavailable("away"), {})
     notice("settle", ValueError("a bug"), {})
@@ -54,11 +54,11 @@ class Crew:
     def __init__(self, folder: Path) -> None:
         self.living: set[int] = set()
         self.folder = folder
-        self.gathering = Gathering(folder, lambda: self.living)
+        self.totals = MultiprocessTotals(folder, lambda: self.living)
 
     def write(self, pid: int, done: int, name: str = "", ago: float = 0.0) -> None:
         ups = {"backlog": done}
-        snapshot = Snapshot(
+        snapshot = TotalsSnapshot(
             pid,
             time.monotonic() - ago,
             {"default": {"add": {"done": done}}},
@@ -75,7 +75,7 @@ class Crew:
 
     @property
     def done(self) -> int:
-        return self.gathering.snapshot().counts["default"]["add"]["done"]
+        return self.totals.snapshot().counts["default"]["add"]["done"]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_totals_are_of_all_processes_and_gauges_of_those_that_live(crew: Crew) -
     crew.write(1, 5)
     crew.write(2, 7)
     crew.write(3, 100)
-    found = crew.gathering.snapshot()
+    found = crew.totals.snapshot()
     assert crew.done == 112
     assert (found.presence.running, found.presence.slots) == (2, 20)
     assert found.presence.lost_leases == 3
@@ -102,7 +102,7 @@ def test_what_has_ended_long_ago_is_kept_without_its_file(crew: Crew) -> None:
     crew.write(1, 1)
     assert [crew.done, crew.done] == [101, 101]
     assert [path.name for path in crew.folder.iterdir()] == ["1.totals"]
-    assert crew.gathering.snapshot().presence.slots == 10
+    assert crew.totals.snapshot().presence.slots == 10
 
 
 def test_probes_alone_let_no_files_pile_up(crew: Crew) -> None:
@@ -110,7 +110,7 @@ def test_probes_alone_let_no_files_pile_up(crew: Crew) -> None:
         crew.write(pid, 2, ago=3600)
     crew.living = {1}
     crew.write(1, 1)
-    assert list(crew.gathering.living()) == [1]
+    assert list(crew.totals.living()) == [1]
     assert [path.name for path in crew.folder.iterdir()] == ["1.totals"]
     assert crew.done == 101
 
@@ -120,8 +120,8 @@ def test_a_process_number_that_is_used_again_is_another_process(crew: Crew) -> N
     crew.write(1, 100, name="-old", ago=5)
     crew.write(1, 1)
     assert crew.done == 101
-    assert crew.gathering.snapshot().presence.slots == 10
-    assert list(crew.gathering.living()) == [1]
+    assert crew.totals.snapshot().presence.slots == 10
+    assert list(crew.totals.living()) == [1]
 
 
 def test_a_file_that_is_not_ours_is_passed_over(crew: Crew) -> None:
@@ -132,16 +132,16 @@ def test_a_file_that_is_not_ours_is_passed_over(crew: Crew) -> None:
 
 def test_a_process_writes_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocess, "_EVERY", 3600.0)
-    monkeypatch.setenv(multiprocess.FOLDER, str(tmp_path))
-    folder = multiprocess.taken_folder()
+    monkeypatch.setenv(multiprocess.TOTALS_DIR, str(tmp_path))
+    folder = multiprocess.pop_totals_dir()
     assert folder == tmp_path
-    assert multiprocess.taken_folder() is None
+    assert multiprocess.pop_totals_dir() is None
     totals = Totals()
-    writer = Writer(totals, folder)
+    writer = TotalsWriter(totals, folder)
     writer.start()
     totals.count("default", tally(3))
     writer.close()
-    found = Gathering(tmp_path, lambda: {os.getpid()}).snapshot()
+    found = MultiprocessTotals(tmp_path, lambda: {os.getpid()}).snapshot()
     assert found.counts["default"]["add"]["done"] == 3
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -161,10 +161,10 @@ def test_a_process_that_could_not_tell_once_tells_again(
 
     totals = Totals()
     totals.presence = presence
-    writer = Writer(totals, tmp_path)
+    writer = TotalsWriter(totals, tmp_path)
     writer.start()
     assert written.wait(30)
     writer.close()
-    (found,) = Gathering(tmp_path, lambda: {os.getpid()}).living().values()
+    (found,) = MultiprocessTotals(tmp_path, lambda: {os.getpid()}).living().values()
     assert found.presence.phase == "working"
     assert caplog.text.count("cannot be written for the metrics") == 1

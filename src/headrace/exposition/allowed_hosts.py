@@ -1,4 +1,4 @@
-"""By which names a server may be asked: a site elsewhere can have its own name point here."""
+"""Check the Host header: any web site can point its own name at this server (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headrace.errors import ConfigError
 _NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.ASCII)
 
 
-class Hosts:
-    """The names in the Host header that are answered: addresses, and names that cannot be those of
-    a site in the web: localhost, names without a dot, this machine's own, the one that is listened
-    at, and `allowed` ones. `*.shop.example` is all below it, `*` every name."""
+class AllowedHosts:
+    """The Host headers that are answered: IP addresses, names that no web site can have (localhost,
+    names without a dot), this machine's name, the name listened at, and `allowed` ones.
+    `*.shop.example` allows all names below it, `*` every name."""
 
     def __init__(self, served: str, allowed: Iterable[str] = ()) -> None:
         self._allowed = {_checked(name) for name in allowed}
         self._known = {served.lower(), socket.gethostname().lower()}
 
-    def answers(self, header: str | None) -> bool:
-        """Whether a request with this header is meant for us; programs may send none."""
+    def allows(self, header: str | None) -> bool:
+        """Whether a request with this Host header is answered; programs may send none."""
         if header is None or "*" in self._allowed:
             return True
         name = _without_port(header.strip().lower()).rstrip(".")

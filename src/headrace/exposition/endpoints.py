@@ -1,4 +1,4 @@
-"""Which pages a worker, a parent of workers and a dashboard serve."""
+"""The endpoints that a worker, a supervisor and a dashboard serve on the metrics port."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.exposition import health, prometheus
-from headrace.exposition.server import Answer, Exposition, Page
-from headrace.exposition.store_families import StoreWide
+from headrace.exposition.server import Endpoint, ExpositionServer, HttpResponse
+from headrace.exposition.store_families import StoreReader
 from headrace.exposition.store_probe import StoreProbe
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
     from headrace.core.workers import Scaled
-    from headrace.metrics.multiprocess import Gathering
+    from headrace.exposition.store_probe import MonitoredApp
+    from headrace.metrics.multiprocess import MultiprocessTotals
     from headrace.metrics.totals import Totals
 
-Reasons: TypeAlias = Callable[[], list[str]]
-"""Says what is wrong; nothing if all is well."""
-Why: TypeAlias = Callable[[str], list[str]]
-"""The same, given what is wrong with the store."""
+Liveness: TypeAlias = Callable[[], list[str]]
+"""Returns problems; none if all is well."""
+Readiness: TypeAlias = Callable[[str], list[str]]
+"""The same, given the error of the store."""
 
 
-class Crew(Protocol):
-    """What is asked of a supervisor."""
+class SupervisedProcesses(Protocol):
+    """What the endpoints need of a supervisor."""
 
     @property
     def ages(self) -> dict[int, float]: ...
@@ -31,65 +31,74 @@ class Crew(Protocol):
     def scaled(self) -> Scaled: ...
 
 
-class Pages:
-    """`/metrics`, `/healthz` and `/readyz`, asked from any thread that has no event loop."""
+class Endpoints:
+    """`/metrics`, `/healthz` and `/readyz`; to be called from threads without an event loop."""
 
-    def __init__(self, app: Headrace, metrics: Answer, not_alive: Reasons, not_ready: Why) -> None:
+    def __init__(
+        self, app: MonitoredApp, metrics: Endpoint, liveness: Liveness, readiness: Readiness
+    ) -> None:
         self._app = app
         self._probe = StoreProbe(app)
         self.metrics = metrics
-        self._not_alive = not_alive
-        self._not_ready = not_ready
+        self._liveness = liveness
+        self._readiness = readiness
 
     @property
-    def answers(self) -> dict[str, Answer]:
+    def by_path(self) -> dict[str, Endpoint]:
         return {"/metrics": self.metrics, "/healthz": self.healthz, "/readyz": self.readyz}
 
-    def healthz(self, _: Mapping[str, str]) -> Page:
-        return health.page(self._not_alive())
+    def healthz(self, _: Mapping[str, str]) -> HttpResponse:
+        return health.response(self._liveness())
 
-    def readyz(self, _: Mapping[str, str]) -> Page:
-        return health.page(self._not_ready(self._app.portal.run(self._probe.why_away())))
+    def readyz(self, _: Mapping[str, str]) -> HttpResponse:
+        return health.response(self._readiness(self._app.portal.run(self._probe.error())))
 
 
-def pages_of_worker(app: Headrace, totals: Totals) -> Pages:
-    """Those of one worker."""
-    store = StoreWide()
+def worker_endpoints(app: MonitoredApp, totals: Totals) -> Endpoints:
+    """The endpoints of one worker."""
+    reader = StoreReader()
 
-    def metrics(headers: Mapping[str, str]) -> Page:
-        view = app.portal.run(store.look(app))
-        return prometheus.of_worker(totals.snapshot(), view, None, headers)
+    def metrics(headers: Mapping[str, str]) -> HttpResponse:
+        state = app.portal.run(reader.read(app.admin))
+        return prometheus.worker_metrics(totals.snapshot(), state, None, headers)
 
-    return Pages(
+    return Endpoints(
         app,
         metrics,
-        lambda: health.why_not_alive(totals.presence()),
-        lambda trouble: health.why_not_ready(totals.presence(), trouble),
+        lambda: health.liveness_problems(totals.presence()),
+        lambda error: health.readiness_problems(totals.presence(), error),
     )
 
 
-def pages_of_parent(app: Headrace, gathering: Gathering, crew: Crew) -> Pages:
-    """Those of a parent, about all of its worker processes."""
-    store = StoreWide()
+def supervisor_endpoints(
+    app: MonitoredApp, totals: MultiprocessTotals, processes: SupervisedProcesses
+) -> Endpoints:
+    """The endpoints of a supervisor, about all of its worker processes."""
+    reader = StoreReader()
 
-    def metrics(headers: Mapping[str, str]) -> Page:
-        view = app.portal.run(store.look(app))
-        return prometheus.of_worker(gathering.snapshot(), view, crew.scaled, headers)
+    def metrics(headers: Mapping[str, str]) -> HttpResponse:
+        state = app.portal.run(reader.read(app.admin))
+        return prometheus.worker_metrics(totals.snapshot(), state, processes.scaled, headers)
 
-    return Pages(
+    def readiness(error: str) -> list[str]:
+        return health.supervisor_readiness_problems(processes.ages, totals.living(), error)
+
+    return Endpoints(
         app,
         metrics,
-        lambda: health.why_crew_not_alive(crew.ages, gathering.living()),
-        lambda trouble: health.why_crew_not_ready(crew.ages, gathering.living(), trouble),
+        lambda: health.supervisor_liveness_problems(processes.ages, totals.living()),
+        readiness,
     )
 
 
-def serve_fleet(app: Headrace, host: str, port: int, allowed: Iterable[str] = ()) -> Exposition:
-    """Serve the metrics of a whole store, for a dashboard: `/metrics`, and the health of a process
-    that only has to reach its store. Not started yet; `ConfigError` if the port is taken."""
+def fleet_server(
+    app: MonitoredApp, host: str, port: int, allowed: Iterable[str] = ()
+) -> ExpositionServer:
+    """A server of the metrics of a whole store, for a dashboard. It is healthy while the process
+    runs, ready while the store answers. Not started yet; `ConfigError` if the port is taken."""
 
-    def metrics(headers: Mapping[str, str]) -> Page:
-        return app.portal.run(prometheus.of_fleet(app, headers))
+    def metrics(headers: Mapping[str, str]) -> HttpResponse:
+        return app.portal.run(prometheus.fleet_metrics(app, headers))
 
-    pages = Pages(app, metrics, list, health.why_store_not_ready)
-    return Exposition(host, port, pages.answers, allowed)
+    endpoints = Endpoints(app, metrics, list, health.store_problems)
+    return ExpositionServer(host, port, endpoints.by_path, allowed)

@@ -1,4 +1,4 @@
-"""What was counted, as families of Prometheus metrics."""
+"""Counts as families of Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from headrace.core.job.tally import BUCKETS_US, KINDS, RUN, RUN_US, WAIT, WAIT_US
 from headrace.core.version import VERSION
 from headrace.core.workers import Scaled
-from headrace.metrics.totals import ByTask, Presence, Snapshot
+from headrace.metrics.totals import ByTask, Presence, TotalsSnapshot
 
 _SECOND_US = 1_000_000
 _BY_TASK = ("queue", "task")
@@ -23,8 +23,8 @@ _BY_TASK = ("queue", "task")
 Counts = Mapping[str, ByTask]
 
 
-def of_process(snapshot: Snapshot) -> Iterator[Metric]:
-    """What a worker has counted, or all worker processes of a parent."""
+def worker_families(snapshot: TotalsSnapshot) -> Iterator[Metric]:
+    """The counts of a worker, or of all worker processes of a parent."""
     yield _jobs("headrace_jobs", "Outcomes of jobs that were written.", snapshot.counts)
     yield _histogram(
         "headrace_job_run_seconds", "How long runs took.", snapshot.counts, RUN, RUN_US
@@ -41,15 +41,17 @@ def of_process(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("headrace_slots", "Jobs that can be held at once.", presence.slots)
     yield _counter(
         "headrace_redeliveries",
-        "Jobs that were taken over because whoever had them did not settle them.",
+        "Jobs delivered again because their last holder did not settle them.",
         "queue",
         snapshot.redeliveries,
     )
-    lost = CounterMetricFamily("headrace_lost_leases", "Outcomes that came too late.")
+    lost = CounterMetricFamily(
+        "headrace_lost_leases", "Outcomes refused because the lease was lost."
+    )
     lost.add_metric((), presence.lost_leases)
     yield lost
     yield _counter(
-        "headrace_store_errors", "Errors of the store, by what was done.", "scope",
+        "headrace_store_errors", "Errors of the store, by operation.", "scope",
         snapshot.store_errors,
     )  # fmt: skip
     yield from _consumers(presence)
@@ -58,11 +60,11 @@ def of_process(snapshot: Snapshot) -> Iterator[Metric]:
     yield built
 
 
-def of_processes(processes: Scaled) -> Iterator[Metric]:
-    """Of a parent that keeps worker processes running."""
+def supervisor_families(processes: Scaled) -> Iterator[Metric]:
+    """The worker processes of a supervisor."""
     yield _gauge("headrace_worker_processes", "Worker processes that live.", processes.count)
     deaths = CounterMetricFamily(
-        "headrace_worker_deaths", "Worker processes that ended although nobody told them to."
+        "headrace_worker_deaths", "Worker processes that ended without being asked to."
     )
     deaths.add_metric((), processes.replaced)
     yield deaths
@@ -77,8 +79,8 @@ def of_processes(processes: Scaled) -> Iterator[Metric]:
     yield decisions
 
 
-def of_fleet(counts: Counts) -> Iterator[Metric]:
-    """What all workers together have counted, as the store has it."""
+def fleet_families(counts: Counts) -> Iterator[Metric]:
+    """The counts of all workers, as the store keeps them."""
     yield _jobs("headrace_fleet_jobs", "Outcomes of jobs, of all workers.", counts)
     sent = CounterMetricFamily("headrace_fleet_sent", "Jobs that were sent.", labels=_BY_TASK)
     for queue, task, named in _each(counts):
@@ -153,7 +155,7 @@ def _histogram(name: str, text: str, counts: Counts, prefix: str, total: str) ->
         below = 0
         for bound in BUCKETS_US:
             below += named.get(f"{prefix}{bound}", 0)
-            # What is longer than the last bound is counted with it.
+            # Longer times are counted in the last bucket.
             most = "+Inf" if bound == BUCKETS_US[-1] else repr(bound / _SECOND_US)
             buckets.append((most, below))
         if below:

@@ -1,4 +1,4 @@
-"""What all workers have counted, added up from the counters of each minute that the store keeps."""
+"""Counters of all workers, added up from the store's counters of each minute."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ from headrace.core.job.tally import RUN, RUN_US, WAIT, WAIT_US
 from headrace.metrics.totals import ByTask
 
 if TYPE_CHECKING:
+    from headrace.admin import Admin
     from headrace.admin.stats import MinuteStats
-    from headrace.app import Headrace
 
 _SECOND_US = 1_000_000
-# For so long the store keeps them.
+# The store keeps them for a day.
 _MOST_MINUTES = 24 * 60
 
 Cell = tuple[datetime, str, str, str]
 
 
-class Fleet:
-    """Counters that begin at zero when this process first looks, and never go down, whatever the
-    store forgets. Between two looks there may be a day."""
+class FleetCounters:
+    """Counters that start at zero with the first update and never go down, whatever the store
+    forgets. Updates may be up to a day apart."""
 
     def __init__(self) -> None:
         self._seen: dict[Cell, int] = {}
-        self._looked_at: float | None = None
+        self._updated_at: float | None = None
         self._counts: dict[str, ByTask] = {}
-        self._looking = threading.Lock()
+        self._updating = threading.Lock()
 
     @property
     def counts(self) -> dict[str, ByTask]:
-        """As of the last look, by queue and task; the names are those of a `Tally`, and kinds of
+        """As of the last update, by queue and task, under the names of a `Tally` and kinds of
         events."""
         return self._counts
 
-    async def look(self, app: Headrace) -> None:
-        """Add what the store has counted since the last look; nothing if somebody is looking."""
-        # One at a time: who is overtaken brings less than is known, and it would count twice.
-        if not self._looking.acquire(blocking=False):
+    async def update(self, admin: Admin) -> None:
+        """Add what the store has counted since the last update; does nothing while another
+        update is under way."""
+        # One at a time: an answer that is overtaken by a newer one would be counted twice.
+        if not self._updating.acquire(blocking=False):
             return
         try:
-            self._add(await app.admin.stats(self._minutes()), first=self._looked_at is None)
-            # The time of the answer: minutes that it did not tell of must not be asked for next.
-            self._looked_at = time.monotonic()
+            self._add(await admin.stats(self._minutes()), first=self._updated_at is None)
+            # The time after the answer: minutes that it left out must not be asked for next.
+            self._updated_at = time.monotonic()
         finally:
-            self._looking.release()
+            self._updating.release()
 
     def _minutes(self) -> int:
-        since = 0.0 if self._looked_at is None else time.monotonic() - self._looked_at
-        # The running minute and the one before: both may have grown since they were looked at.
+        since = 0.0 if self._updated_at is None else time.monotonic() - self._updated_at
+        # The running minute and the one before: both may have grown since the last update.
         return min(int(since / 60) + 3, _MOST_MINUTES)
 
     def _add(self, stats: Sequence[MinuteStats], *, first: bool) -> None:

@@ -1,4 +1,4 @@
-"""Whether a worker lives, and whether it takes jobs: for probes."""
+"""Whether a worker is alive, and whether it takes jobs: for probes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from headrace.exposition.server import Page
-from headrace.metrics.totals import Presence, Snapshot
+from headrace.exposition.server import HttpResponse
+from headrace.metrics.totals import Presence, TotalsSnapshot
 
-# A loop that is blocked for longer does not come back soon, and its jobs time out.
+# A loop that is blocked for longer rarely recovers, and its jobs time out.
 _BLOCKED = 15.0
-# Beyond what a store that hangs can make a beat take.
+# Longer than a beat can take on a store that hangs.
 _SILENT = 60.0
 # Totals are written every second.
 _STALE = 15.0
-# Until then a process may be importing its app.
+# A younger process may still be importing its app.
 _YOUNG = 60.0
 
 
-def page(troubles: Sequence[str]) -> Page:
-    """200 if there is no trouble, else 503; the troubles as JSON."""
-    body = msgspec.json.encode({"ok": not troubles, "reasons": list(troubles)}) + b"\n"
-    return Page(body, "application/json", 503 if troubles else 200)
+def response(problems: Sequence[str]) -> HttpResponse:
+    """200 without problems, else 503; the problems as JSON."""
+    body = msgspec.json.encode({"ok": not problems, "reasons": list(problems)}) + b"\n"
+    return HttpResponse(body, "application/json", 503 if problems else 200)
 
 
-def why_not_alive(presence: Presence) -> list[str]:
-    """Why a worker should be ended and started anew; nothing if it lives, or is only starting."""
-    found = [f"{part} works no more" for part in presence.broken]
+def liveness_problems(presence: Presence) -> list[str]:
+    """Why a worker should be restarted; empty if it is alive, or still starting."""
+    found = [f"{part} has failed" for part in presence.broken]
     if presence.blocked > _BLOCKED:
         found.append(f"the event loop has been blocked for {presence.blocked:.0f} s")
     if presence.silent > _SILENT:
@@ -36,47 +36,50 @@ def why_not_alive(presence: Presence) -> list[str]:
     return found
 
 
-def why_not_ready(presence: Presence, store_trouble: str) -> list[str]:
-    """Why it does not take jobs; nothing if it does."""
-    found = why_not_alive(presence)
+def readiness_problems(presence: Presence, store_error: str) -> list[str]:
+    """Why a worker does not take jobs; empty if it does."""
+    found = liveness_problems(presence)
     if presence.phase == "starting":
-        found.append("the worker has not begun to take jobs")
+        found.append("the worker is starting and takes no jobs yet")
     if presence.phase == "stopping":
-        found.append("the worker stops, and takes no more jobs")
-    return found + why_store_not_ready(store_trouble)
+        found.append("the worker is stopping and takes no more jobs")
+    return found + store_problems(store_error)
 
 
-def why_crew_not_alive(ages: Mapping[int, float], latest: Mapping[int, Snapshot]) -> list[str]:
-    """The same of a parent and its processes: how many seconds ago each was started, and what each
-    has last written."""
-    found = [] if ages else ["no worker process lives"]
+def supervisor_liveness_problems(
+    ages: Mapping[int, float], latest: Mapping[int, TotalsSnapshot]
+) -> list[str]:
+    """Why a supervisor and its processes should be restarted. By pid: the age of each process in
+    seconds, and the totals that it wrote last."""
+    found = [] if ages else ["no worker process is alive"]
     for pid, age in ages.items():
         found += [f"worker process {pid}: {why}" for why in _of_process(age, latest.get(pid))]
     return found
 
 
-def why_crew_not_ready(
-    ages: Mapping[int, float], latest: Mapping[int, Snapshot], store_trouble: str
+def supervisor_readiness_problems(
+    ages: Mapping[int, float], latest: Mapping[int, TotalsSnapshot], store_error: str
 ) -> list[str]:
-    """One process that takes jobs is enough: others may just be starting."""
-    found = why_crew_not_alive(ages, latest)
+    """Why a supervisor takes no jobs. One process that takes jobs is enough: others may be
+    starting."""
+    found = supervisor_liveness_problems(ages, latest)
     phases = [latest[pid].presence.phase for pid in ages if pid in latest]
     if "working" not in phases:
         found.append("no worker process takes jobs")
-    return found + why_store_not_ready(store_trouble)
+    return found + store_problems(store_error)
 
 
-def why_store_not_ready(trouble: str) -> list[str]:
-    """As a reason, if there is trouble with the store."""
-    return [f"the store cannot be reached: {trouble}"] if trouble else []
+def store_problems(error: str) -> list[str]:
+    """The store's error as a problem; empty if there is none."""
+    return [f"the store cannot be reached: {error}"] if error else []
 
 
-def _of_process(age: float, snapshot: Snapshot | None) -> Iterator[str]:
+def _of_process(age: float, snapshot: TotalsSnapshot | None) -> Iterator[str]:
     if snapshot is None:
         if age > _YOUNG:
-            yield f"it has told nothing since it was started {age:.0f} s ago"
+            yield f"no totals written since it was started {age:.0f} s ago"
         return
     since = time.monotonic() - snapshot.written_at
     if since > _STALE:
-        yield f"it has told nothing for {since:.0f} s"
-    yield from why_not_alive(snapshot.presence)
+        yield f"no totals written for {since:.0f} s"
+    yield from liveness_problems(snapshot.presence)

@@ -1,4 +1,4 @@
-"""Pages for Prometheus: of a worker, of the parent of several, of a whole store."""
+"""Prometheus pages: of a worker, of a supervisor, of a whole store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from headrace.errors import ConfigError
-from headrace.exposition.server import Page
-from headrace.metrics.totals import Snapshot
+from headrace.exposition.server import HttpResponse
+from headrace.metrics.totals import TotalsSnapshot
 
 try:
     from prometheus_client import CollectorRegistry
@@ -18,7 +18,12 @@ try:
     from prometheus_client.registry import Collector
 
     from headrace.exposition import families
-    from headrace.exposition.store_families import StoreWide, View, of_store, of_workers
+    from headrace.exposition.store_families import (
+        StoreReader,
+        StoreState,
+        capacity_families,
+        store_families,
+    )
 except ModuleNotFoundError as error:
     if error.name != "prometheus_client":
         raise
@@ -27,34 +32,41 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from headrace.app import Headrace
     from headrace.core.workers import Scaled
+    from headrace.exposition.store_probe import MonitoredApp
 
-_stores: WeakKeyDictionary[Headrace, StoreWide] = WeakKeyDictionary()
-
-
-def of_worker(
-    snapshot: Snapshot, view: View | None, processes: Scaled | None, headers: Mapping[str, str]
-) -> Page:
-    """What a worker has counted, and the state of its store; of a parent, what its processes have,
-    and how many they are."""
-    own = families.of_process(snapshot)
-    parent = () if processes is None else families.of_processes(processes)
-    return _page(chain(own, parent, of_store(view)), headers)
+_readers: WeakKeyDictionary[MonitoredApp, StoreReader] = WeakKeyDictionary()
 
 
-async def of_fleet(app: Headrace, headers: Mapping[str, str] | None = None) -> Page:
-    """What all workers of an app's store have counted since this process first asked, and the state
-    of the store. `headers` are those of the request, in small letters: they choose the format and
-    whether it is packed. A store that is away is told as `headrace_store_up 0`."""
-    store = _stores.setdefault(app, StoreWide())
-    view = await store.look(app, at_fleet=True)
-    metrics = chain(families.of_fleet(store.fleet.counts), of_workers(view), of_store(view))
-    return _page(metrics, headers or {})
+def worker_metrics(
+    snapshot: TotalsSnapshot,
+    state: StoreState | None,
+    processes: Scaled | None,
+    headers: Mapping[str, str],
+) -> HttpResponse:
+    """The counts of a worker and the state of its store; with `processes`, of a supervisor."""
+    own = families.worker_families(snapshot)
+    parent = () if processes is None else families.supervisor_families(processes)
+    return _page(chain(own, parent, store_families(state)), headers)
 
 
-class _Given(Collector):
-    """What was collected already."""
+async def fleet_metrics(
+    app: MonitoredApp, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    """The counts of all workers of an app's store since this process first asked, and the state of
+    the store.
+
+    `headers` are those of the request, with lower-case names: they choose the format and gzip. A
+    store that does not answer is `headrace_store_up 0`, not an error.
+    """
+    reader = _readers.setdefault(app, StoreReader())
+    state = await reader.read(app.admin, fleet=True)
+    fleet = families.fleet_families(reader.fleet.counts)
+    return _page(chain(fleet, capacity_families(state), store_families(state)), headers or {})
+
+
+class _Collected(Collector):
+    """Metrics that were collected already."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics
@@ -63,13 +75,13 @@ class _Given(Collector):
         return self._metrics
 
 
-def _page(metrics: Iterator[Metric], headers: Mapping[str, str]) -> Page:
-    # Our own, so that nothing global is touched.
+def _page(metrics: Iterator[Metric], headers: Mapping[str, str]) -> HttpResponse:
+    # Not the global registry, which is the user's.
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Given(list(metrics)))
+    registry.register(_Collected(list(metrics)))
     encode: Callable[[Collector], bytes]
     encode, content_type = choose_encoder(headers.get("accept", ""))
     body = encode(registry)
     if gzip_accepted(headers.get("accept-encoding", "")):
-        return Page(gzip.compress(body, 5), content_type, encoding="gzip")
-    return Page(body, content_type)
+        return HttpResponse(gzip.compress(body, 5), content_type, encoding="gzip")
+    return HttpResponse(body, content_type)

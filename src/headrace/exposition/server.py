@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread, for those who scrape and probe."""
+"""A small HTTP server in a thread, for scrapers and probes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
-from headrace.exposition.allowed_hosts import Hosts
+from headrace.exposition.allowed_hosts import AllowedHosts
 
 log = logging.getLogger("headrace.metrics")
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 _MOST_AT_ONCE = 64
-_NOT_OURS = (
-    b"this is not served under that name: allow it with --metrics-allow-host, or ask by address\n"
+_HOST_NOT_ALLOWED = (
+    b"this host name is not allowed: allow it with --metrics-allow-host, or use an address\n"
 )
 
 
-class Page(NamedTuple):
-    """What is answered."""
+class HttpResponse(NamedTuple):
+    """What an endpoint returns."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -33,24 +33,24 @@ class Page(NamedTuple):
     """`gzip`, or empty."""
 
 
-Answer = Callable[[Mapping[str, str]], Page]
-"""Makes the page of a path; given the headers of the request, their names in small letters."""
+Endpoint = Callable[[Mapping[str, str]], HttpResponse]
+"""Answers requests for one path, given their headers with lower-case names."""
 
 
-class Exposition:
-    """Serves some paths, from threads of its own. The port is bound when it is made: one that is
-    taken is told before any work begins."""
+class ExpositionServer:
+    """Serves some paths from threads of its own. The constructor binds the port, so that a taken
+    one is an error before any work begins."""
 
     def __init__(
-        self, host: str, port: int, answers: Mapping[str, Answer], allowed: Iterable[str] = ()
+        self, host: str, port: int, endpoints: Mapping[str, Endpoint], allowed: Iterable[str] = ()
     ) -> None:
-        """`allowed` are further names by which it may be asked; see `Hosts`."""
-        hosts = Hosts(host, allowed)
+        """`allowed` are further host names to answer; see `AllowedHosts`."""
+        hosts = AllowedHosts(host, allowed)
         try:
-            self._server = _server_at(host, port, answers, hosts)
+            self._server = _server_at(host, port, endpoints, hosts)
         except (OSError, OverflowError) as error:
             raise ConfigError(
-                f"nothing can be served on port {port} of {host} ({error}): is it taken? Choose "
+                f"cannot serve on port {port} of {host} ({error}): is it taken? Choose "
                 "another with --metrics-port, or --metrics-host"
             ) from error
         self._thread = threading.Thread(
@@ -73,18 +73,18 @@ class Exposition:
 
 
 def _server_at(
-    host: str, port: int, answers: Mapping[str, Answer], hosts: Hosts
+    host: str, port: int, endpoints: Mapping[str, Endpoint], hosts: AllowedHosts
 ) -> ThreadingHTTPServer:
     (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
-    class Server(ThreadingHTTPServer):
+    class BoundedHTTPServer(ThreadingHTTPServer):
         address_family = family
         daemon_threads = True
         _room = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
         def process_request(self, request: Any, client_address: Any) -> None:
             if not self._room.acquire(blocking=False):
-                log.warning("a request of %s was refused: too many at once", client_address)
+                log.warning("a request from %s was refused: too many at once", client_address)
                 self.shutdown_request(request)
                 return
             super().process_request(request, client_address)
@@ -96,18 +96,18 @@ def _server_at(
                 self._room.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            # Whoever asked has gone before the answer; nothing to make a noise about.
-            log.debug("a request of %s was not answered", client_address, exc_info=True)
+            # The client has gone before the answer, which is not worth a warning.
+            log.debug("a request from %s was not answered", client_address, exc_info=True)
 
-    class Handler(_Handler):
-        pages = answers
-        known = hosts
+    class BoundHandler(_RequestHandler):
+        by_path = endpoints
+        allowed_hosts = hosts
 
-    return Server((host, port), Handler)
+    return BoundedHTTPServer((host, port), BoundHandler)
 
 
-class _InTime(io.RawIOBase):
-    """What comes in at a socket until a moment, however slowly: then it is as if nothing came."""
+class _DeadlineReader(io.RawIOBase):
+    """Reads from a socket until a deadline, however slowly the data comes; then `TimeoutError`."""
 
     def __init__(self, incoming: socket.socket, seconds: float) -> None:
         self._socket = incoming
@@ -119,50 +119,50 @@ class _InTime(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the request did not come to its end in time")
+            raise TimeoutError("the request did not arrive in time")
         self._socket.settimeout(left)
         return self._socket.recv_into(buffer)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    pages: Mapping[str, Answer] = {}
-    known: Hosts
+class _RequestHandler(BaseHTTPRequestHandler):
+    by_path: Mapping[str, Endpoint] = {}
+    allowed_hosts: AllowedHosts
     server_version = "headrace"
     sys_version = ""
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = io.BufferedReader(_InTime(self.connection, _PATIENCE))
+        self.rfile = io.BufferedReader(_DeadlineReader(self.connection, _TIMEOUT))
 
     def do_GET(self) -> None:
-        self._send(self._page())
+        self._send(self._response())
 
     def do_HEAD(self) -> None:
-        self._send(self._page(), with_body=False)
+        self._send(self._response(), with_body=False)
 
-    def _page(self) -> Page:
-        # Whoever answers takes as long as it takes, and whoever reads has time again.
-        self.connection.settimeout(_PATIENCE)
-        if not self.known.answers(self.headers.get("host")):
-            return Page(_NOT_OURS, status=403)
-        answer = self.pages.get(self.path.partition("?")[0])
-        if answer is None:
-            return Page(f"here are {', '.join(self.pages)}\n".encode(), status=404)
+    def _response(self) -> HttpResponse:
+        # The endpoint may take its time; the client then has the whole timeout to read.
+        self.connection.settimeout(_TIMEOUT)
+        if not self.allowed_hosts.allows(self.headers.get("host")):
+            return HttpResponse(_HOST_NOT_ALLOWED, status=403)
+        endpoint = self.by_path.get(self.path.partition("?")[0])
+        if endpoint is None:
+            return HttpResponse(f"here are {', '.join(self.by_path)}\n".encode(), status=404)
         try:
-            return answer({name.lower(): it for name, it in self.headers.items()})
+            return endpoint({name.lower(): it for name, it in self.headers.items()})
         except Exception:
             log.exception("%s could not be answered", self.path)
-            return Page(b"this could not be answered: see the log\n", status=500)
+            return HttpResponse(b"this could not be answered: see the log\n", status=500)
 
-    def _send(self, page: Page, *, with_body: bool = True) -> None:
-        self.send_response(page.status)
-        self.send_header("Content-Type", page.content_type)
-        self.send_header("Content-Length", str(len(page.body)))
-        if page.encoding:
-            self.send_header("Content-Encoding", page.encoding)
+    def _send(self, response: HttpResponse, *, with_body: bool = True) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
+        if response.encoding:
+            self.send_header("Content-Encoding", response.encoding)
         self.end_headers()
         if with_body:
-            self.wfile.write(page.body)
+            self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         log.debug(format, *args)

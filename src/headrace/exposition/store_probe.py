@@ -1,54 +1,64 @@
-"""Whether the store answers: for probes, which may come often, and from anyone."""
+"""Whether the store answers. Probes may ask often, and from anywhere."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.app import Headrace
+    from headrace.admin import Admin
+    from headrace.client.portal import Portal
 
-_PATIENCE = 3.0
-_FRESH = 1.0
+_TIMEOUT = 3.0
+_MAX_AGE = 1.0
+
+
+class MonitoredApp(Protocol):
+    """What metrics and probes need of an app."""
+
+    @property
+    def admin(self) -> Admin: ...
+    @property
+    def portal(self) -> Portal: ...
 
 
 class StoreProbe:
-    """Asks a store a small question, however much it holds, once for all who want to know within a
-    second. One that is away is given a few seconds."""
+    """Asks a store a question of constant cost, at most once a second for all callers. A store
+    that does not answer within a few seconds counts as away."""
 
-    def __init__(self, app: Headrace) -> None:
+    def __init__(self, app: MonitoredApp) -> None:
         self._app = app
-        self._why = ""
+        self._error = ""
         self._asked_at = float("-inf")
         self._asking: asyncio.Task[str] | None = None
 
-    async def why_away(self) -> str:
-        """Why it does not answer; empty if it does."""
-        if time.monotonic() - self._asked_at < _FRESH:
-            return self._why
+    async def error(self) -> str:
+        """Why the store does not answer; empty if it does."""
+        if time.monotonic() - self._asked_at < _MAX_AGE:
+            return self._error
         loop, asking = asyncio.get_running_loop(), self._asking
         if asking is None or asking.done() or asking.get_loop() is not loop:
             asking = self._asking = loop.create_task(self._ask())
-        # Others may wait for it when whoever asked first has gone.
+        # Others may await the same task when the first caller is cancelled.
         return await asyncio.shield(asking)
 
     async def _ask(self) -> str:
-        self._why = await why_unanswered(self._app.admin.supervisors(), _PATIENCE)
+        self._error = await error_within(self._app.admin.supervisors(), _TIMEOUT)
         self._asked_at = time.monotonic()
-        return self._why
+        return self._error
 
 
-async def why_unanswered(question: Awaitable[object], patience: float) -> str:
-    """Why the store has not answered within so many seconds; empty if it has."""
+async def error_within(question: Awaitable[object], seconds: float) -> str:
+    """Why the store has not answered `question` within `seconds`; empty if it has."""
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(seconds):
             await question
     except TimeoutError:
-        return f"the store did not answer within {patience:g} s"
+        return f"the store did not answer within {seconds:g} s"
     except (HeadraceError, OSError) as error:
         return str(error) or type(error).__name__
     return ""

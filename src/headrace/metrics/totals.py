@@ -1,4 +1,4 @@
-"""What a worker process has counted since it began, and how it is now."""
+"""What a worker process has counted since it started, and its health now."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headrace.errors import StoreError
 
 ByTask = dict[str, dict[str, int]]
 Phase = Literal["starting", "working", "stopping"]
-Noticed = Callable[[str, BaseException, dict[str, Any]], None]
-"""Told of an error: its scope, itself, and details."""
+ErrorHook = Callable[[str, BaseException, dict[str, Any]], None]
+"""Called with an error: its scope, the error, details."""
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """How a worker is at this moment."""
+    """The health and the load of a worker at this moment."""
 
     phase: Phase = "starting"
     running: int = 0
@@ -29,25 +29,25 @@ class Presence(msgspec.Struct, frozen=True):
     slots: int = 0
     """Jobs that it can hold at once."""
     lost_leases: int = 0
-    """Outcomes that came too late, since it began."""
+    """Outcomes refused because the lease was lost, since it started."""
     consumers: dict[str, Scaled] = {}
-    """Those of each subscription, and what was decided about their number since it began."""
+    """The consumers of each subscription, and the scaling decisions since it started."""
     blocked: float = 0.0
     """Seconds for which its event loop has not answered."""
     silent: float = 0.0
     """Seconds since its heartbeat last did anything."""
     broken: list[str] = []
-    """Parts of it that work no more, each in a few words."""
+    """Parts that have failed for good, each in a few words."""
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """What one process has counted, or several together."""
+class TotalsSnapshot(msgspec.Struct, frozen=True):
+    """The counts of one process, or of several added up."""
 
     pid: int = 0
     written_at: float = 0.0
-    """By the monotonic clock, which all processes of a machine share."""
+    """Monotonic clock, which all processes of a machine share."""
     counts: dict[str, ByTask] = {}
-    """By queue and task; the names are those of a `Tally`."""
+    """By queue and task, under the names of a `Tally`."""
     redeliveries: dict[str, int] = {}
     """By queue."""
     store_errors: dict[str, int] = {}
@@ -56,42 +56,45 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Totals:
-    """Adds up what a worker's settlers have written. Counted in the worker's own threads, a batch
-    at a time, and read from others: whole dicts are copied, which nothing can interrupt."""
+    """Adds up what a worker's settlers write, a batch at a time.
+
+    Written by the worker's threads, read by others: `snapshot` copies whole dicts, which no other
+    thread can interrupt.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[tuple[str, str], int]] = {}
         self._redeliveries: Counter[str] = Counter()
         self._store_errors: Counter[str] = Counter()
         self.presence: Callable[[], Presence] = Presence
-        """Says how the worker is; set by the worker when it begins."""
+        """Set by the worker when it starts."""
 
     def count(self, queue: str, tally: Tally) -> None:
-        """Add what a batch of outcomes of one queue comes to."""
+        """Add the tally of a batch of outcomes of one queue."""
         mine = self._counts.get(queue)
         if mine is None:
             mine = self._counts[queue] = {}
         for name, count in tally.counts.items():
             mine[name] = mine.get(name, 0) + count
 
-    def redelivered(self, queue: str, count: int) -> None:
-        """Jobs were delivered again, because whoever had them did not settle them."""
+    def count_redeliveries(self, queue: str, count: int) -> None:
+        """Count jobs that were delivered again because their last holder did not settle them."""
         self._redeliveries[queue] += count
 
-    def noticing(self, observe: Noticed | None) -> Noticed:
-        """The same, with errors of the store counted on their way."""
+    def counting_errors(self, observe: ErrorHook | None) -> ErrorHook:
+        """A hook that counts store errors, then calls `observe`."""
 
-        def notice(scope: str, error: BaseException, details: dict[str, Any]) -> None:
+        def count(scope: str, error: BaseException, details: dict[str, Any]) -> None:
             if isinstance(error, StoreError):
                 self._store_errors[scope] += 1
             if observe is not None:
                 observe(scope, error, details)
 
-        return notice
+        return count
 
-    def snapshot(self) -> Snapshot:
-        """What there is now; from any thread."""
-        return Snapshot(
+    def snapshot(self) -> TotalsSnapshot:
+        """The counts now; may be called from any thread."""
+        return TotalsSnapshot(
             os.getpid(),
             time.monotonic(),
             {queue: _by_task(counts.copy()) for queue, counts in self._counts.copy().items()},
@@ -108,8 +111,8 @@ def _by_task(counts: dict[tuple[str, str], int]) -> ByTask:
     return found
 
 
-def of_the_past(snapshot: Snapshot) -> Snapshot:
-    """What a process that has ended leaves behind: what it counted, and nothing that it holds."""
+def counters_of(snapshot: TotalsSnapshot) -> TotalsSnapshot:
+    """The snapshot of a process that has ended: its counters stay, its gauges are zero."""
     presence = snapshot.presence
     consumers = {
         name: msgspec.structs.replace(scaled, count=0, places=0)
@@ -119,8 +122,8 @@ def of_the_past(snapshot: Snapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot, presence=left)
 
 
-def together(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """What several processes have counted, and hold."""
+def merged(snapshots: Iterable[TotalsSnapshot]) -> TotalsSnapshot:
+    """The sum of several snapshots."""
     all_of = list(snapshots)
     counts: dict[str, ByTask] = {}
     for snapshot in all_of:
@@ -128,7 +131,7 @@ def together(snapshots: Iterable[Snapshot]) -> Snapshot:
             for task, named in tasks.items():
                 mine = counts.setdefault(queue, {})
                 mine[task] = _sum([mine.get(task, {}), named])
-    return Snapshot(
+    return TotalsSnapshot(
         counts=counts,
         redeliveries=_sum(each.redeliveries for each in all_of),
         store_errors=_sum(each.store_errors for each in all_of),

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from headrace.errors import ConfigError
 from headrace.exposition import health
-from headrace.exposition.server import Page
+from headrace.exposition.server import HttpResponse
 from headrace.web.page import Refusal, Visit
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 async def healthz(visit: Visit, request: Request) -> Response:
     """Whoever gets this answer has met a loop that is not blocked."""
-    return _answered(health.page([]))
+    return _answered(health.response([]))
 
 
 async def readyz(visit: Visit, request: Request) -> Response:
     """Whether the store answers. Says no more than that: it is for everyone."""
-    is_away = await visit.board.probe.why_away()
-    return _answered(health.page(["the store does not answer"] if is_away else []))
+    is_away = bool(await visit.board.probe.error())
+    return _answered(health.response(["the store does not answer"] if is_away else []))
 
 
 async def metrics(visit: Visit, request: Request) -> Response:
@@ -32,9 +32,9 @@ async def metrics(visit: Visit, request: Request) -> Response:
         from headrace.exposition import prometheus
     except ConfigError as error:
         raise Refusal(404, f"There are no metrics here: {error}.") from None
-    return _answered(await prometheus.of_fleet(visit.app, request.headers))
+    return _answered(await prometheus.fleet_metrics(visit.app, request.headers))
 
 
-def _answered(page: Page) -> Response:
+def _answered(page: HttpResponse) -> Response:
     headers = {"Content-Encoding": page.encoding} if page.encoding else None
     return Response(page.body, page.status, headers, media_type=page.content_type)

@@ -69,7 +69,7 @@ class WorkerRuntime:
             *([self._autoscaler] if worker.subscriptions else []),
         )
         if worker.totals is not None:
-            self._heartbeat.observe = worker.totals.noticing(None)
+            self._heartbeat.observe = worker.totals.counting_errors(None)
             worker.totals.presence = self._presence
         self._tasks: dict[Service, asyncio.Task[None]] = {}
         self._former = WorkerOutcome()

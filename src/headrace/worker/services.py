@@ -60,10 +60,10 @@ class WorkerServices:
         self.observer = Observer(app.error_hooks)
         self.observe = self.observer.tell if app.error_hooks else None
         totals = worker.totals
-        self.noticed = self.observe if totals is None else totals.noticing(self.observe)
+        self.noticed = self.observe if totals is None else totals.counting_errors(self.observe)
         """Called with errors of services; `observe` also with those of handlers."""
         self.counted: Counted | None = None if totals is None else totals.count
-        self.redelivered = None if totals is None else totals.redelivered
+        self.redelivered = None if totals is None else totals.count_redeliveries
         self.trails = [Trail(audit) for audit in app.audits]
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
         self.terms = Terms(

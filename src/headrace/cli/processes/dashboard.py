@@ -230,10 +230,10 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def _serve_metrics(stack: ExitStack, app: Headrace, place: Place) -> None:
     try:
-        from headrace.exposition.endpoints import serve_fleet
+        from headrace.exposition.endpoints import fleet_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"metrics need {error.name}: pip install 'headrace[metrics]'") from None
-    exposition = serve_fleet(app, *place)
+    exposition = fleet_server(app, *place)
     stack.callback(exposition.close)
     exposition.start()
     click.echo(f"headrace dashboard: metrics at {exposition.url}")

@@ -13,8 +13,14 @@ import click
 from click.core import ParameterSource
 
 from headrace.errors import ConfigError
-from headrace.exposition.server import Exposition
-from headrace.metrics.multiprocess import FOLDER, Gathering, Writer, shared_folder, taken_folder
+from headrace.exposition.server import ExpositionServer
+from headrace.metrics.multiprocess import (
+    TOTALS_DIR,
+    MultiprocessTotals,
+    TotalsWriter,
+    pop_totals_dir,
+    temporary_totals_dir,
+)
 from headrace.metrics.totals import Totals
 
 if TYPE_CHECKING:
@@ -84,22 +90,22 @@ def place_of(
 
 def count_for_parent(worker: Worker) -> None:
     """Have a worker count what it does, if the parent of this process has asked for it."""
-    folder = taken_folder()
+    folder = pop_totals_dir()
     if folder is None:
         return
     worker.totals = Totals()
-    writer = Writer(worker.totals, folder)
+    writer = TotalsWriter(worker.totals, folder)
     writer.start()
     atexit.register(writer.close)
 
 
 def serve_worker(app: Headrace, worker: Worker, place: Place) -> None:
     """Serve what a worker of this process counts, until the process ends."""
-    from headrace.exposition.endpoints import pages_of_worker
+    from headrace.exposition.endpoints import worker_endpoints
 
     worker.totals = Totals()
-    pages = pages_of_worker(app, worker.totals)
-    _start(Exposition(place.host, place.port, pages.answers, place.allowed))
+    endpoints = worker_endpoints(app, worker.totals)
+    _start(ExpositionServer(place.host, place.port, endpoints.by_path, place.allowed))
 
 
 @contextmanager
@@ -109,21 +115,21 @@ def shared_totals(place: Place | None) -> Iterator[Mapping[str, str]]:
     if place is None:
         yield {}
         return
-    with shared_folder() as folder:
-        yield {FOLDER: str(folder)}
+    with temporary_totals_dir() as folder:
+        yield {TOTALS_DIR: str(folder)}
 
 
 def serve_supervisor(
     app: Headrace, supervisor: Supervisor, place: Place, settings: Mapping[str, str]
 ) -> None:
     """Serve what the worker processes of a supervisor count, until this process ends."""
-    from headrace.exposition.endpoints import pages_of_parent
+    from headrace.exposition.endpoints import supervisor_endpoints
 
-    gathering = Gathering(Path(settings[FOLDER]), lambda: supervisor.pids)
-    pages = pages_of_parent(app, gathering, supervisor)
-    _start(Exposition(place.host, place.port, pages.answers, place.allowed))
+    totals = MultiprocessTotals(Path(settings[TOTALS_DIR]), lambda: supervisor.pids)
+    endpoints = supervisor_endpoints(app, totals, supervisor)
+    _start(ExpositionServer(place.host, place.port, endpoints.by_path, place.allowed))
 
 
-def _start(exposition: Exposition) -> None:
+def _start(exposition: ExpositionServer) -> None:
     exposition.start()
     log.info("metrics are at %s/metrics, health at /healthz and /readyz", exposition.url)

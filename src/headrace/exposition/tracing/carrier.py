@@ -76,7 +76,7 @@ class Carrier:
         parent = headers.get("traceparent")
         if parent is None or (len(headers) > 1 and _has_more(headers)):
             return None
-        # Those that were sent together come together.
+        # Those that were sent merged come merged.
         last, context = self._last
         if parent == last:
             return context

@@ -26,7 +26,7 @@ from headrace.exposition.tracing.tracer import Source
 
 
 class Sending:
-    """The span of a send is what its jobs are created in: one for all that go together, for one for
+    """The span of a send is what its jobs are created in: one for all that go merged, for one for
     each would say nothing more, and cost as much as the jobs."""
 
     def __init__(self, source: Source, carrier: Carrier) -> None:

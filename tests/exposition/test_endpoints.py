@@ -1,4 +1,4 @@
-"""The pages of a worker, on every kind of store."""
+"""The endpoints of a worker, on every kind of store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from headrace import ConfigError, Headrace, JobFailed, Retry
 from headrace.core.job.tally import RUN_US, WAIT_US
 from headrace.exposition import store_families
-from headrace.exposition.endpoints import Pages, pages_of_worker, serve_fleet
-from headrace.exposition.server import Exposition, Page
+from headrace.exposition.endpoints import Endpoints, fleet_server, worker_endpoints
+from headrace.exposition.server import ExpositionServer, HttpResponse
 from headrace.metrics.totals import Totals
 from headrace.worker.worker import Worker
 from tests.exposition.scraping import Scrape, got, health, scraped
@@ -33,7 +33,7 @@ class Order(msgspec.Struct):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen is not kept: tests do not wait for it to grow old."""
-    monkeypatch.setattr(store_families, "_FRESH", 0.0)
+    monkeypatch.setattr(store_families, "_MAX_AGE", 0.0)
 
 
 @pytest.fixture
@@ -43,21 +43,21 @@ async def closing(app: Headrace) -> AsyncIterator[None]:
     await asyncio.to_thread(app.portal.close)
 
 
-def counted(app: Headrace) -> tuple[Worker, Pages]:
+def counted(app: Headrace) -> tuple[Worker, Endpoints]:
     worker = app.worker(concurrency=7)
     worker.totals = Totals()
-    return worker, pages_of_worker(app, worker.totals)
+    return worker, worker_endpoints(app, worker.totals)
 
 
-async def asked(answer: object, headers: Mapping[str, str] | None = None) -> Page:
+async def asked(answer: object, headers: Mapping[str, str] | None = None) -> HttpResponse:
     assert callable(answer)
     page = await asyncio.to_thread(answer, headers or {})
-    assert isinstance(page, Page)
+    assert isinstance(page, HttpResponse)
     return page
 
 
-async def scrape(pages: Pages) -> Scrape:
-    return Scrape((await asked(pages.metrics)).body.decode())
+async def scrape(endpoints: Endpoints) -> Scrape:
+    return Scrape((await asked(endpoints.metrics)).body.decode())
 
 
 @pytest.mark.usefixtures("closing")
@@ -71,7 +71,7 @@ async def test_jobs_are_counted_by_queue_task_and_outcome(app: Headrace) -> None
     async def fail() -> None:
         raise ValueError("no")
 
-    worker, pages = counted(app)
+    worker, endpoints = counted(app)
     async with worker:
         jobs = await app.enqueue_many([add.call(1, 2) for _ in range(5)])
         for job in jobs:
@@ -79,8 +79,8 @@ async def test_jobs_are_counted_by_queue_task_and_outcome(app: Headrace) -> None
         with pytest.raises(JobFailed):
             await (await fail.enqueue()).result(30)
         await until(lambda: not worker.totals or worker.totals.presence().running == 0)
-        found = await scrape(pages)
-        ready = await asked(pages.readyz)
+        found = await scrape(endpoints)
+        ready = await asked(endpoints.readyz)
     name = "headrace_jobs_total"
     assert found.value(name, queue="default", task="add", outcome="done") == 5
     assert found.value(name, queue="mail", task="fail", outcome="retry") == 1
@@ -112,13 +112,13 @@ async def test_groups_are_counted_and_their_lag_is_told(app: Headrace) -> None:
     async def bill(order: Order) -> None:
         handled.set()
 
-    worker, pages = counted(app)
+    worker, endpoints = counted(app)
     async with worker:
         await orders.publish(Order("o-1"))
         await asyncio.wait_for(handled.wait(), 30)
         await until(lambda: not worker.totals or bool(worker.totals.snapshot().counts))
         await until(lambda: not worker.totals or bool(worker.totals.presence().consumers))
-        found = await scrape(pages)
+        found = await scrape(endpoints)
     assert found.total("headrace_jobs_total", queue="billing@orders", outcome="done") == 1
     assert found.value("headrace_topic_group_lag", topic="orders", group="billing") == 0
     assert found.total("headrace_consumers") == 1
@@ -146,11 +146,11 @@ async def test_runs_and_waits_are_counted_although_no_events_are_recorded(namesp
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("closing")
 async def test_a_scraper_chooses_the_format_and_whether_it_is_packed(app: Headrace) -> None:
-    pages = pages_of_worker(app, Totals())
-    plain = await asked(pages.metrics)
+    endpoints = worker_endpoints(app, Totals())
+    plain = await asked(endpoints.metrics)
     assert plain.content_type.startswith("text/plain; version=0.0.4")
     accept = "application/openmetrics-text; version=1.0.0"
-    packed = await asked(pages.metrics, {"accept": accept, "accept-encoding": "gzip"})
+    packed = await asked(endpoints.metrics, {"accept": accept, "accept-encoding": "gzip"})
     assert packed.encoding == "gzip"
     assert packed.content_type.startswith("application/openmetrics-text")
     text = gzip.decompress(packed.body).decode()
@@ -164,7 +164,7 @@ async def test_a_blocked_event_loop_is_seen_from_outside(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.exposition.health._BLOCKED", 0.2)
-    seen: list[Page] = []
+    seen: list[HttpResponse] = []
     noticed = threading.Event()
 
     @app.task
@@ -172,12 +172,12 @@ async def test_a_blocked_event_loop_is_seen_from_outside(
         # On the loop, which can do nothing else until the probe has failed.
         noticed.wait(60)
 
-    worker, pages = counted(app)
+    worker, endpoints = counted(app)
 
     def probe() -> None:
         ends_at = time.monotonic() + 60
         while time.monotonic() < ends_at and not noticed.is_set():
-            seen.append(pages.healthz({}))
+            seen.append(endpoints.healthz({}))
             if seen[-1].status == 503:
                 noticed.set()
             time.sleep(0.02)
@@ -189,21 +189,21 @@ async def test_a_blocked_event_loop_is_seen_from_outside(
         await job.result(60)
         await asyncio.to_thread(prober.join)
         assert b"the event loop has been blocked" in seen[-1].body
-        await until(lambda: pages.healthz({}).status == 200)
+        await until(lambda: endpoints.healthz({}).status == 200)
 
 
 def test_a_store_that_is_away_is_told_and_everything_else_goes_on(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Headrace(redis_server.url)
-    pages = pages_of_worker(app, Totals())
-    assert Scrape(pages.metrics({}).body.decode()).value("headrace_store_up") == 1
+    endpoints = worker_endpoints(app, Totals())
+    assert Scrape(endpoints.metrics({}).body.decode()).value("headrace_store_up") == 1
     redis_server.stop()
-    found = Scrape(pages.metrics({}).body.decode())
+    found = Scrape(endpoints.metrics({}).body.decode())
     assert found.value("headrace_store_up") == 0
     assert "headrace_queue_jobs" not in found.names
     assert found.value("headrace_slots") == 0
-    assert b"the store cannot be reached" in pages.readyz({}).body
+    assert b"the store cannot be reached" in endpoints.readyz({}).body
     app.portal.close()
 
 
@@ -235,11 +235,14 @@ def test_without_the_client_of_prometheus_one_line_says_what_to_install(
 
 @pytest.fixture
 def served() -> Iterator[str]:
-    def broken(_: Mapping[str, str]) -> Page:
+    def broken(_: Mapping[str, str]) -> HttpResponse:
         raise RuntimeError("a bug")
 
-    answers = {"/hello": lambda headers: Page(headers["user-agent"].encode()), "/broken": broken}
-    exposition = Exposition("127.0.0.1", 0, answers)
+    answers = {
+        "/hello": lambda headers: HttpResponse(headers["user-agent"].encode()),
+        "/broken": broken,
+    }
+    exposition = ExpositionServer("127.0.0.1", 0, answers)
     exposition.start()
     yield exposition.url
     exposition.close()
@@ -256,13 +259,13 @@ def test_a_page_that_fails_fails_alone(served: str) -> None:
 
 
 def test_a_host_that_is_not_here_is_refused() -> None:
-    with pytest.raises(ConfigError, match="nothing can be served on port 0"):
-        Exposition("192.0.2.1", 0, {})
+    with pytest.raises(ConfigError, match="cannot serve on port 0"):
+        ExpositionServer("192.0.2.1", 0, {})
 
 
 def test_the_fleet_is_served_for_a_dashboard() -> None:
     app = Headrace("memory://")
-    exposition = serve_fleet(app, "127.0.0.1", 0)
+    exposition = fleet_server(app, "127.0.0.1", 0)
     exposition.start()
     assert scraped(exposition.url).value("headrace_store_up") == 1
     assert health(f"{exposition.url}/healthz")[0] == 200

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.exposition import server
-from headrace.exposition.allowed_hosts import Hosts
-from headrace.exposition.server import Exposition, Page
+from headrace.exposition.allowed_hosts import AllowedHosts
+from headrace.exposition.server import ExpositionServer, HttpResponse
 from tests.cli.conftest import Start, shop, start
 from tests.exposition.scraping import got
 
@@ -25,11 +25,11 @@ Serve = Callable[..., str]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Where it is served."""
-    opened: list[Exposition] = []
+    opened: list[ExpositionServer] = []
 
     def serve(*allowed: str) -> str:
-        pages = {"/metrics": lambda _: Page(b"all is well")}
-        opened.append(Exposition("127.0.0.1", 0, pages, allowed))
+        pages = {"/metrics": lambda _: HttpResponse(b"all is well")}
+        opened.append(ExpositionServer("127.0.0.1", 0, pages, allowed))
         opened[-1].start()
         return opened[-1].url
 
@@ -76,7 +76,7 @@ def test_names_are_allowed_each_or_all_below_one_or_every_one(serve: Serve) -> N
 @pytest.mark.parametrize("name", ["", "http://shop.example", "shop.*", "shop example", "*.*.x"])
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="no name of a host"):
-        Hosts("127.0.0.1", [name])
+        AllowedHosts("127.0.0.1", [name])
 
 
 def test_a_worker_is_told_by_which_names_it_may_be_asked(start: Start) -> None:
@@ -112,7 +112,7 @@ def dripped(url: str) -> bytes:
 def test_a_request_that_does_not_come_to_its_end_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "_TIMEOUT", 0.2)
     assert dripped(serve()) == b""
 
 
