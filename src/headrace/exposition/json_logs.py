@@ -12,16 +12,19 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 _OWN = ("time", "level", "logger", "message", "exception", "stack")
-# What every record has; all else was given as `extra`.
+# Attributes that every record has; the rest was given as `extra`.
 _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _DEEPEST = 6
 _LARGEST_INT = 2**63
 
 
 class JsonFormatter(logging.Formatter):
-    """A line for each record: `time` (RFC 3339, UTC), `level`, `logger`, `message`, `exception` if
-    there is one, and all fields given as `extra`; `fields` are on every line. Never fails: what
-    JSON has no word for is as Python writes it. ASCII only, without line breaks."""
+    """One line per record: `time` (RFC 3339, UTC), `level`, `logger`, `message`, `exception` if
+    there is one, and all `extra` fields; `fields` are on every line.
+
+    Never fails: a value that JSON cannot hold is written as its `repr`. ASCII only, without line
+    breaks.
+    """
 
     def __init__(self, **fields: Any) -> None:
         super().__init__()
@@ -29,12 +32,12 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         try:
-            told = {**self._fields, **_extra(record)}
+            given = {**self._fields, **_extra(record)}
             line = self._own(record)
-            line.update((_beside(name, told), it) for name, it in told.items())
-            return json.dumps({name: _plain(it) for name, it in line.items()}, default=_shown)
+            line.update((_renamed(name, given), it) for name, it in given.items())
+            return json.dumps({name: _plain(it) for name, it in line.items()}, default=_repr)
         except Exception as error:
-            return json.dumps({"message": f"a record that cannot be told: {type(error).__name__}"})
+            return json.dumps({"message": f"not loggable: {type(error).__name__}"})
 
     def _own(self, record: logging.LogRecord) -> dict[str, Any]:
         line: dict[str, Any] = {
@@ -64,15 +67,15 @@ class JsonFormatter(logging.Formatter):
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    # Of a copy: other threads may have the record too.
+    # A copy: other threads may hold the record too.
     return {_key(name): it for name, it in dict(vars(record)).items() if name not in _USUAL}
 
 
-def _beside(name: str, told: Mapping[str, Any]) -> str:
-    """A field of one of our names is kept beside ours, by a name that no other has."""
+def _renamed(name: str, given: Mapping[str, Any]) -> str:
+    """A field with one of our names gets a free one beside ours."""
     if name in _OWN:
         name += "_"
-        while name in told:
+        while name in given:
             name += "_"
     return name
 
@@ -81,24 +84,24 @@ def _moment(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
     except Exception:
-        return _shown(seconds)
+        return _repr(seconds)
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception:
-        # Arguments that do not fit the text are no reason to lose both.
-        return f"{_shown(record.msg)} {_shown(record.args)}"
+        # Arguments that do not fit the format: log both as they are.
+        return f"{_repr(record.msg)} {_repr(record.args)}"
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON can say it."""
+    """The value as JSON can hold it."""
     try:
         return _converted(value, depth)
     except Exception:
-        # Another thread is changing it, or it is not what it pretends to be.
-        return _shown(value)
+        # Another thread is changing it, or its type lies.
+        return _repr(value)
 
 
 def _converted(value: Any, depth: int) -> Any:
@@ -115,18 +118,18 @@ def _converted(value: Any, depth: int) -> Any:
             return {_key(name): _plain(it, depth + 1) for name, it in value.items()}
         if isinstance(value, (list, tuple, AbstractSet)):
             return [_plain(it, depth + 1) for it in value]
-    return _shown(value)
+    return _repr(value)
 
 
 def _key(name: Any) -> str:
-    return name if isinstance(name, str) else _shown(name)
+    return name if isinstance(name, str) else _repr(name)
 
 
-def _shown(value: Any) -> str:
+def _repr(value: Any) -> str:
     try:
         return repr(value)
     except Exception:
-        return f"<{_name(type(value))} that cannot be shown>"
+        return f"<{_name(type(value))} without a repr>"
 
 
 def _name(kind: Any) -> str:

@@ -36,8 +36,8 @@ _W3C = {TraceContextTextMapPropagator, W3CBaggagePropagator}
 
 
 class Carrier:
-    """Writes and reads headers as the global propagator does; W3C headers, which is what it writes
-    unless told otherwise, in a fraction of its time."""
+    """Writes and reads headers as the global propagator does. W3C headers, the default, take a
+    fraction of its time."""
 
     def __init__(self) -> None:
         self._propagator: TextMapPropagator | None = None
@@ -45,7 +45,7 @@ class Carrier:
         self._last = "", Context()
 
     def inject(self, span: Span) -> dict[str, str]:
-        """The headers that say that something belongs to this span; none if it has no context."""
+        """Headers that carry the span's context; none if it has no context."""
         headers: dict[str, str] = {}
         if not self._w3c():
             propagate.inject(headers, set_span_in_context(span))
@@ -62,7 +62,7 @@ class Carrier:
         return headers
 
     def extract(self, headers: Mapping[str, str]) -> Context:
-        """The context in headers; an empty one if they have none."""
+        """The context in headers; empty if they have none."""
         if not headers:
             return Context()
         parent = headers.get("traceparent")
@@ -71,24 +71,24 @@ class Carrier:
         return Context({_SPAN: _Remote(parent)})
 
     def unsampled(self, headers: Mapping[str, str]) -> Context | None:
-        """The context in headers if it is that of a trace that is not sampled; None if it is not,
-        or if that cannot be told at a glance."""
+        """The context in headers if its trace is unsampled; None if it is sampled, or if only
+        full parsing could say."""
         parent = headers.get("traceparent")
         if parent is None or (len(headers) > 1 and _has_more(headers)):
             return None
-        # Those that were sent merged come merged.
+        # Jobs that were sent together arrive together.
         last, context = self._last
         if parent == last:
             return context
         if len(parent) != _LENGTH or parent[_FLAGS_AT:] not in _UNSAMPLED or not self._w3c():
             return None
-        # Whether the rest of it is well formed is seen when it is read. If not, there is no trace.
+        # The rest is checked when it is read; if it is malformed, there is no trace.
         context = Context({_SPAN: _Remote(parent)})
         self._last = parent, context
         return context
 
     def links(self, headers: Iterable[Mapping[str, str]]) -> list[SpanContext]:
-        """The contexts in the headers of several jobs, each once."""
+        """The distinct contexts in the headers of several jobs."""
         found: dict[tuple[int, int], SpanContext] = {}
         for each in headers:
             context = get_current_span(self.extract(each)).get_span_context()
@@ -108,13 +108,13 @@ class Carrier:
 
 
 def _has_more(headers: Mapping[str, str]) -> bool:
-    """Whether there is more of a context than its span."""
+    """Whether the headers hold more than a span: trace state or baggage."""
     return "tracestate" in headers or "baggage" in headers
 
 
 def fitting(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """`given` with those of our headers beside it that fit: tracing must not be why something
-    cannot be sent. A trace that the caller names is left alone."""
+    """`given` plus those of our headers that fit: tracing must not make a send fail. A trace that
+    the caller gave is left alone."""
     if not ours or "traceparent" in given:
         return dict(given)
     room = _MAX_HEADERS - sum(len(name) + len(value) for name, value in given.items())
@@ -127,8 +127,7 @@ def fitting(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]
 
 
 class _Remote(NonRecordingSpan):
-    """The span in a `traceparent`, which is read when someone asks for it: of traces that are not
-    sampled that is hardly ever."""
+    """The span in a `traceparent`, parsed on demand: for unsampled traces that is hardly ever."""
 
     _read: SpanContext | None = None
 

@@ -1,4 +1,4 @@
-"""What the conventions call things: the names of spans, and what is said of where they happen."""
+"""Names of spans and attributes, by OpenTelemetry's semantic conventions for messaging."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Attributes = Mapping[str, str | int]
 
 @lru_cache(1024)
 def span_name(operation: str, queue: str | None) -> str:
-    """None for several queues."""
+    """The name of a span; `queue` is None if it is about several."""
     return operation if queue is None else f"{operation} {_place(queue)[DESTINATION]}"
 
 
 @lru_cache(1024)
 def attributes(operation: str, kind: str, queue: str | None, task: str | None = None) -> Attributes:
-    """What all spans have in common that do this there; to be copied, not changed."""
+    """The attributes that all spans of an operation at a place share; to be copied, not changed."""
     said = {SYSTEM: "headrace", OPERATION: operation, OPERATION_TYPE: kind}
     if queue is not None:
         said |= _place(queue)
@@ -41,7 +41,7 @@ def attributes(operation: str, kind: str, queue: str | None, task: str | None = 
 
 
 def _place(queue: str) -> dict[str, str]:
-    """A queue; a topic's log; or a topic with one of its groups."""
+    """The destination: a queue, a topic's log, or a topic with one of its groups."""
     if is_log(queue):
         topic, shard = log_source(queue)
         return {DESTINATION: topic, PARTITION: str(shard)} if shard else {DESTINATION: topic}
@@ -53,6 +53,6 @@ def _place(queue: str) -> dict[str, str]:
 
 
 def common(values: Iterable[str]) -> str | None:
-    """The value that all are; None if they differ."""
+    """The value if all are equal, else None."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None

@@ -1,4 +1,4 @@
-"""Spans around what is sent and published."""
+"""Spans around sending and publishing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from headrace.exposition.tracing.conventions import (
     common,
     span_name,
 )
-from headrace.exposition.tracing.tracer import Source
+from headrace.exposition.tracing.tracer import TracerSource
 
 
-class Sending:
-    """The span of a send is what its jobs are created in: one for all that go merged, for one for
-    each would say nothing more, and cost as much as the jobs."""
+class SendSpans:
+    """One span for all jobs of a send: a span for each would say no more, and cost as much as the
+    jobs."""
 
-    def __init__(self, source: Source, carrier: Carrier) -> None:
+    def __init__(self, source: TracerSource, carrier: Carrier) -> None:
         self._source = source
         self._carrier = carrier
 
@@ -99,7 +99,7 @@ def _checked(call: Any) -> Call[Any]:
 
 
 def _stamped(calls: Sequence[Call[Any]], headers: Mapping[str, str]) -> list[Call[Any]]:
-    """The calls with these headers; what many of them have in common is made once."""
+    """The calls with these headers; calls that share options share the new options too."""
     if not headers:
         return list(calls)
     made: dict[int, SendOptions] = {}

@@ -1,4 +1,4 @@
-"""Where spans come from."""
+"""The tracer that makes spans."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headrace.errors import ConfigError
 _SCHEMA = "https://opentelemetry.io/schemas/1.37.0"
 
 
-class Source:
-    """The tracer of one provider; of the global one, which is often set after the app is made, that
-    which is there when the first span is."""
+class TracerSource:
+    """The tracer of one provider, or of the global one as it is when the first span is made: it is
+    often set after the app."""
 
     def __init__(self, provider: TracerProvider | None) -> None:
         given: object = provider
@@ -21,8 +21,7 @@ class Source:
         self._given = provider
         self._tracer: Tracer | None = None
         self.drops_unsampled = False
-        """Whether spans below one that is not sampled are sure to be dropped; False while that is
-        not known."""
+        """Whether spans below an unsampled one are always dropped; False while unknown."""
 
     @property
     def tracer(self) -> Tracer:
@@ -38,7 +37,7 @@ class Source:
 
 def _drops_unsampled(tracer: Tracer) -> bool:
     sampler = getattr(tracer, "sampler", None)
-    # Not one that is derived from those of the SDK: it may decide otherwise.
+    # A subclass of an SDK sampler may decide otherwise.
     if type(sampler).__module__ != "opentelemetry.sdk.trace.sampling":
         return False
     description = str(sampler.get_description()) if sampler is not None else ""

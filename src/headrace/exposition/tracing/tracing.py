@@ -1,4 +1,4 @@
-"""The middleware; what it does is in the files beside it, which need OpenTelemetry."""
+"""The tracing middleware. The files beside it do the work, and need OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Tracing(Middleware):
     """Spans by OpenTelemetry's messaging conventions: `app.middleware(Tracing())`, before others.
 
-    Spans go to `tracer_provider`, or to the global one as it is when the first is made. A run's
-    span is a child of that in which its job was sent; with `link_only` it begins a trace of its
-    own, with a link. Without `receive`, reads of workers have no spans.
+    Spans go to `tracer_provider`, or to the global one as it is when the first span is made. A
+    run's span is a child of the span in which its job was sent; with `link_only` it starts a trace
+    of its own, with a link. Without `receive`, reads of workers have no spans.
     """
 
     def __init__(
@@ -35,20 +35,19 @@ class Tracing(Middleware):
     ) -> None:
         try:
             from headrace.exposition.tracing.carrier import Carrier
-            from headrace.exposition.tracing.consumer_spans import Processing
-            from headrace.exposition.tracing.producer_spans import Sending
-            from headrace.exposition.tracing.receiving import Receiving
-            from headrace.exposition.tracing.tracer import Source
+            from headrace.exposition.tracing.consumer_spans import ProcessSpans, ReceiveSpans
+            from headrace.exposition.tracing.producer_spans import SendSpans
+            from headrace.exposition.tracing.tracer import TracerSource
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("opentelemetry"):
                 raise
             raise ConfigError(
                 "Tracing() needs OpenTelemetry: pip install 'headrace[tracing]'"
             ) from None
-        source, carrier = Source(tracer_provider), Carrier()
-        self._sending = Sending(source, carrier)
-        self._receiving = Receiving(source, carrier) if receive else None
-        self._processing = Processing(source, carrier, link_only=link_only)
+        source, carrier = TracerSource(tracer_provider), Carrier()
+        self._sending = SendSpans(source, carrier)
+        self._receiving = ReceiveSpans(source, carrier) if receive else None
+        self._processing = ProcessSpans(source, carrier, link_only=link_only)
         self._wants = self._processing.wants
 
     async def send(self, call: Call[Any], send: Send) -> Job[Any]:
@@ -69,13 +68,13 @@ class Tracing(Middleware):
             self._receiving.received(received)
 
     def wants(self, run: JobRun) -> bool:
-        """Not if it belongs to a trace that is not sampled."""
+        """False if the run belongs to an unsampled trace."""
         return self._wants(run)
 
     async def run(self, run: JobRun, proceed: Proceed) -> Any:
-        """A span `process`, current while the function runs, that ends with its outcome."""
+        """A span `process`, current while the function runs, with the outcome at its end."""
         return await self._processing.run(run, proceed)
 
     def within(self, context: Context) -> AbstractContextManager[object]:
-        """Spans of the function there are children of the run's."""
+        """Make spans of the function, in its process, children of the run's span."""
         return self._processing.within(context)
