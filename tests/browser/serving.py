@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from headrace import Headrace, dashboard
-from headrace.web.local import LocalAccess
+from headrace.web.auth.local_access import LocalAccess
 
 tokens: dict[str, str] = {}
 """Those of dashboards that are for this machine's user, by their address."""

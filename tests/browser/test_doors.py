@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from headrace.web.people import Passwords
+from headrace.web.auth.users import Passwords
 from tests.browser.serving import board, served, tokens
 from tests.browser.shop import Shop
 from tests.browser.visitor import Visitor, visiting

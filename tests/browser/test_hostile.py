@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.async_api import Browser, expect
 
-from headrace.web.people import User
+from headrace.web.auth.users import User
 from tests.browser.hostile import NAME, TEXT, UNSEEN, Hostile, pages
 from tests.browser.room import sticking_out
 from tests.browser.serving import board

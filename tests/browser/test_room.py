@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from headrace.web.people import Passwords
+from headrace.web.auth.users import Passwords
 from tests.browser.room import sticking_out
 from tests.browser.serving import board
 from tests.browser.shop import Shop, fill

@@ -11,9 +11,9 @@ from starlette.requests import Request
 
 import headrace
 from headrace import ConfigError, Headrace
-from headrace.web.access import Auth
-from headrace.web.login import LoginAccess
-from headrace.web.people import Passwords, Role, User
+from headrace.web.auth.access import Auth
+from headrace.web.auth.password_access import LoginAccess
+from headrace.web.auth.users import Passwords, Role, User
 from tests.web.browsing import HOME, Person, flash
 
 USERS = Passwords(["ann:s3cret", "bob:a:b:viewer"])
@@ -206,7 +206,7 @@ async def test_a_forged_or_old_session_is_none(
         "é.é",
     ):
         assert access.in_session(forged) is None
-    monkeypatch.setattr("headrace.web.login.SESSION_SECONDS", -1)
+    monkeypatch.setattr("headrace.web.auth.password_access.SESSION_SECONDS", -1)
     assert access.in_session(session) is None
     assert access.in_session(access.device(User("ann"))) is None, "signed for another purpose"
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Headrace, State
-from headrace.web.form_actions import FORM_ACTIONS, FormAction, form_action
+from headrace.web.actions.form_actions import FORM_ACTIONS, FormAction, form_action
 from headrace.web.page import Visit
 from tests.admin.burying import bury, envelope
 from tests.web.acting import post
@@ -87,8 +87,8 @@ def slow() -> asyncio.Event:
 
 @pytest.fixture
 def sweep(slow: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> FormAction:
-    monkeypatch.setattr("headrace.web.form_actions.FORM_ACTIONS", {**FORM_ACTIONS})
-    from headrace.web import form_actions
+    monkeypatch.setattr("headrace.web.actions.form_actions.FORM_ACTIONS", {**FORM_ACTIONS})
+    from headrace.web.actions import form_actions
 
     async def swept(visit: Visit) -> str:
         await slow.wait()

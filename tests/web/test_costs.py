@@ -13,9 +13,9 @@ from starlette.routing import Mount
 from headrace import Headrace, Reject, Retry, dashboard
 from headrace.benchmark.asgi_client import counted
 from headrace.store.topics import Group, Position
-from headrace.web.ledger import Ledgers
 from headrace.web.page import Page, Visit
 from headrace.web.routes import VIEWS
+from headrace.web.stats_cache import Ledgers
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import TOKEN, Person
 

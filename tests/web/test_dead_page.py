@@ -12,7 +12,7 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.benchmark.asgi_client import counted
-from headrace.web.people import Role, User
+from headrace.web.auth.users import Role, User
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import listed, post, question
 from tests.web.browsing import Person, flash

@@ -8,7 +8,7 @@ from starlette.routing import Mount
 
 import headrace
 from headrace import ConfigError, Headrace, dashboard
-from headrace.web.people import Passwords
+from headrace.web.auth.users import Passwords
 from tests.web.browsing import HOME, TOKEN, Person
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from headrace import Headrace, Reject, group
 from headrace.benchmark.asgi_client import CountedStore, counted
+from headrace.web.auth.users import User
 from headrace.web.page import Visit
-from headrace.web.people import User
 from headrace.web.routes import VIEWS
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import Person

@@ -8,8 +8,8 @@ import httpx2 as httpx
 import pytest
 
 from headrace import Headrace
-from headrace.web.people import Passwords, User
-from headrace.web.throttle import OF_NAME, OF_PAIR, Throttle, network_of
+from headrace.web.auth.throttle import OF_NAME, OF_PAIR, Throttle, network_of
+from headrace.web.auth.users import Passwords, User
 from tests.web.browsing import Person
 
 
@@ -151,7 +151,7 @@ def test_right_passwords_cost_nothing() -> None:
 
 
 def test_what_is_remembered_of_those_who_guess_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.throttle._MOST_KEPT", 100)
+    monkeypatch.setattr("headrace.web.auth.throttle._MOST_KEPT", 100)
     throttle = Throttle(lambda name: False, lambda: 0.0)
     for number in range(1_000):
         throttle.guess(f"name-{number}", f"198.51.{number // 256}.{number % 256}", None)

@@ -9,10 +9,10 @@ import pytest
 
 from headrace import Headrace, dashboard
 from headrace.admin import Admin
-from headrace.web.form_actions import own_path
+from headrace.web.actions.form_actions import own_path
 from headrace.web.page import Page, Visit
+from headrace.web.rendering.formatting import visible
 from headrace.web.routes import VIEWS
-from headrace.web.wording import visible
 from tests.web.browsing import HOME, Person, flash
 
 

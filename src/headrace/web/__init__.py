@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigError
-from headrace.web.people import Passwords, Role, User
+from headrace.web.auth.users import Passwords, Role, User
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from headrace.app import Headrace
-    from headrace.web.access import Auth
+    from headrace.web.auth.access import Auth
 
 __all__ = ["Passwords", "Role", "User", "dashboard"]
 
@@ -46,7 +46,7 @@ def dashboard(
         )
     if auth is not None and insecure:
         raise ConfigError("give auth, or insecure=True, not both")
-    from headrace.web.access import access_of
+    from headrace.web.auth.access import access_of
     from headrace.web.site import site
 
     access = access_of(auth, insecure=insecure, token=token, secret=secret)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from headrace.admin import JobFilter
 from headrace.core.job.state import Reason, State
 from headrace.web.page import Refusal
-from headrace.web.wording import clip
+from headrace.web.rendering.formatting import clip
 
 PERIODS: dict[str, tuple[str, timedelta]] = {
     "15m": ("last 15 minutes", timedelta(minutes=15)),

@@ -9,13 +9,13 @@ from urllib.parse import quote, urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
-from headrace.web.wording import clip
+from headrace.web.rendering.formatting import clip
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
     from headrace.app import Headrace
-    from headrace.web.board import Board
-    from headrace.web.people import User
+    from headrace.web.auth.users import User
+    from headrace.web.state import Board
 
 # Python reads no more than a few thousand.
 _MOST_DIGITS = 18

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.web import job_actions, topic_actions  # noqa: F401
+from headrace.web.actions import job_actions, topic_actions  # noqa: F401
 from headrace.web.page import View
 from headrace.web.pages import (
     actions,

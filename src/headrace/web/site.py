@@ -16,20 +16,24 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from headrace.errors import HeadraceError
-from headrace.web import door, form_actions, live, probes, raw
-from headrace.web.board import Board
-from headrace.web.headers import HEADERS, Headers
-from headrace.web.notices import forget_notice, found_notice
-from headrace.web.origins import check_origin, origins_of
+from headrace.web import probes
+from headrace.web.actions import form_actions
+from headrace.web.auth import login_page
+from headrace.web.auth.origins import check_origin, origins_of
+from headrace.web.error_pages import TITLES, refusal_of
+from headrace.web.flash import forget_notice, found_notice
+from headrace.web.live import updates
 from headrace.web.page import LoginWanted, Page, Refusal, Visit
-from headrace.web.refusals import TITLES, refusal_of
-from headrace.web.rendering import Rendering
+from headrace.web.pages import raw
+from headrace.web.rendering.renderer import Rendering
 from headrace.web.routes import VIEWS
+from headrace.web.security_headers import HEADERS, Headers
+from headrace.web.state import Board
 
 if TYPE_CHECKING:
     from headrace.admin.redaction import Redact
     from headrace.app import Headrace
-    from headrace.web.access import Access
+    from headrace.web.auth.access import Access
 
 STATIC = Path(__file__).parent / "static"
 
@@ -80,8 +84,8 @@ class Site:
             Route("/live", self._inside(self._follow), methods=["GET"]),
             Route("/raw", self._inside(raw.whole), methods=["GET"]),
             Route("/do/{verb}", self._inside(form_actions.done), methods=["POST"]),
-            Route("/login", self._outside(door.login), methods=["GET", "POST"]),
-            Route("/logout", self._inside(door.logout), methods=["POST"]),
+            Route("/login", self._outside(login_page.login), methods=["GET", "POST"]),
+            Route("/logout", self._inside(login_page.logout), methods=["POST"]),
             Route("/metrics", self._inside(probes.metrics), methods=["GET"]),
             Route("/healthz", self._outside(probes.healthz), methods=["GET"]),
             Route("/readyz", self._outside(probes.readyz), methods=["GET"]),
@@ -118,7 +122,7 @@ class Site:
                 visit = await self._board.admitted(request)
                 answer = await handler(visit, request)
             except LoginWanted:
-                return door.shown(visit, request)
+                return login_page.shown(visit, request)
             except Refusal as refusal:
                 return self._refused(request, visit, refusal)
             except HeadraceError as error:
@@ -148,7 +152,7 @@ class Site:
         return await self._files.get_response(request.path_params["path"], request.scope)
 
     async def _follow(self, visit: Visit, request: Request) -> Answer:
-        return live.streamed(
+        return updates.streamed(
             visit, request, self._rendering, lambda: self._board.access.holds(request)
         )
 

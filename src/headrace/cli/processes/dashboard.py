@@ -23,8 +23,8 @@ from headrace.worker.processes.signals import ending_signals, let_go_of_closed_t
 
 if TYPE_CHECKING:
     from headrace import Headrace
-    from headrace.web.people import Passwords
-    from headrace.web.serving import Certificate
+    from headrace.web.auth.users import Passwords
+    from headrace.web.server import Certificate
 
 _VARIABLE = "HEADRACE_DASHBOARD_"
 _USERS = f"{_VARIABLE}AUTH"
@@ -115,7 +115,7 @@ def dashboard(
     auth = _passwords(users)
     _check(host, guarded=auth is not None, insecure=insecure, token=token, proxies=proxies)
     try:
-        from headrace.web.serving import Server
+        from headrace.web.server import Server
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the dashboard needs {error.name}: pip install 'headrace[dashboard]'"
@@ -147,7 +147,7 @@ def dashboard(
 
 
 def _certificate(certfile: str | None, keyfile: str | None) -> Certificate | None:
-    from headrace.web.serving import Certificate
+    from headrace.web.server import Certificate
 
     password = os.environ.get(f"{_VARIABLE}SSL_KEYFILE_PASSWORD") or None
     if certfile is None:
@@ -170,7 +170,7 @@ def _passwords(given: tuple[str, ...]) -> Passwords | None:
     users = given or tuple(os.environ.get(_USERS, "").split())
     if not users:
         return None
-    from headrace.web.people import Passwords
+    from headrace.web.auth.users import Passwords
 
     return Passwords(users)
 

@@ -8,13 +8,13 @@ from headrace.admin import DeadPage
 from headrace.admin.arguments import named
 from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
-from headrace.web.editing import PREFIX, Field, fields_of
+from headrace.web.actions.argument_fields import PREFIX, Field, fields_of
 from headrace.web.filters import OF_DEAD, REASONS, FilterForm
 from headrace.web.page import Page, Refusal, Visit, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
-from headrace.web.shown import in_a_line
-from headrace.web.wording import size
+from headrace.web.rendering.formatting import size
+from headrace.web.rendering.values import in_a_line
 
 if TYPE_CHECKING:
     from headrace.admin import DeadInfo

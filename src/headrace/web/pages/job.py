@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin.arguments import named
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source, is_log
-from headrace.web.graph import HEIGHT, WIDTH, drawn
 from headrace.web.page import Page, Visit, interval
-from headrace.web.shown import ending, written
-from headrace.web.wording import clip
+from headrace.web.rendering.flow_graph import HEIGHT, WIDTH, drawn
+from headrace.web.rendering.formatting import clip
+from headrace.web.rendering.values import ending, written
 
 if TYPE_CHECKING:
     from headrace.admin import FlowInfo, JobDetail

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.web.charts import SPAN_LABELS, SPANS, charts_of
 from headrace.web.page import Page, Refusal, Visit
+from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.admin import GroupCounts, QueueInfo, QueuePage, WorkerInfo
-    from headrace.web.ledger import Minutes
+    from headrace.web.stats_cache import Minutes
 
 Held: TypeAlias = "Sequence[QueueInfo | GroupCounts]"
 

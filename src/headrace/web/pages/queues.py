@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.queue_names import group_source
-from headrace.web.form_actions import form_action
-from headrace.web.ledger import Minutes, Sum
+from headrace.web.actions.form_actions import form_action
 from headrace.web.page import Page, Visit
 from headrace.web.pages.overview import charted
+from headrace.web.stats_cache import Minutes, Sum
 
 _IN_A_PAGE = 100
 

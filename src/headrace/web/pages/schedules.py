@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.web.form_actions import form_action
+from headrace.web.actions.form_actions import form_action
 from headrace.web.page import Page, Visit
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from headrace.core.queue_names import group_queue
 from headrace.errors import GroupNotFound
 from headrace.web.page import Page, Visit, interval
 from headrace.web.pages.overview import charted
-from headrace.web.shown import in_a_line
+from headrace.web.rendering.values import in_a_line
 
 if TYPE_CHECKING:
     from headrace.admin import EventInfo, GroupInfo, TopicInfo

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from headrace.web.page import Refusal, Visit
 from headrace.web.pages.job import arguments_of
-from headrace.web.shown import written
-from headrace.web.wording import clip, visible
+from headrace.web.rendering.formatting import clip, visible
+from headrace.web.rendering.values import written
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Mount
 
 from headrace import ConfigError, Headrace, dashboard
-from headrace.web.people import Passwords, User
+from headrace.web.auth.users import Passwords, User
 from tests.web.browsing import BARE, Person, flash
 
 SHOP = "http://ops.shop.example"

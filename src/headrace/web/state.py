@@ -7,23 +7,23 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.exposition.store_probe import StoreProbe
-from headrace.web.background_actions import BackgroundActions
-from headrace.web.forgery import Seal
-from headrace.web.ledger import Ledgers
-from headrace.web.origins import Origin
+from headrace.web.actions.background_actions import BackgroundActions
+from headrace.web.auth.csrf import Seal
+from headrace.web.auth.origins import Origin
+from headrace.web.auth.secret import derived
+from headrace.web.auth.signing import Signed
+from headrace.web.auth.users import Role, User
+from headrace.web.live.shared_pages import Watches
+from headrace.web.live.streams import Streams
 from headrace.web.page import Visit
-from headrace.web.people import Role, User
-from headrace.web.secret import derived
-from headrace.web.signing import Signed
-from headrace.web.streams import Streams
-from headrace.web.watching import Watches
+from headrace.web.stats_cache import Ledgers
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from headrace.admin.redaction import Redact
     from headrace.app import Headrace
-    from headrace.web.access import Access
+    from headrace.web.auth.access import Access
 
 # For the login and for errors: someone of whom nothing is known.
 NOBODY = User("", Role.VIEWER)

@@ -6,7 +6,7 @@ import hashlib
 
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from headrace.web.secret import derived
+from headrace.web.auth.secret import derived
 
 
 class Signed:

@@ -13,14 +13,14 @@ import uvicorn
 
 from headrace.errors import ConfigError
 from headrace.web import dashboard
-from headrace.web.local import LocalAccess
-from headrace.web.patience import PatientProtocol
+from headrace.web.auth.local_access import LocalAccess
+from headrace.web.request_timeouts import PatientProtocol
 
 if TYPE_CHECKING:
     import socket
 
     from headrace.app import Headrace
-    from headrace.web.access import Auth
+    from headrace.web.auth.access import Auth
 
 # For those who are being answered; streams end at once.
 _GRACE = 5

@@ -13,19 +13,19 @@ from urllib.parse import parse_qsl
 from starlette.responses import StreamingResponse
 
 from headrace.errors import HeadraceError
+from headrace.web.auth.users import User
+from headrace.web.error_pages import refusal_of
+from headrace.web.live.shared_pages import TOKEN, Sight, Watch
+from headrace.web.live.streams import Stream, rest
 from headrace.web.page import Refusal, View, Visit
-from headrace.web.people import User
-from headrace.web.refusals import refusal_of
+from headrace.web.rendering.formatting import visible
 from headrace.web.routes import VIEWS
-from headrace.web.streams import Stream, rest
-from headrace.web.watching import TOKEN, Sight, Watch
-from headrace.web.wording import visible
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from headrace.client.session import ClientSession
-    from headrace.web.rendering import Rendering
+    from headrace.web.rendering.renderer import Rendering
 
 # So that proxies and browsers do not take the stream for dead.
 HEARTBEAT = 15.0

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.web.streams import rest
+from headrace.web.live.streams import rest
 
 # What stands in a rendering where each visitor's own token goes. Nobody is ever told, so nothing
 # that is shown can hold it.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.admin import MinuteStats
-from headrace.web.charts import SPANS, charts_of
-from headrace.web.ledger import Ledger, Minutes, Sum, minute_text
+from headrace.web.rendering.charts import SPANS, charts_of
+from headrace.web.stats_cache import Ledger, Minutes, Sum, minute_text
 
 NOW = 29_000_000
 
@@ -54,8 +54,8 @@ class Book:
 @pytest.fixture
 def book(monkeypatch: pytest.MonkeyPatch) -> Book:
     book = Book()
-    monkeypatch.setattr("headrace.web.ledger.time.time", lambda: book.seconds)
-    monkeypatch.setattr("headrace.web.ledger._FRESH", -1.0)
+    monkeypatch.setattr("headrace.web.stats_cache.time.time", lambda: book.seconds)
+    monkeypatch.setattr("headrace.web.stats_cache._FRESH", -1.0)
     return book
 
 
@@ -111,7 +111,7 @@ async def test_a_rate_is_of_the_last_whole_minute_and_the_running_one(book: Book
 
 
 async def test_many_at_once_share_a_look(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.ledger._FRESH", 60.0)
+    monkeypatch.setattr("headrace.web.stats_cache._FRESH", 60.0)
     ledger = Ledger(_admin(book), None)
     for _ in range(3):
         await ledger.minutes(60)

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any, NamedTuple
 
 from headrace.core.visible import is_plain
-from headrace.web.wording import visible
+from headrace.web.rendering.formatting import visible
 
 IN_A_PAGE = 10_000
 IN_A_LIST = 200

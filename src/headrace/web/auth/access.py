@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.errors import ConfigError
-from headrace.web.local import LocalAccess
+from headrace.web.auth.local_access import LocalAccess
+from headrace.web.auth.secret import key_of
+from headrace.web.auth.users import Passwords, User
 from headrace.web.page import Refusal
-from headrace.web.people import Passwords, User
-from headrace.web.secret import key_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -83,7 +83,7 @@ def access_of(
     if token is not None and (auth is not None or insecure):
         raise ConfigError("a token is for a dashboard without auth and insecure: leave it out")
     if isinstance(auth, Passwords):
-        from headrace.web.login import LoginAccess
+        from headrace.web.auth.password_access import LoginAccess
 
         if secret is not None:
             raise ConfigError("give secret to Passwords, which sign sessions with it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from headrace.web.form_actions import form_action
+from headrace.web.actions.form_actions import form_action
 from headrace.web.page import Refusal, Visit
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.web.wording import visible
+from headrace.web.rendering.formatting import visible
 
 if TYPE_CHECKING:
     from headrace.admin import FlowInfo, FlowJobInfo

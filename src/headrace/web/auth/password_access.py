@@ -12,16 +12,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from headrace.web.cookies import cookie
-from headrace.web.forgery import SESSION
+from headrace.web.auth.cookies import cookie
+from headrace.web.auth.csrf import SESSION
+from headrace.web.auth.signing import Signed
+from headrace.web.auth.throttle import Throttle
 from headrace.web.page import LoginWanted, Refusal
-from headrace.web.signing import Signed
-from headrace.web.throttle import Throttle
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from headrace.web.people import Passwords, User
+    from headrace.web.auth.users import Passwords, User
 
 log = logging.getLogger("headrace.web")
 

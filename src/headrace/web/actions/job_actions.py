@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.admin import JobFilter
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
-from headrace.web.editing import edit_of, fields_of, typed_into
+from headrace.web.actions.argument_fields import edit_of, fields_of, typed_into
+from headrace.web.actions.form_actions import OURS, form_action
 from headrace.web.filters import OF_DEAD, OF_JOBS, FilterForm
-from headrace.web.form_actions import OURS, form_action
 from headrace.web.page import Refusal, Visit
 from headrace.web.pages.dead import dead_one, form_page
-from headrace.web.wording import clip, plural
+from headrace.web.rendering.formatting import clip, plural
 
 Verb = Callable[[list[str], str | None], Awaitable[int]]
 

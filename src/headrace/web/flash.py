@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.web.cookies import cookie, forget_cookie, set_cookie
+from headrace.web.auth.cookies import cookie, forget_cookie, set_cookie
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from headrace.web.auth.signing import Signed
     from headrace.web.page import Page
-    from headrace.web.signing import Signed
 
 _PURPOSE = "notice"
 # Cookies end at 4 KB.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.errors import ConfigError
-from headrace.web.secret import key_of
+from headrace.web.auth.secret import key_of
 
 
 class Role(StrEnum):

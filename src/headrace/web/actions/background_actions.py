@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
-from headrace.web.notices import Notice
+from headrace.web.flash import Notice
 from headrace.web.page import Refusal
 
 log = logging.getLogger("headrace.web")

@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 
 from headrace import Headrace, dashboard
-from headrace.web import patience
-from headrace.web.people import User
+from headrace.web import request_timeouts
+from headrace.web.auth.users import User
 from tests.browser.serving import served
 from tests.web.browsing import Person
 
@@ -30,16 +30,16 @@ def store_url() -> str:
 
 async def who(request: Request) -> User:
     if "x-slow" in request.headers:
-        await asyncio.sleep(3 * patience.HEADER_SECONDS)
+        await asyncio.sleep(3 * request_timeouts.HEADER_SECONDS)
     return User("ann")
 
 
 @pytest.fixture
 async def port(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
-    monkeypatch.setattr(patience, "HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(patience, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(request_timeouts, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(request_timeouts, "BODY_SECONDS", 0.3)
     site = dashboard(app, auth=who)
-    async with served(site, http=patience.PatientProtocol) as address:
+    async with served(site, http=request_timeouts.PatientProtocol) as address:
         yield int(urlsplit(address).port or 0)
 
 
@@ -105,8 +105,8 @@ async def test_whoever_has_asked_may_be_answered_slowly(port: int) -> None:
 
 
 async def test_there_is_a_bound_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "HEADER_SECONDS", 60.0)
-    monkeypatch.setattr(patience, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(request_timeouts, "HEADER_SECONDS", 60.0)
+    monkeypatch.setattr(request_timeouts, "MOST_CONNECTIONS", 3)
     callers = [await Caller.at(port) for _ in range(4)]
     answers = [asyncio.create_task(caller.answer()) for caller in callers]
     done, _ = await asyncio.wait(answers, timeout=30, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +119,7 @@ async def test_there_is_a_bound_on_connections(port: int, monkeypatch: pytest.Mo
 async def test_a_form_that_comes_by_drops_is_refused_wherever_it_is_served(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.form_actions._SECONDS", 0.05)
+    monkeypatch.setattr("headrace.web.actions.form_actions._SECONDS", 0.05)
 
     async def drops() -> AsyncIterator[bytes]:
         while True:

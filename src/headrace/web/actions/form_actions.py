@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
-from headrace.web.notices import leave_notice
+from headrace.web.flash import leave_notice
 from headrace.web.page import Form, Page, Refusal, Visit
 
 if TYPE_CHECKING:

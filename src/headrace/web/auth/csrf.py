@@ -6,7 +6,7 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING
 
-from headrace.web.cookies import cookie, set_cookie
+from headrace.web.auth.cookies import cookie, set_cookie
 from headrace.web.page import Refusal
 
 if TYPE_CHECKING:

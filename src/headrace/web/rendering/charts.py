@@ -8,8 +8,8 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from headrace.web.ledger import Minutes, Sum, minute_text
-from headrace.web.wording import number, seconds
+from headrace.web.rendering.formatting import number, seconds
+from headrace.web.stats_cache import Minutes, Sum, minute_text
 
 WIDTH, HEIGHT = 600, 120
 SPANS = {"15m": (15, 1), "1h": (60, 1), "6h": (360, 5), "24h": (1440, 20)}

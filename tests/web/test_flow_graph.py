@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace import State
 from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
-from headrace.web.graph import MOST_DRAWN, drawn
+from headrace.web.rendering.flow_graph import MOST_DRAWN, drawn
 
 
 def job_in_flow(id: str, *parents: str) -> FlowJobInfo:

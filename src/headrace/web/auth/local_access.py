@@ -10,12 +10,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from headrace.web.cookies import cookie
-from headrace.web.forgery import SESSION
+from headrace.web.auth.cookies import cookie
+from headrace.web.auth.csrf import SESSION
+from headrace.web.auth.secret import derived, token_of
+from headrace.web.auth.signing import Signed
+from headrace.web.auth.users import User
 from headrace.web.page import LoginWanted, Refusal
-from headrace.web.people import User
-from headrace.web.secret import derived, token_of
-from headrace.web.signing import Signed
 
 if TYPE_CHECKING:
     from starlette.requests import Request

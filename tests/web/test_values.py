@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.admin.arguments import named
-from headrace.web.shown import as_json, ending, in_a_line, written
+from headrace.web.rendering.values import as_json, ending, in_a_line, written
 
 
 def test_values_are_written_like_json_with_what_is_short_on_one_line() -> None:

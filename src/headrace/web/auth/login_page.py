@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from headrace.web.cookies import cookie, forget_cookie, set_cookie
-from headrace.web.forgery import SESSION, VISITOR
-from headrace.web.form_actions import own_path, sent_form
-from headrace.web.local import SESSION_SECONDS as LOCAL_SECONDS
-from headrace.web.local import LocalAccess
-from headrace.web.login import DEVICE, DEVICE_SECONDS, SESSION_SECONDS, LoginAccess
-from headrace.web.notices import Notice, leave_notice
+from headrace.web.actions.form_actions import own_path, sent_form
+from headrace.web.auth.cookies import cookie, forget_cookie, set_cookie
+from headrace.web.auth.csrf import SESSION, VISITOR
+from headrace.web.auth.local_access import SESSION_SECONDS as LOCAL_SECONDS
+from headrace.web.auth.local_access import LocalAccess
+from headrace.web.auth.password_access import DEVICE, DEVICE_SECONDS, SESSION_SECONDS, LoginAccess
+from headrace.web.flash import Notice, leave_notice
 from headrace.web.page import Page, Refusal, Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from headrace.web.access import Access
+    from headrace.web.auth.access import Access
 
 _NOT_DONE = Notice("Nothing was done, for your session was over: log in, and repeat it.", "warn")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin.arguments import named, parameters_of
-from headrace.web.shown import as_json
+from headrace.web.rendering.values import as_json
 
 if TYPE_CHECKING:
     from headrace.admin import DeadInfo

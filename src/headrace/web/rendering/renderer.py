@@ -8,12 +8,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from headrace.web.notices import Notice
+from headrace.web.flash import Notice
 from headrace.web.page import Page, Visit
+from headrace.web.rendering.formatting import FILTERS, visible
 from headrace.web.routes import NAVIGATION
-from headrace.web.wording import FILTERS, visible
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 @cache

@@ -1,0 +1,1 @@
+"""What users can do in the dashboard: form actions, posted to `/do/{verb}`."""

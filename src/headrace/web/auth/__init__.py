@@ -1,0 +1,1 @@
+"""Who may use the dashboard: access policies, sessions, CSRF and origin checks."""

@@ -1,0 +1,1 @@
+"""Pages that stay up to date, by server-sent events."""

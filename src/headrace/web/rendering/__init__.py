@@ -1,0 +1,1 @@
+"""From values to HTML: templates, charts, drawings, formatting."""
