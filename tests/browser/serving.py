@@ -46,10 +46,10 @@ async def served(asgi: Any, **settings: Any) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def board(app: Headrace, under: str = "", **options: Any) -> AsyncIterator[str]:
+async def dashboard_at(app: Headrace, under: str = "", **options: Any) -> AsyncIterator[str]:
     """The address of the dashboard of an app; `under` a path, it is part of another web app."""
     site = dashboard(app, **options)
-    access = site.state.board.access
+    access = site.state.dashboard.access
     async with served(Starlette(routes=[Mount(under, site)]) if under else site) as address:
         if isinstance(access, LocalAccess):
             tokens[address + under] = access.token
@@ -57,4 +57,4 @@ async def board(app: Headrace, under: str = "", **options: Any) -> AsyncIterator
             yield address + under
         finally:
             tokens.pop(address + under, None)
-            site.state.board.streams.close()
+            site.state.dashboard.streams.close()

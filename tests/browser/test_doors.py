@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from headrace.web.auth.users import Passwords
-from tests.browser.serving import board, served, tokens
+from tests.browser.serving import dashboard_at, served, tokens
 from tests.browser.shop import Shop
 from tests.browser.visitor import Visitor, visiting
 
@@ -47,7 +47,7 @@ async def test_people_log_in_and_do_what_they_may(shop: Shop, browser: Browser) 
     auth = Passwords(["ann:open sesame", "bob:look only:viewer"])
     async with (
         shop.app as app,
-        board(app, auth=auth) as home,
+        dashboard_at(app, auth=auth) as home,
         visiting(browser, home) as visitor,
     ):
         page = visitor.page
@@ -77,14 +77,14 @@ async def test_people_log_in_and_do_what_they_may(shop: Shop, browser: Browser) 
 
         await log_in(visitor, "ann", "open sesame")
         await visitor.button("Pause queue mail").click()
-        await expect(visitor.notice).to_contain_text("Paused queue mail")
+        await expect(visitor.flash).to_contain_text("Paused queue mail")
         assert (await app.admin.queue("mail")).paused
         (action,) = await app.admin.actions()
         assert (action.actor, action.verb, action.target) == ("ann", "pause", "mail")
 
 
 async def test_a_form_on_another_site_does_nothing(shop: Shop, browser: Browser) -> None:
-    async with shop.app as app, board(app) as home, visiting(browser, home) as visitor:
+    async with shop.app as app, dashboard_at(app) as home, visiting(browser, home) as visitor:
 
         async def trap(request: Request) -> HTMLResponse:
             return HTMLResponse(
@@ -110,7 +110,7 @@ async def test_a_form_on_another_site_does_nothing(shop: Shop, browser: Browser)
 async def test_without_auth_the_token_is_asked_for_and_can_be_typed(
     shop: Shop, browser: Browser
 ) -> None:
-    async with shop.app as app, board(app) as home:
+    async with shop.app as app, dashboard_at(app) as home:
         token = tokens.pop(home)
         async with visiting(browser, home) as visitor:
             visitor.expected.add(401)

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from headrace.web.auth.users import User
 from tests.browser.hostile import NAME, TEXT, UNSEEN, Hostile, pages
 from tests.browser.room import sticking_out
-from tests.browser.serving import board
+from tests.browser.serving import dashboard_at
 from tests.browser.visitor import Visitor, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -49,7 +49,7 @@ async def test_hostile_texts_do_nothing(browser: Browser, tmp_path: Path) -> Non
     async with (
         app,
         app.worker(drain=0),
-        board(app, auth=lambda request: User(f"{TEXT}\ud800"), title=TEXT) as home,
+        dashboard_at(app, auth=lambda request: User(f"{TEXT}\ud800"), title=TEXT) as home,
         visiting(browser, home) as visitor,
     ):
         found = {}
@@ -60,7 +60,7 @@ async def test_hostile_texts_do_nothing(browser: Browser, tmp_path: Path) -> Non
 
         await visitor.go(f"/queue?{urlencode({'name': NAME})}")
         await visitor.button("Pause").click()
-        await expect(visitor.notice).to_contain_text(f"Paused queue {NAME}")
+        await expect(visitor.flash).to_contain_text(f"Paused queue {NAME}")
         assert (await app.admin.queue(NAME)).paused
         assert await visitor.page.evaluate(_MADE) == _NOTHING
         hostile.end.set()

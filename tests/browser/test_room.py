@@ -9,7 +9,7 @@ from playwright.async_api import Browser, expect
 
 from headrace.web.auth.users import Passwords
 from tests.browser.room import sticking_out
-from tests.browser.serving import board
+from tests.browser.serving import dashboard_at
 from tests.browser.shop import Shop, fill
 from tests.browser.visitor import visiting
 
@@ -28,7 +28,7 @@ async def test_every_page_has_room(browser: Browser, tmp_path: Path) -> None:
     async with (
         app,
         app.worker(drain=0),
-        board(app, "/jobs", auth=auth) as home,
+        dashboard_at(app, "/jobs", auth=auth) as home,
         visiting(browser, home) as visitor,
     ):
         ids = await fill(shop)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.serving import board
+from tests.browser.serving import dashboard_at
 from tests.browser.shop import Shop, bury
 from tests.browser.visitor import Visitor, visiting
 
@@ -26,7 +26,12 @@ def shop(tmp_path: Path) -> Shop:
 async def opened(shop: Shop, browser: Browser) -> AsyncIterator[Visitor]:
     """A visitor of the dashboard of a shop whose worker runs."""
     app = shop.app
-    async with app, app.worker(drain=0), board(app) as home, visiting(browser, home) as visitor:
+    async with (
+        app,
+        app.worker(drain=0),
+        dashboard_at(app) as home,
+        visiting(browser, home) as visitor,
+    ):
         yield visitor
 
 
@@ -83,7 +88,7 @@ async def test_a_failed_job_is_found_read_edited_and_replayed(
         await expect(page.locator(".argument .bad")).to_contain_text("not JSON")
         await page.get_by_label("cents").fill("995")
         await visitor.button("Replay with these arguments").click()
-        await expect(visitor.notice).to_have_text("Sent again with another cents.")
+        await expect(visitor.flash).to_have_text("Sent again with another cents.")
         await expect(page.locator(".why .badge")).to_have_text("done")
         await expect(page.locator("main")).to_contain_text("charged 995 cents for o-0")
         assert (await shop.app.admin.job(id)).result == "charged 995 cents for o-0"
@@ -107,7 +112,7 @@ async def test_all_that_match_are_replayed_after_a_question(shop: Shop, browser:
         await visitor.button("Replay all that match").click()
         await expect(asked).to_be_visible()
         await visitor.button("Replay all that match").click()
-        await expect(visitor.notice).to_have_text("3 jobs sent again.")
+        await expect(visitor.flash).to_have_text("3 jobs sent again.")
         await expect(page.locator("main")).to_contain_text("No dead job fits this filter.")
 
         await page.get_by_role("link", name="Clear").click()
@@ -116,7 +121,7 @@ async def test_all_that_match_are_replayed_after_a_question(shop: Shop, browser:
             await page.locator("tbody input[type=checkbox]").nth(box).check()
         await visitor.button("Purge selected").click()
         await visitor.button("Purge").click()
-        await expect(visitor.notice).to_have_text("2 jobs forgotten.")
+        await expect(visitor.flash).to_have_text("2 jobs forgotten.")
         queue = await shop.app.admin.queue("payments")
         assert (queue.dead, queue.waiting) == (7, 3)
 
@@ -127,7 +132,7 @@ async def test_a_queue_is_paused_and_a_schedule_run_now(shop: Shop, browser: Bro
         await shop.greet.enqueue("someone")
         await visitor.go("/queues")
         await visitor.button("Pause queue mail").click()
-        await expect(visitor.notice).to_contain_text("Paused queue mail")
+        await expect(visitor.flash).to_contain_text("Paused queue mail")
         await expect(visitor.row("mail").first).to_contain_text("paused")
         assert (await admin.queue("mail")).paused
 
@@ -135,7 +140,7 @@ async def test_a_queue_is_paused_and_a_schedule_run_now(shop: Shop, browser: Bro
         row = visitor.row("greet-team")
         await expect(row).to_contain_text("0 9 * * MON-FRI")
         await visitor.button("Run schedule greet-team now").click()
-        await expect(visitor.notice).to_contain_text("Schedule greet-team was run now")
+        await expect(visitor.flash).to_contain_text("Schedule greet-team was run now")
         await visitor.button("Pause schedule greet-team").click()
         await expect(visitor.row("greet-team")).to_contain_text("paused")
 
@@ -144,7 +149,7 @@ async def test_a_queue_is_paused_and_a_schedule_run_now(shop: Shop, browser: Bro
         waiting = page.locator(".card", has_text="Waiting").locator(".value")
         await expect(waiting).to_have_text("1")
         await visitor.button("Resume").click()
-        await expect(visitor.notice).to_have_text("Resumed queue mail.")
+        await expect(visitor.flash).to_have_text("Resumed queue mail.")
         await expect(waiting).to_have_text("0")
 
         await page.get_by_role("link", name="Audit log").click()

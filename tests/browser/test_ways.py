@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from tests.browser.serving import board
+from tests.browser.serving import dashboard_at
 from tests.browser.shop import Shop, bury
 from tests.browser.visitor import Visitor, visiting
 
@@ -31,7 +31,7 @@ async def tab_to(visitor: Visitor, wanted: Locator) -> None:
 
 
 async def test_all_is_done_by_keyboard(shop: Shop, browser: Browser) -> None:
-    async with shop.app as app, board(app) as home, visiting(browser, home) as visitor:
+    async with shop.app as app, dashboard_at(app) as home, visiting(browser, home) as visitor:
         page = visitor.page
         await shop.greet.enqueue("someone")
         await visitor.go("/")
@@ -50,7 +50,7 @@ async def test_all_is_done_by_keyboard(shop: Shop, browser: Browser) -> None:
         await expect(page.locator("[data-pulse]")).to_have_text("Live")
         await expect(pause).to_be_focused()
         await page.keyboard.press("Space")
-        await expect(visitor.notice).to_contain_text("Paused queue mail")
+        await expect(visitor.flash).to_contain_text("Paused queue mail")
         assert (await app.admin.queue("mail")).paused
 
 
@@ -61,7 +61,7 @@ async def test_pages_are_read_and_actions_done_without_scripts(
     async with (
         app,
         app.worker(drain=0),
-        board(app) as home,
+        dashboard_at(app) as home,
         visiting(browser, home, java_script_enabled=False) as visitor,
     ):
         page, (id,) = visitor.page, await bury(shop, 1)
@@ -77,7 +77,7 @@ async def test_pages_are_read_and_actions_done_without_scripts(
         await page.get_by_role("link", name="Edit and replay").click()
         await page.get_by_label("cents").fill("5")
         await visitor.button("Replay with these arguments").click()
-        await expect(visitor.notice).to_have_text("Sent again with another cents.")
+        await expect(visitor.flash).to_have_text("Sent again with another cents.")
         assert await app.job(id).result(timeout=10) == "charged 5 cents for o-0"
         await page.get_by_role("link", name="Refresh").click()
         await expect(page.locator(".why .badge")).to_have_text("done")
@@ -86,7 +86,7 @@ async def test_pages_are_read_and_actions_done_without_scripts(
 async def test_the_theme_is_the_systems_until_one_is_chosen(shop: Shop, browser: Browser) -> None:
     async with (
         shop.app as app,
-        board(app) as home,
+        dashboard_at(app) as home,
         visiting(browser, home, color_scheme="light") as visitor,
     ):
         page = visitor.page
@@ -113,7 +113,7 @@ async def test_a_page_that_may_not_be_followed_is_renewed_now_and_then(
     shop: Shop, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.web.live.streams.MOST", 0)
-    async with shop.app as app, board(app) as home, visiting(browser, home) as visitor:
+    async with shop.app as app, dashboard_at(app) as home, visiting(browser, home) as visitor:
         await shop.greet.enqueue("someone")
         await visitor.page.clock.install()
         await visitor.go("/queues")

@@ -49,9 +49,9 @@ class Visitor:
         return self.page.locator("tbody tr").filter(has_text=text)
 
     @property
-    def notice(self) -> Locator:
+    def flash(self) -> Locator:
         """What the dashboard says of the last action."""
-        return self.page.locator(".notice[role=status]")
+        return self.page.locator(".flash[role=status]")
 
     def check(self) -> None:
         own = tuple(f"{origin}/" for origin in self.origins)

@@ -14,7 +14,11 @@ from tests.web.browsing import Person
 
 async def post(person: Person, verb: str, *, sure: str = "yes", **fields: Any) -> httpx.Response:
     """A form, sent for sure unless said otherwise, and the page that it leads to."""
-    sent = {"token": await person.token("/queue?name=default"), "back": "/actions", "sure": sure}
+    sent = {
+        "csrf_token": await person.token("/queue?name=default"),
+        "back": "/actions",
+        "sure": sure,
+    }
     answer = await person.http.post(f"/do/{verb}", data={**sent, **fields})
     return await person.http.get(answer.headers["location"]) if answer.is_redirect else answer
 
@@ -28,7 +32,7 @@ def fields_for(page: str, verb: str) -> dict[str, str]:
     """What the form of a page sends for an action, besides what all forms do."""
     form = page[page.index(f'action="/do/{verb}"') :].partition("</form>")[0]
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', html.unescape(form)))
-    return {name: value for name, value in fields.items() if name not in ("token", "back")}
+    return {name: value for name, value in fields.items() if name not in ("csrf_token", "back")}
 
 
 def listed(page: str) -> list[str]:

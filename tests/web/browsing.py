@@ -66,7 +66,7 @@ class Person:
 
     async def token(self, path: str = "/") -> str:
         """What forms on a page bring along."""
-        found = re.search(r'name="token" value="([0-9a-f]+)"', (await self.get(path)).text)
+        found = re.search(r'name="csrf_token" value="([0-9a-f]+)"', (await self.get(path)).text)
         assert found, "the page has no form"
         return found[1]
 
@@ -78,11 +78,11 @@ class Person:
         **fields: str,
     ) -> httpx.Response:
         """Send a form of a page that has one."""
-        sent = {"token": await self.token("/queue?name=mail"), "back": back, **fields}
+        sent = {"csrf_token": await self.token("/queue?name=mail"), "back": back, **fields}
         return await self.http.post(f"/do/{verb}", data=sent, headers=headers)
 
     async def log_in(self, name: str, password: str) -> httpx.Response:
-        sent = {"token": await self.token("/login"), "name": name, "password": password}
+        sent = {"csrf_token": await self.token("/login"), "name": name, "password": password}
         return await self.http.post("/login", data=sent)
 
 
@@ -94,6 +94,6 @@ async def _from_here(request: httpx.Request) -> None:
 
 
 def flash(page: str) -> str:
-    """What the notice of a page says."""
-    found = re.search(r'class="notice \w+" role="status"><p>(.*?)</p>', page, re.S)
+    """The flash message of a page."""
+    found = re.search(r'class="flash \w+" role="status"><p>(.*?)</p>', page, re.S)
     return html.unescape(found[1]) if found else ""

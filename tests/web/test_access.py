@@ -12,7 +12,7 @@ from starlette.requests import Request
 import headrace
 from headrace import ConfigError, Headrace
 from headrace.web.auth.access import Auth
-from headrace.web.auth.password_access import LoginAccess
+from headrace.web.auth.password_access import PasswordAccess
 from headrace.web.auth.users import Passwords, Role, User
 from tests.web.browsing import HOME, Person, flash
 
@@ -128,7 +128,7 @@ async def test_logging_in_and_out(app: Headrace) -> None:
         assert "Secure" not in cookie
         assert "ann" in await person.page("/")
         kept = dict(person.http.cookies)
-        left = await person.http.post("/logout", data={"token": await person.token()})
+        left = await person.http.post("/logout", data={"csrf_token": await person.token()})
         assert left.headers["location"] == "/login"
         assert (await person.get("/")).status_code == 303
         person.http.cookies.update(kept)
@@ -192,11 +192,11 @@ async def test_a_form_that_comes_after_the_session_leads_to_the_login(app: Headr
 async def test_a_forged_or_old_session_is_none(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = LoginAccess(USERS)
+    access = PasswordAccess(USERS)
     session = access.session(User("ann"))
-    assert access.in_session(session) == User("ann")
+    assert access.session_user(session) == User("ann")
     body, _, signature = session.rpartition(".")
-    other = LoginAccess(Passwords(["ann:s3cret"]))
+    other = PasswordAccess(Passwords(["ann:s3cret"]))
     for forged in (
         body,
         f"{body}.",
@@ -205,18 +205,18 @@ async def test_a_forged_or_old_session_is_none(
         ".",
         "é.é",
     ):
-        assert access.in_session(forged) is None
+        assert access.session_user(forged) is None
     monkeypatch.setattr("headrace.web.auth.password_access.SESSION_SECONDS", -1)
-    assert access.in_session(session) is None
-    assert access.in_session(access.device(User("ann"))) is None, "signed for another purpose"
+    assert access.session_user(session) is None
+    assert access.session_user(access.device(User("ann"))) is None, "signed for another purpose"
 
 
 def test_processes_with_the_same_secret_know_each_others_sessions() -> None:
     secret = "a long text that nobody knows"
-    one, other = (LoginAccess(Passwords(["ann:s3cret"], secret=secret)) for _ in range(2))
-    assert other.in_session(one.session(User("ann"))) == User("ann")
-    changed = LoginAccess(Passwords(["ann:new"], secret=secret))
-    assert changed.in_session(one.session(User("ann"))) is None
+    one, other = (PasswordAccess(Passwords(["ann:s3cret"], secret=secret)) for _ in range(2))
+    assert other.session_user(one.session(User("ann"))) == User("ann")
+    changed = PasswordAccess(Passwords(["ann:new"], secret=secret))
+    assert changed.session_user(one.session(User("ann"))) is None
 
 
 async def test_a_viewer_sees_no_buttons_and_cannot_act(app: Headrace) -> None:
@@ -226,7 +226,7 @@ async def test_a_viewer_sees_no_buttons_and_cannot_act(app: Headrace) -> None:
         page = await person.page("/queues")
         assert "mail" in page
         assert "/do/" not in page
-        sent = {"token": await person.token(), "queue": "mail"}
+        sent = {"csrf_token": await person.token(), "queue": "mail"}
         answer = await person.http.post("/do/resume", data=sent)
         assert answer.status_code == 403
         assert "needs an operator" in answer.text

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.web.actions.form_actions import FORM_ACTIONS, FormAction, form_action
-from headrace.web.page import Visit
+from headrace.web.visit import Visit
 from tests.admin.burying import bury, envelope
 from tests.web.acting import post
 from tests.web.browsing import Person, flash
@@ -118,7 +118,7 @@ async def test_what_cannot_be_undone_is_asked_about_first(
 async def test_an_action_that_takes_long_goes_on_and_tells_of_it(
     person: Person, slow: asyncio.Event
 ) -> None:
-    person.site.state.board.background_actions.patience = 0.01
+    person.site.state.dashboard.background_actions.wait = 0.01
     answer = await person.do("sweep", queue="mail", sure="yes")
     place = answer.headers["location"]
     assert place.startswith("/doing?id=")
@@ -126,7 +126,7 @@ async def test_an_action_that_takes_long_goes_on_and_tells_of_it(
     assert "is under way" in page
     assert '<meta http-equiv="refresh" content="2">' in page
     slow.set()
-    (action,) = person.site.state.board.background_actions._actions.values()
+    (action,) = person.site.state.dashboard.background_actions._actions.values()
     await asyncio.wait({action.task})
     page = await person.page(place)
     assert "Swept" in page
@@ -137,8 +137,8 @@ async def test_an_action_that_takes_long_goes_on_and_tells_of_it(
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("sweep", "slow")
 async def test_a_dashboard_that_ends_cuts_short_what_goes_on(person: Person) -> None:
-    background = person.site.state.board.background_actions
-    background.patience = 0.01
+    background = person.site.state.dashboard.background_actions
+    background.wait = 0.01
     place = (await person.do("sweep", queue="mail", sure="yes")).headers["location"]
     await background.close()
     assert "cut short" in await person.page(place)

@@ -13,9 +13,10 @@ from starlette.routing import Mount
 from headrace import Headrace, Reject, Retry, dashboard
 from headrace.benchmark.asgi_client import counted
 from headrace.store.topics import Group, Position
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
 from headrace.web.routes import VIEWS
-from headrace.web.stats_cache import Ledgers
+from headrace.web.stats_cache import StatsCaches
+from headrace.web.visit import Visit
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import TOKEN, Person
 
@@ -129,11 +130,11 @@ async def test_a_page_that_is_open_asks_5_times_a_second_at_most(
         await bury(app, [envelope("invoice")], queue=queue)
     await person.page(path)
     asked, looks = await counted(app), []
-    board = person.site.state.board
-    board.ledgers = Ledgers(app.admin)
+    dashboard = person.site.state.dashboard
+    dashboard.stats = StatsCaches(app.admin)
     shown = VIEWS[path.partition("?")[0]]
 
-    async def looked(visit: Visit) -> Page:
+    async def looked(visit: Visit) -> HtmlPage:
         looks.append(await shown(visit))
         return looks[-1]
 

@@ -33,7 +33,7 @@ def proxied(request: Request) -> User | None:
 
 async def pause(person: Person, headers: Mapping[str, str | None]) -> httpx.Response:
     """A form that is right but for where it comes from; None leaves a header out."""
-    sent = {"token": await person.token("/queue?name=mail"), "queue": "mail"}
+    sent = {"csrf_token": await person.token("/queue?name=mail"), "queue": "mail"}
     request = person.http.build_request("POST", "/do/pause", data=sent)
     home = person.http.base_url
     request.headers["origin"] = f"{home.scheme}://{home.netloc.decode()}"
@@ -129,7 +129,7 @@ async def test_a_sibling_that_plants_cookies_cannot_compute_the_token(app: Headr
         person.http.cookies.clear()
         person.http.cookies.set(cookie, planted)
         guess = hmac.new(planted.encode(), b"ann\n", hashlib.sha256).hexdigest()
-        answer = await person.http.post("/do/pause", data={"queue": "mail", "token": guess})
+        answer = await person.http.post("/do/pause", data={"queue": "mail", "csrf_token": guess})
         assert answer.status_code == 403
         assert not (await app.admin.queue("mail")).paused
 
@@ -144,7 +144,7 @@ async def test_a_token_holds_in_all_processes_with_the_same_secret(app: Headrace
         for site, status in ((other, 303), (alone, 403)):
             async with Person(site, home=SHOP) as later:
                 later.http.cookies.update(person.http.cookies)
-                sent = {"queue": "mail", "token": token}
+                sent = {"queue": "mail", "csrf_token": token}
                 answer = await later.http.post("/do/pause", data=sent)
                 assert answer.status_code == status
         assert "the same secret" in answer.text
@@ -152,11 +152,11 @@ async def test_a_token_holds_in_all_processes_with_the_same_secret(app: Headrace
 
 async def test_a_login_form_of_another_origin_is_refused(app: Headrace) -> None:
     async with Person(app, home=SHOP, auth=Passwords(["ann:s3cret"])) as person:
-        sent = {"token": await person.token("/login"), "name": "ann", "password": "s3cret"}
+        sent = {"csrf_token": await person.token("/login"), "name": "ann", "password": "s3cret"}
         elsewhere = {"origin": "http://evil.shop.example"}
         assert (await person.http.post("/login", data=sent, headers=elsewhere)).status_code == 403
         assert (await person.log_in("ann", "s3cret")).status_code == 303
-        token = {"token": await person.token("/")}
+        token = {"csrf_token": await person.token("/")}
         assert (await person.http.post("/logout", data=token, headers=elsewhere)).status_code == 403
         assert flash(await person.page("/")) == ""
 
@@ -178,7 +178,7 @@ def test_a_secret_is_long(app: Headrace, secret: object) -> None:
 async def test_a_sibling_that_plants_cookies_puts_no_words_into_our_mouth(app: Headrace) -> None:
     async with Person(app, home=SHOP, auth=proxied) as person:
         await person.do("pause", queue="mail")
-        (cookie,) = (name for name in person.http.cookies if "notice" in name)
+        (cookie,) = (name for name in person.http.cookies if "flash" in name)
         right = person.http.cookies[cookie]
         said = json.dumps(["Call 555-1234 for help.", "bad"]).encode()
         planted = base64.urlsafe_b64encode(said).decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace import State
 from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
-from headrace.web.rendering.flow_graph import MOST_DRAWN, drawn
+from headrace.web.rendering.flow_graph import MOST_DRAWN, draw_flow
 
 
 def job_in_flow(id: str, *parents: str) -> FlowJobInfo:
@@ -13,7 +13,7 @@ def job_in_flow(id: str, *parents: str) -> FlowJobInfo:
 
 def test_every_job_stands_right_of_those_that_it_waits_for() -> None:
     jobs = [job_in_flow("a"), job_in_flow("b", "a"), job_in_flow("c"), job_in_flow("d", "b", "c")]
-    graph = drawn(FlowInfo("d", tuple(jobs), complete=True))
+    graph = draw_flow(FlowInfo("d", tuple(jobs), complete=True))
     at = {node.job.id: node for node in graph.nodes}
     for job in jobs:
         assert all(at[parent].x < at[job.id].x for parent in job.parents)
@@ -24,7 +24,7 @@ def test_every_job_stands_right_of_those_that_it_waits_for() -> None:
 
 def test_a_flow_of_any_shape_is_drawn_up_to_a_bound() -> None:
     many = [job_in_flow(f"{n}", *(f"{m}" for m in range(n - 3, n))) for n in range(300)]
-    graph = drawn(FlowInfo("299", tuple(many), complete=True))
+    graph = draw_flow(FlowInfo("299", tuple(many), complete=True))
     assert (len(graph.nodes), graph.more) == (MOST_DRAWN, 100)
     circle = (job_in_flow("a", "b"), job_in_flow("b", "a"))
-    assert len(drawn(FlowInfo("a", circle, complete=True)).nodes) == 2
+    assert len(draw_flow(FlowInfo("a", circle, complete=True)).nodes) == 2

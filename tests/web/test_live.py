@@ -16,16 +16,17 @@ from headrace import Headrace, dashboard
 from headrace.benchmark.asgi_client import listening
 from headrace.web.auth.users import Passwords, Role, User
 from headrace.web.live import streams
-from headrace.web.live.shared_pages import TOKEN
+from headrace.web.live.shared_pages import TOKEN_PLACEHOLDER
 from headrace.web.live.streams import rest
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
 from headrace.web.routes import VIEWS
+from headrace.web.visit import Visit
 from tests.web.browsing import Person
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look a hundred times as often."""
+    """Render a hundred times as often."""
 
     async def brief(end: asyncio.Event, seconds: float) -> None:
         await rest(end, seconds / 100)
@@ -62,7 +63,7 @@ async def test_a_stream_ends_when_the_server_does(app: Headrace) -> None:
     site = dashboard(app, insecure=True)
     async with following(site, "/actions") as heard:
         await heard_of(heard, "event: page")
-        site.state.board.streams.close()
+        site.state.dashboard.streams.close()
         async with asyncio.timeout(10):
             assert await heard.get() == ""
 
@@ -92,7 +93,7 @@ async def test_a_stream_ends_when_its_session_does(app: Headrace) -> None:
 
         async with following(known, "/actions") as heard:
             await heard_of(heard, "event: page")
-            await person.http.post("/logout", data={"token": await person.token()})
+            await person.http.post("/logout", data={"csrf_token": await person.token()})
             async with asyncio.timeout(10):
                 assert await heard.get() == ""
 
@@ -159,7 +160,7 @@ def who(request: Request) -> User:
 
 
 def token_in(message: str) -> str:
-    found = re.search(r'name="token" value="(\w+)"', message)
+    found = re.search(r'name="csrf_token" value="(\w+)"', message)
     return found[1] if found else ""
 
 
@@ -170,7 +171,7 @@ async def test_who_sees_the_same_shares_one_rendering_with_a_token_each(
     looks = 0
     queues = VIEWS["/queues"]
 
-    async def looked(visit: Visit) -> Page:
+    async def looked(visit: Visit) -> HtmlPage:
         nonlocal looks
         looks += 1
         return replace(await queues(visit), live=3600.0)
@@ -189,8 +190,8 @@ async def test_who_sees_the_same_shares_one_rendering_with_a_token_each(
         tokens = [token_in(message) for message in messages]
         assert len(set(tokens[:-1])) == 20, "a token for each browser"
         assert not tokens[-1], "a viewer sees no forms"
-        assert TOKEN not in "".join(messages)
-    assert not site.state.board.watches._watches, "nobody looks any more"
+        assert TOKEN_PLACEHOLDER not in "".join(messages)
+    assert not site.state.dashboard.shared_pages._pages, "nobody looks any more"
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
@@ -202,7 +203,7 @@ async def test_one_person_may_follow_so_many_pages_and_is_told(app: Headrace) ->
             one = await stack.enter_async_context(following(seen_by(site, "ann"), view))
             await heard_of(one, "event: page")
         async with following(seen_by(site, "ann"), "/") as refused:
-            assert "Too many pages are followed" in await heard_of(refused, "event: full")
+            assert "Too many pages are open" in await heard_of(refused, "event: full")
             assert await refused.get() == ""
         async with following(seen_by(site, "carol"), "/") as other:
             await heard_of(other, "event: page")
@@ -231,7 +232,7 @@ async def test_there_is_a_bound_on_what_all_follow(
 async def test_a_bug_in_a_page_ends_its_streams_and_no_other(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(visit: Visit) -> Page:
+    async def broken(visit: Visit) -> HtmlPage:
         raise KeyError("a bug")
 
     monkeypatch.setitem(VIEWS, "/workers", broken)

@@ -31,7 +31,7 @@ async def test_another_account_of_the_machine_is_not_let_in(app: Headrace) -> No
             assert (answer.status_code, answer.headers["location"][:6]) == (303, "/login")
         asked = await person.http.get("/queues", headers={"accept": "*/*"})
         assert (asked.status_code, asked.headers["www-authenticate"]) == (401, "Bearer")
-        sent = {"token": await person.token("/login"), "queue": "mail"}
+        sent = {"csrf_token": await person.token("/login"), "queue": "mail"}
         assert (await person.http.post("/do/pause", data=sent)).status_code == 303
         assert not (await app.admin.queue("mail")).paused
         page = await person.page("/login")
@@ -84,7 +84,7 @@ async def test_a_token_that_nobody_chose_is_told_to_the_log_once(
         for _ in range(3):
             await person.get("/jobs/")
     (record,) = [record for record in caplog.records if record.name == "headrace.web"]
-    token = site.state.board.access.token
+    token = site.state.dashboard.access.token
     assert f"open {HOME}/jobs/?token={token} " in record.getMessage()
 
 

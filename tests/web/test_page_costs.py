@@ -11,8 +11,8 @@ import pytest
 from headrace import Headrace, Reject, group
 from headrace.benchmark.asgi_client import CountedStore, counted
 from headrace.web.auth.users import User
-from headrace.web.page import Visit
 from headrace.web.routes import VIEWS
+from headrace.web.visit import Visit
 from tests.admin.burying import bury, envelope
 from tests.web.browsing import Person
 
@@ -77,10 +77,10 @@ async def test_no_page_makes_more_than_five_calls_a_second(
     places: tuple[Headrace, dict[str, Place]],
 ) -> None:
     app, pages = places
-    board = Person(app).site.state.board
+    dashboard = Person(app).site.state.dashboard
     store = await counted(app)
     rates = {
-        name: await _rate(store, Visit(board, User("ann"), path, query))
+        name: await _rate(store, Visit(dashboard, User("ann"), path, query))
         for name, (path, query) in pages.items()
     }
     assert not {name: rate for name, rate in rates.items() if rate > 5}

@@ -35,7 +35,7 @@ async def test_an_empty_store_has_complete_pages(person: Person) -> None:
 async def test_where_nothing_has_happened_the_overview_says_how_to_begin(
     app: Headrace, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.stats_cache._FRESH", 0.0)
+    monkeypatch.setattr("headrace.web.stats_cache._MAX_AGE", 0.0)
 
     @app.task
     async def send() -> None: ...

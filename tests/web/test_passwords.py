@@ -39,7 +39,7 @@ def quick(users: Passwords, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def guessed(person: Person, times: int, name: str = "ann") -> list[int]:
     """What someone is answered who tries one password after the other."""
-    sent = {"token": await person.token("/login"), "name": name}
+    sent = {"csrf_token": await person.token("/login"), "name": name}
     found = []
     for number in range(times):
         answer = await person.http.post("/login", data={**sent, "password": f"guess-{number}"})
@@ -66,7 +66,7 @@ async def test_guesses_that_come_at_once_are_counted_too(
     app: Headrace, users: Passwords, quick: list[str]
 ) -> None:
     async with Person(app, auth=users) as thief:
-        sent = {"token": await thief.token("/login"), "name": "ann", "password": "guess"}
+        sent = {"csrf_token": await thief.token("/login"), "name": "ann", "password": "guess"}
         tries = (thief.http.post("/login", data=sent) for _ in range(50))
         answers = [answer.status_code for answer in await asyncio.gather(*tries)]
     assert answers.count(401) == OF_PAIR.guesses
@@ -78,7 +78,7 @@ async def test_while_someone_guesses_from_many_places_those_who_know_theirs_come
     """All places at which passwords are checked are taken, too, by ones that take for ever."""
     async with Person(app, auth=users, client="192.0.2.1") as ann:
         await ann.log_in("ann", "s3cret")
-        await ann.http.post("/logout", data={"token": await ann.token()})
+        await ann.http.post("/logout", data={"csrf_token": await ann.token()})
         site = ann.site
         for number in range(OF_NAME.guesses // OF_PAIR.guesses + 1):
             async with Person(site, client=f"198.51.100.{number}") as thief:
@@ -86,11 +86,13 @@ async def test_while_someone_guesses_from_many_places_those_who_know_theirs_come
         async with Person(site, client="203.0.113.9") as stranger:
             assert (await stranger.log_in("ann", "s3cret")).status_code == 429
             assert (await stranger.log_in("bob", "pa55word")).status_code == 303
-        (line,) = [line for known, line in site.state.board.access._lines.items() if not known]
+        (line,) = [
+            line for known, line in site.state.dashboard.access._check_queues.items() if not known
+        ]
         line._waiting = 1_000
         for _ in range(10):
             assert (await ann.log_in("ann", "s3cret")).status_code == 303
-            await ann.http.post("/logout", data={"token": await ann.token()})
+            await ann.http.post("/logout", data={"csrf_token": await ann.token()})
 
 
 async def test_a_browser_that_was_here_is_known_for_its_own_name_alone(
@@ -99,7 +101,7 @@ async def test_a_browser_that_was_here_is_known_for_its_own_name_alone(
     async with Person(app, auth=users) as bob:
         await bob.log_in("bob", "pa55word")
         (device,) = (name for name in bob.http.cookies if "device" in name)
-        await bob.http.post("/logout", data={"token": await bob.token()})
+        await bob.http.post("/logout", data={"csrf_token": await bob.token()})
         assert device in bob.http.cookies
         assert await guessed(bob, OF_PAIR.guesses + 1, "ann") == [401] * OF_PAIR.guesses + [429]
         assert await guessed(bob, OF_PAIR.guesses + 1, "bob") == [401] * OF_PAIR.guesses + [429]

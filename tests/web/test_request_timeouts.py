@@ -39,7 +39,7 @@ async def port(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(request_timeouts, "HEADER_SECONDS", 0.2)
     monkeypatch.setattr(request_timeouts, "BODY_SECONDS", 0.3)
     site = dashboard(app, auth=who)
-    async with served(site, http=request_timeouts.PatientProtocol) as address:
+    async with served(site, http=request_timeouts.TimeoutProtocol) as address:
         yield int(urlsplit(address).port or 0)
 
 

@@ -10,9 +10,10 @@ import pytest
 from headrace import Headrace, dashboard
 from headrace.admin import Admin
 from headrace.web.actions.form_actions import own_path
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
 from headrace.web.rendering.formatting import visible
 from headrace.web.routes import VIEWS
+from headrace.web.visit import Visit
 from tests.web.browsing import HOME, Person, flash
 
 
@@ -51,7 +52,13 @@ async def test_a_form_without_its_token_is_refused(app: Headrace) -> None:
     async with Person(app) as person, Person(person.site) as other:
         stolen = await other.token("/queue?name=mail")
         await app.admin.pause("mail")
-        for sent in ({}, {"token": ""}, {"token": "0" * 64}, {"token": stolen}, {"token": "é"}):
+        for sent in (
+            {},
+            {"csrf_token": ""},
+            {"csrf_token": "0" * 64},
+            {"csrf_token": stolen},
+            {"csrf_token": "é"},
+        ):
             answer = await person.http.post("/do/resume", data={"queue": "mail", **sent})
             assert answer.status_code == 403
             await person.page("/queues")
@@ -73,7 +80,7 @@ async def test_actions_are_only_posted_as_forms(app: Headrace) -> None:
     async with Person(app) as person:
         assert (await person.get("/do/pause", queue="mail")).status_code == 405
         token = await person.token("/queue?name=mail")
-        sent = await person.http.post("/do/pause", json={"queue": "mail", "token": token})
+        sent = await person.http.post("/do/pause", json={"queue": "mail", "csrf_token": token})
         assert sent.status_code == 400
         assert (await person.do("nothing")).status_code == 404
 
@@ -136,7 +143,7 @@ async def test_what_is_not_there_or_makes_no_sense_is_told(app: Headrace) -> Non
 async def test_a_bug_is_told_without_its_details(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(visit: Visit) -> Page:
+    async def broken(visit: Visit) -> HtmlPage:
         raise KeyError("a secret")
 
     monkeypatch.setitem(VIEWS, "/workers", broken)

@@ -1,4 +1,4 @@
-"""Minutes that are over are asked for once; charts are drawn of them."""
+"""Minutes that are over are asked for once; charts are drawn from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from headrace.admin import MinuteStats
 from headrace.web.rendering.charts import SPANS, charts_of
-from headrace.web.stats_cache import Ledger, Minutes, Sum, minute_text
+from headrace.web.stats_cache import Minutes, StatsCache, StatsSum, minute_text
 
 NOW = 29_000_000
 
@@ -55,26 +55,26 @@ class Book:
 def book(monkeypatch: pytest.MonkeyPatch) -> Book:
     book = Book()
     monkeypatch.setattr("headrace.web.stats_cache.time.time", lambda: book.seconds)
-    monkeypatch.setattr("headrace.web.stats_cache._FRESH", -1.0)
+    monkeypatch.setattr("headrace.web.stats_cache._MAX_AGE", -1.0)
     return book
 
 
 async def test_only_the_last_minutes_are_asked_for_again(book: Book) -> None:
-    ledger, book.done = Ledger(_admin(book), None), {NOW - 30: 5, NOW: 1}
-    first = await ledger.minutes(60)
+    cache, book.done = StatsCache(_admin(book), None), {NOW - 30: 5, NOW: 1}
+    first = await cache.minutes(60)
     assert [each.done for each in first.sums if each.done] == [5, 1]
     assert len(first.sums) == 60
     book.done[NOW] = 2
-    again = await ledger.minutes(60)
+    again = await cache.minutes(60)
     assert again.sums[-1].done == 2
     assert again.sums[-31].done == 5
     book.seconds += 600
     book.done[NOW + 10] = 7
-    later = await ledger.minutes(60)
+    later = await cache.minutes(60)
     assert [each.done for each in later.sums if each.done] == [5, 2, 7]
     assert book.asked == [60, 3, 13]
-    await ledger.minutes(15)
-    await ledger.minutes(360)
+    await cache.minutes(15)
+    await cache.minutes(360)
     assert book.asked[3:] == [3, 360]
 
 
@@ -82,10 +82,10 @@ async def test_only_the_last_minutes_are_asked_for_again(book: Book) -> None:
 async def test_each_minute_is_counted_once_whatever_the_clock_of_the_store_says(
     book: Book, ahead: float
 ) -> None:
-    ledger, book.ahead = Ledger(_admin(book), None), ahead
+    cache, book.ahead = StatsCache(_admin(book), None), ahead
     for _ in range(80):
         book.done[book.minute] = book.done.get(book.minute, 0) + 1
-        found = await ledger.minutes(15)
+        found = await cache.minutes(15)
         wanted = range(book.minute - 14, book.minute + 1)
         assert found.last == book.minute
         assert [each.done for each in found.sums] == [book.done.get(each, 0) for each in wanted]
@@ -94,34 +94,34 @@ async def test_each_minute_is_counted_once_whatever_the_clock_of_the_store_says(
 
 @pytest.mark.parametrize(("rest", "asked"), [(6, 2), (120, 15)])
 async def test_after_a_long_rest_no_minutes_are_left_out(book: Book, rest: int, asked: int) -> None:
-    ledger = Ledger(_admin(book), None)
-    await ledger.minutes(60)
+    cache = StatsCache(_admin(book), None)
+    await cache.minutes(60)
     book.seconds += rest * 60
     book.done = {book.minute - rest // 2: 5}
-    await ledger.minutes(asked)
-    assert (await ledger.minutes(90)).sums[-rest // 2 - 1].done == 5
+    await cache.minutes(asked)
+    assert (await cache.minutes(90)).sums[-rest // 2 - 1].done == 5
 
 
 async def test_a_rate_is_of_the_last_whole_minute_and_the_running_one(book: Book) -> None:
     book.done = {NOW - 2: 100, NOW - 1: 60, NOW: 30}
-    minutes = await Ledger(_admin(book), "mail").minutes(15)
+    minutes = await StatsCache(_admin(book), "mail").minutes(15)
     assert minutes.rate(minutes.recent["mail"].done) == 60
     assert minutes.tasks["send"].done == 190
     assert minutes.now.failed == 2
 
 
 async def test_many_at_once_share_a_look(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.stats_cache._FRESH", 60.0)
-    ledger = Ledger(_admin(book), None)
+    monkeypatch.setattr("headrace.web.stats_cache._MAX_AGE", 60.0)
+    cache = StatsCache(_admin(book), None)
     for _ in range(3):
-        await ledger.minutes(60)
+        await cache.minutes(60)
     assert book.asked == [60]
 
 
 @pytest.mark.parametrize("span", SPANS)
 def test_charts_say_in_words_what_they_show(span: str) -> None:
     count, step = SPANS[span]
-    sums = [Sum() for _ in range(count)]
+    sums = [StatsSum() for _ in range(count)]
     sums[-1].counts.update({"done": 40 * step, "dead": 2 * step})
     sums[-1].durations[0.004] = 10
     minutes = Minutes(NOW, sums, {}, {}, 60.0)

@@ -11,12 +11,12 @@ import pytest
 
 from headrace import Headrace
 from headrace.admin.arguments import named
-from headrace.web.rendering.values import as_json, ending, in_a_line, written
+from headrace.web.rendering.values import as_json, format_line, format_value, tail
 
 
 def test_values_are_written_like_json_with_what_is_short_on_one_line() -> None:
     value = {"user": "ada", "ids": [1, 2], "more": {"deep": [[1], {}]}, "none": None, "ok": True}
-    assert written(value).text == (
+    assert format_value(value).text == (
         '{\n  "user": "ada",\n  "ids": [1, 2],\n  "more": {\n    "deep": [\n      [1],\n      {}\n'
         '    ]\n  },\n  "none": null,\n  "ok": true\n}'
     )
@@ -41,33 +41,33 @@ def test_values_are_written_like_json_with_what_is_short_on_one_line() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_written_so_that_it_can(value: Any, text: str) -> None:
-    assert written(value).text == text
+    assert format_value(value).text == text
 
 
 def test_a_number_of_five_thousand_digits_is_written() -> None:
-    assert written(10**5000, None).text == hex(10**5000)
+    assert format_value(10**5000, None).text == hex(10**5000)
 
 
 def test_a_long_value_is_cut_and_says_how_long_it_is() -> None:
-    shown = written({"body": "x" * 1_048_576})
+    shown = format_value({"body": "x" * 1_048_576})
     assert shown.cut
     assert len(shown.text) < 10_100
     assert shown.text.endswith("x… 1,048,576 characters")
-    assert written(b"x" * 20_000).text.endswith("… 20,000 bytes")
-    assert written(list(range(100_000))).text.endswith("… and more")
-    assert not written("x" * 1_048_576, None).cut
+    assert format_value(b"x" * 20_000).text.endswith("… 20,000 bytes")
+    assert format_value(list(range(100_000))).text.endswith("… and more")
+    assert not format_value("x" * 1_048_576, None).cut
 
 
 def test_escapes_do_not_make_a_cut_value_longer() -> None:
-    assert len(written("\u202e" * 1_048_576).text) < 10_100
+    assert len(format_value("\u202e" * 1_048_576).text) < 10_100
 
 
 def test_nesting_of_any_depth_is_written_without_running_away() -> None:
     value: Any = []
     for _ in range(5_000):
         value = [value]
-    assert written(value).cut
-    assert written(value, None).text.count("[") == 5_001
+    assert format_value(value).cut
+    assert format_value(value, None).text.count("[") == 5_001
 
 
 def test_what_cannot_even_be_represented_is_named() -> None:
@@ -75,7 +75,7 @@ def test_what_cannot_even_be_represented_is_named() -> None:
         def __repr__(self) -> str:
             raise RuntimeError
 
-    assert written([Broken()]).text == "[(Broken)]"
+    assert format_value([Broken()]).text == "[(Broken)]"
 
 
 def test_json_for_editing_means_the_same_and_can_be_seen() -> None:
@@ -86,14 +86,14 @@ def test_json_for_editing_means_the_same_and_can_be_seen() -> None:
 
 
 def test_a_long_traceback_shows_its_end() -> None:
-    assert ending("short") == "short"
-    assert ending("x" * 20_000 + "end").startswith("20,003 characters …\n")
-    assert ending("x" * 20_000 + "end").endswith("end")
+    assert tail("short") == "short"
+    assert tail("x" * 20_000 + "end").startswith("20,003 characters …\n")
+    assert tail("x" * 20_000 + "end").endswith("end")
 
 
 def test_a_list_shows_the_beginning_on_one_line() -> None:
-    assert in_a_line({"a": 1, "b": [{"c": 2}]}) == '{ "a": 1, "b": [ { "c": 2 } ] }'
-    assert len(in_a_line("x" * 1_000_000)) < 240
+    assert format_line({"a": 1, "b": [{"c": 2}]}) == '{ "a": 1, "b": [ { "c": 2 } ] }'
+    assert len(format_line("x" * 1_000_000)) < 240
 
 
 def test_arguments_have_the_names_of_their_parameters() -> None:

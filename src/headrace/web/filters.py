@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace.admin import JobFilter
 from headrace.core.job.state import Reason, State
-from headrace.web.page import Refusal
+from headrace.web.errors import PageError
 from headrace.web.rendering.formatting import clip
 
 PERIODS: dict[str, tuple[str, timedelta]] = {
@@ -39,7 +39,7 @@ class FilterForm:
         return self.fields.get(name)
 
     def parsed(self) -> JobFilter:
-        """The jobs that are meant; `Refusal` if a time cannot be read."""
+        """The jobs that are meant; `PageError` if a time cannot be read."""
         return JobFilter(
             queue=self.get("queue"),
             state=self.get("state"),
@@ -53,7 +53,7 @@ class FilterForm:
 
 def _period(text: str | None) -> timedelta | None:
     if text and text not in PERIODS:
-        raise Refusal(400, f"{clip(text)} is no period: there are {', '.join(PERIODS)}.")
+        raise PageError(400, f"{clip(text)} is no period: there are {', '.join(PERIODS)}.")
     return PERIODS[text][1] if text else None
 
 
@@ -65,4 +65,4 @@ def _moment(text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Refusal(400, f"{clip(text)} is not a time such as 2026-01-31T12:00.") from None
+        raise PageError(400, f"{clip(text)} is not a time such as 2026-01-31T12:00.") from None

@@ -1,4 +1,4 @@
-"""Sentences that the next page shows once: what came of an action."""
+"""Flash messages: the next page shows once how an action ended."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from headrace.web.auth.signing import Signed
-    from headrace.web.page import Page
+    from headrace.web.page import HtmlPage
 
-_PURPOSE = "notice"
-# Cookies end at 4 KB.
+_COOKIE = "flash"
+# Browsers drop cookies above 4 KB.
 _MOST = 700
 _SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class FlashMessage:
     text: str
     tone: str = "good"
-    page: Page | None = None
-    """What is shown at once, if that says more than the sentence."""
+    page: HtmlPage | None = None
+    """Shown at once, if it says more than the message."""
 
 
-def leave_notice(request: Request, response: Response, notice: Notice) -> None:
-    """Have the next page show it. In a cookie and not in the address: a link from elsewhere must
-    not put words into our mouth. Signed: nor must another host of our domain, which can plant
-    cookies."""
-    text = notice.text if len(notice.text) <= _MOST else f"{notice.text[:_MOST]}…"
-    set_cookie(request, response, _PURPOSE, _signed(request).write(text, notice.tone), _SECONDS)
+def set_flash(request: Request, response: Response, flash: FlashMessage) -> None:
+    """Have the next page show a message.
+
+    It is in a cookie, so that a link from elsewhere cannot show a message of its own. The cookie is
+    signed, since other hosts of our domain can plant cookies.
+    """
+    text = flash.text if len(flash.text) <= _MOST else f"{flash.text[:_MOST]}…"
+    set_cookie(request, response, _COOKIE, _signed(request).write(text, flash.tone), _SECONDS)
 
 
-def found_notice(request: Request) -> Notice | None:
-    said = _signed(request).read(cookie(request, _PURPOSE), _SECONDS)
-    return None if said is None else Notice(said[0], said[1])
+def get_flash(request: Request) -> FlashMessage | None:
+    found = _signed(request).read(cookie(request, _COOKIE), _SECONDS)
+    return None if found is None else FlashMessage(found[0], found[1])
 
 
-def forget_notice(request: Request, response: Response) -> None:
-    forget_cookie(request, response, _PURPOSE)
+def clear_flash(request: Request, response: Response) -> None:
+    forget_cookie(request, response, _COOKIE)
 
 
 def _signed(request: Request) -> Signed:
-    notices: Signed = request.state.notices
-    return notices
+    signed: Signed = request.state.flash
+    return signed

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from headrace.errors import ConfigError
 from headrace.exposition import health
 from headrace.exposition.server import HttpResponse
-from headrace.web.page import Refusal, Visit
+from headrace.web.errors import PageError
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -22,7 +23,7 @@ async def healthz(visit: Visit, request: Request) -> Response:
 
 async def readyz(visit: Visit, request: Request) -> Response:
     """Whether the store answers. Says no more than that: it is for everyone."""
-    is_away = bool(await visit.board.probe.error())
+    is_away = bool(await visit.dashboard.probe.error())
     return _answered(health.response(["the store does not answer"] if is_away else []))
 
 
@@ -31,7 +32,7 @@ async def metrics(visit: Visit, request: Request) -> Response:
     try:
         from headrace.exposition import prometheus
     except ConfigError as error:
-        raise Refusal(404, f"There are no metrics here: {error}.") from None
+        raise PageError(404, f"There are no metrics here: {error}.") from None
     return _answered(await prometheus.fleet_metrics(visit.app, request.headers))
 
 

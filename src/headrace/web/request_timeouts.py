@@ -14,7 +14,7 @@ BODY_SECONDS = 120.0
 MOST_CONNECTIONS = 800
 
 
-class PatientProtocol(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """Closes a connection on which the head of a request, or its body, does not come to an end in
     time, however busily it is sent; and refuses one more than there may be."""
 

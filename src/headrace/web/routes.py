@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headrace.web.actions import job_actions, topic_actions  # noqa: F401
-from headrace.web.page import View
 from headrace.web.pages import (
     actions,
     dead,
@@ -16,6 +15,7 @@ from headrace.web.pages import (
     topics,
     workers,
 )
+from headrace.web.visit import View
 
 VIEWS: dict[str, View] = {
     "/": overview.overview,

@@ -21,7 +21,7 @@ POLICY = "; ".join(
         "base-uri 'none'",
     )
 )
-HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -32,7 +32,7 @@ HEADERS = {
 }
 
 
-class Headers:
+class SecurityHeaders:
     """Runs only our own scripts and styles, in no frame; keeps pages out of caches."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -46,7 +46,7 @@ class Headers:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
+                headers.update(SECURITY_HEADERS)
                 # What has a mark of its version (files) may be kept, and asked about.
                 headers["Cache-Control"] = "no-cache" if "etag" in headers else "no-store"
             await send(message)

@@ -14,7 +14,7 @@ import uvicorn
 from headrace.errors import ConfigError
 from headrace.web import dashboard
 from headrace.web.auth.local_access import LocalAccess
-from headrace.web.request_timeouts import PatientProtocol
+from headrace.web.request_timeouts import TimeoutProtocol
 
 if TYPE_CHECKING:
     import socket
@@ -58,7 +58,7 @@ class Certificate:
             ) from None
 
 
-class Server(uvicorn.Server):
+class DashboardServer(uvicorn.Server):
     """Serves until SIGINT or SIGTERM, or until `handle_exit` is called."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 self._site,
-                http=PatientProtocol,
+                http=TimeoutProtocol,
                 ws="none",
                 lifespan="off",
                 # As the rest of the process logs.
@@ -100,10 +100,10 @@ class Server(uvicorn.Server):
     def take_token(self) -> str | None:
         """The token that lets in this machine's user, to be shown to them; None if none is needed.
         It is not logged then."""
-        access = self._site.state.board.access
+        access = self._site.state.dashboard.access
         if not isinstance(access, LocalAccess):
             return None
-        access.said()
+        access.mark_shown()
         return access.token
 
     async def serve_at(self, listening: socket.socket) -> None:
@@ -112,10 +112,10 @@ class Server(uvicorn.Server):
             try:
                 await self.serve([listening])
             finally:
-                await self._site.state.board.background_actions.close()
+                await self._site.state.dashboard.background_actions.close()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """As asked, and not by raising the signal again at the end."""
-        self._site.state.board.streams.close()
+        self._site.state.dashboard.streams.close()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True

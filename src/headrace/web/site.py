@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI app: its routes, and what happens around each view."""
+"""The dashboard as an ASGI app: its routes, and what wraps each view."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from headrace.web import probes
 from headrace.web.actions import form_actions
 from headrace.web.auth import login_page
 from headrace.web.auth.origins import check_origin, origins_of
-from headrace.web.error_pages import TITLES, refusal_of
-from headrace.web.flash import forget_notice, found_notice
+from headrace.web.errors import ERROR_TITLES, LoginRequired, PageError, page_error_of
+from headrace.web.flash import clear_flash, get_flash
 from headrace.web.live import updates
-from headrace.web.page import LoginWanted, Page, Refusal, Visit
+from headrace.web.page import HtmlPage
 from headrace.web.pages import raw
-from headrace.web.rendering.renderer import Rendering
+from headrace.web.rendering.renderer import Renderer
 from headrace.web.routes import VIEWS
-from headrace.web.security_headers import HEADERS, Headers
-from headrace.web.state import Board
+from headrace.web.security_headers import SECURITY_HEADERS, SecurityHeaders
+from headrace.web.state import DashboardState
+from headrace.web.visit import Visit, visit_of
 
 if TYPE_CHECKING:
     from headrace.admin.redaction import Redact
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 
-_SENTENCES = {
+_MESSAGES = {
     401: "You may not see this dashboard: log in where you usually do.",
     403: "You may not see this dashboard.",
     404: "There is no such page.",
-    405: "This address is not for that.",
+    405: "This address does not support that method.",
 }
 
-Answer: TypeAlias = "Page | Response"
+Answer: TypeAlias = "HtmlPage | Response"
 Handler = Callable[[Visit, Request], Awaitable[Answer]]
-Endpoint = Callable[[Request], Awaitable[Response]]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
 def site(
@@ -58,120 +59,125 @@ def site(
     title: str,
 ) -> Starlette:
     """See `headrace.dashboard`."""
-    board = Board(app, title, access, redact, origins_of(origins))
-    made = Site(board)
+    state = DashboardState(app, title, access, redact, origins_of(origins))
+    made = Site(state)
     dashboard = Starlette(
         routes=made.routes(),
-        middleware=[Middleware(Headers)],
-        exception_handlers={HTTPException: made.not_served, Exception: made.failed},
+        middleware=[Middleware(SecurityHeaders)],
+        exception_handlers={HTTPException: made.http_error, Exception: made.internal_error},
     )
-    dashboard.state.board = board
+    dashboard.state.dashboard = state
     return dashboard
 
 
 class Site:
-    """Turns requests into visits, and pages into answers."""
+    """Turns requests into visits, and pages into responses."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._rendering = Rendering()
+    def __init__(self, dashboard: DashboardState) -> None:
+        self._dashboard = dashboard
+        self._renderer = Renderer()
         self._files = StaticFiles(directory=STATIC)
 
     def routes(self) -> list[Route]:
-        shown = [Route(path, self._inside(self._show), methods=["GET"]) for path in VIEWS]
+        views = [Route(path, self._private(self._view), methods=["GET"]) for path in VIEWS]
         return [
-            *shown,
-            Route("/live", self._inside(self._follow), methods=["GET"]),
-            Route("/raw", self._inside(raw.whole), methods=["GET"]),
-            Route("/do/{verb}", self._inside(form_actions.done), methods=["POST"]),
-            Route("/login", self._outside(login_page.login), methods=["GET", "POST"]),
-            Route("/logout", self._inside(login_page.logout), methods=["POST"]),
-            Route("/metrics", self._inside(probes.metrics), methods=["GET"]),
-            Route("/healthz", self._outside(probes.healthz), methods=["GET"]),
-            Route("/readyz", self._outside(probes.readyz), methods=["GET"]),
-            # No Mount: it would change the root path, by which addresses and cookies are made.
+            *views,
+            Route("/live", self._private(self._live), methods=["GET"]),
+            Route("/raw", self._private(raw.download), methods=["GET"]),
+            Route("/do/{verb}", self._private(form_actions.handle), methods=["POST"]),
+            Route("/login", self._public(login_page.login), methods=["GET", "POST"]),
+            Route("/logout", self._private(login_page.logout), methods=["POST"]),
+            Route("/metrics", self._private(probes.metrics), methods=["GET"]),
+            Route("/healthz", self._public(probes.healthz), methods=["GET"]),
+            Route("/readyz", self._public(probes.readyz), methods=["GET"]),
+            # No Mount: it would change the root path, from which addresses and cookies are made.
             Route("/static/{path:path}", self._file, methods=["GET"]),
         ]
 
-    async def not_served(self, request: Request, error: Exception) -> Response:
-        """For paths that there are not, and for what an auth hook raises."""
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        """For unknown paths, and for what an auth hook raises."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        refusal = Refusal(status, _SENTENCES.get(status, "That cannot be answered."))
-        visit = self._board.visit(request)
-        with suppress(Refusal, LoginWanted, HTTPException):
-            visit = await self._board.admitted(request)
-        response = self._refused(request, visit, refusal)
+        shown = PageError(status, _MESSAGES.get(status, "That cannot be answered."))
+        visit = visit_of(self._dashboard, request)
+        with suppress(PageError, LoginRequired, HTTPException):
+            visit = await self._authenticated(request)
+        response = self._error(request, visit, shown)
         response.headers.update(getattr(error, "headers", None) or {})
         return response
 
-    async def failed(self, request: Request, error: Exception) -> Response:
+    async def internal_error(self, request: Request, error: Exception) -> Response:
         """For bugs, which the server logs."""
-        refusal = Refusal(500, "Something went wrong in the dashboard itself: see its log.")
-        response = self._refused(request, self._board.visit(request), refusal)
-        # Starlette answers these outside of all middleware.
-        response.headers.update({**HEADERS, "Cache-Control": "no-store"})
+        shown = PageError(500, "Something went wrong in the dashboard itself: see its log.")
+        response = self._error(request, visit_of(self._dashboard, request), shown)
+        # Starlette sends these outside of all middleware.
+        response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store"})
         return response
 
-    def _inside(self, handler: Handler) -> Endpoint:
-        """For those who are let in."""
+    async def _authenticated(self, request: Request) -> Visit:
+        """The visit of the user. Raises what `Access.authenticate` does."""
+        user = await self._dashboard.access.authenticate(request)
+        return visit_of(self._dashboard, request, user)
 
-        async def called(request: Request) -> Response:
-            visit = self._board.visit(request)
+    def _private(self, handler: Handler) -> RequestHandler:
+        """For authenticated users."""
+
+        async def handle(request: Request) -> Response:
+            visit = visit_of(self._dashboard, request)
             try:
-                check_origin(request, self._board.origins)
-                visit = await self._board.admitted(request)
+                check_origin(request, self._dashboard.origins)
+                visit = await self._authenticated(request)
                 answer = await handler(visit, request)
-            except LoginWanted:
-                return login_page.shown(visit, request)
-            except Refusal as refusal:
-                return self._refused(request, visit, refusal)
+            except LoginRequired:
+                return login_page.login_required(visit, request)
+            except PageError as error:
+                return self._error(request, visit, error)
             except HeadraceError as error:
-                return self._refused(request, visit, refusal_of(error))
-            return self._answered(request, visit, answer)
+                return self._error(request, visit, page_error_of(error))
+            return self._response(request, visit, answer)
 
-        return called
+        return handle
 
-    def _outside(self, handler: Handler) -> Endpoint:
+    def _public(self, handler: Handler) -> RequestHandler:
         """For everyone."""
 
-        async def called(request: Request) -> Response:
-            visit = self._board.visit(request)
+        async def handle(request: Request) -> Response:
+            visit = visit_of(self._dashboard, request)
             try:
-                check_origin(request, self._board.origins)
+                check_origin(request, self._dashboard.origins)
                 answer = await handler(visit, request)
-            except Refusal as refusal:
-                return self._refused(request, visit, refusal)
-            return self._answered(request, visit, answer)
+            except PageError as error:
+                return self._error(request, visit, error)
+            return self._response(request, visit, answer)
 
-        return called
+        return handle
 
-    async def _show(self, visit: Visit, request: Request) -> Answer:
+    async def _view(self, visit: Visit, request: Request) -> Answer:
         return await VIEWS[visit.path](visit)
 
     async def _file(self, request: Request) -> Response:
         return await self._files.get_response(request.path_params["path"], request.scope)
 
-    async def _follow(self, visit: Visit, request: Request) -> Answer:
-        return updates.streamed(
-            visit, request, self._rendering, lambda: self._board.access.holds(request)
+    async def _live(self, visit: Visit, request: Request) -> Answer:
+        access = self._dashboard.access
+        return updates.stream_updates(
+            visit, request, self._renderer, lambda: access.is_valid(request)
         )
 
-    def _answered(self, request: Request, visit: Visit, answer: Answer) -> Response:
+    def _response(self, request: Request, visit: Visit, answer: Answer) -> Response:
         if isinstance(answer, Response):
             return answer
-        notice = found_notice(request)
-        html = self._rendering.whole(visit, answer, notice)
-        response = HTMLResponse(html, answer.status)
-        request.state.seal.leave(response)
-        if notice is not None:
-            forget_notice(request, response)
+        flash = get_flash(request)
+        response = HTMLResponse(self._renderer.document(visit, answer, flash), answer.status)
+        request.state.csrf.set_cookie(response)
+        if flash is not None:
+            clear_flash(request, response)
         return response
 
-    def _refused(self, request: Request, visit: Visit, refusal: Refusal) -> Response:
-        title = TITLES.get(refusal.status, "That did not work")
-        context = {"sentence": refusal.sentence}
-        page = Page("refusal.html", title, context, live=None, status=refusal.status)
-        response = self._answered(request, visit, page)
-        if refusal.retry_after is not None:
-            response.headers["Retry-After"] = str(refusal.retry_after)
+    def _error(self, request: Request, visit: Visit, error: PageError) -> Response:
+        title = ERROR_TITLES.get(error.status, "That did not work")
+        context = {"message": error.message}
+        page = HtmlPage("error.html", title, context, live=None, status=error.status)
+        response = self._response(request, visit, page)
+        if error.retry_after is not None:
+            response.headers["Retry-After"] = str(error.retry_after)
         return response

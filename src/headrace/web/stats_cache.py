@@ -20,12 +20,12 @@ _OPEN = 2
 _KEPT = 24 * 60
 _QUEUES_KEPT = 50
 # Pages that many people have open at the same time share one look.
-_FRESH = 0.8
+_MAX_AGE = 0.8
 FAILED = ("retry", "dead")
 
 
 @dataclass(slots=True)
-class Sum:
+class StatsSum:
     """What several counts come to: of all tasks in a minute, or of one task in many."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Sum:
     run_seconds: float = 0.0
     wait_seconds: float = 0.0
 
-    def add(self, other: MinuteStats | Sum) -> None:
+    def add(self, other: MinuteStats | StatsSum) -> None:
         self.counts.update(other.counts)
         self.durations.update(other.durations)
         self.waits.update(other.waits)
@@ -57,7 +57,7 @@ class Sum:
         return percentile_of(self.waits, percent, self.wait_seconds)
 
     @classmethod
-    def of(cls, parts: Iterable[MinuteStats | Sum]) -> Sum:
+    def of(cls, parts: Iterable[MinuteStats | StatsSum]) -> StatsSum:
         total = cls()
         for part in parts:
             total.add(part)
@@ -70,10 +70,10 @@ class Minutes:
 
     last: int
     """The running one, since 1970."""
-    sums: list[Sum]
-    recent: dict[str, Sum]
+    sums: list[StatsSum]
+    recent: dict[str, StatsSum]
     """By queue: what was counted in the last minute that is over and in the running one."""
-    tasks: dict[str, Sum]
+    tasks: dict[str, StatsSum]
     """By task, in all of these minutes."""
     recent_seconds: float
 
@@ -82,21 +82,21 @@ class Minutes:
         return count * 60 / self.recent_seconds
 
     @property
-    def now(self) -> Sum:
+    def now(self) -> StatsSum:
         """What is in `recent`, of all queues."""
-        return Sum.of(self.recent.values())
+        return StatsSum.of(self.recent.values())
 
 
-class Ledger:
+class StatsCache:
     """Of one queue, or of all."""
 
     def __init__(self, admin: Admin, queue: str | None) -> None:
         self._admin = admin
         self._queue = queue
-        self._sums: dict[int, dict[str, Sum]] = {}
-        self._recent: dict[int, dict[str, Sum]] = {}
+        self._sums: dict[int, dict[str, StatsSum]] = {}
+        self._recent: dict[int, dict[str, StatsSum]] = {}
         self._since: int | None = None
-        self._read_at = -_FRESH
+        self._read_at = -_MAX_AGE
         self._now = 0.0
         """When it was read, by the store's clock: minutes are those of the store."""
         self._lock = Lock()
@@ -109,24 +109,24 @@ class Ledger:
         now = int(seconds // 60)
         last = max([now, *(minute for minute in self._sums if minute <= now + 1)])
         wanted = range(last - count + 1, last + 1)
-        tasks: dict[str, Sum] = {}
+        tasks: dict[str, StatsSum] = {}
         for minute in wanted:
             for task, part in self._sums.get(minute, {}).items():
-                tasks.setdefault(task, Sum()).add(part)
-        sums = [Sum.of(self._sums.get(minute, {}).values()) for minute in wanted]
+                tasks.setdefault(task, StatsSum()).add(part)
+        sums = [StatsSum.of(self._sums.get(minute, {}).values()) for minute in wanted]
         return Minutes(last, sums, self._recently(last), tasks, 60 + max(1.0, seconds % 60))
 
-    def _recently(self, last: int) -> dict[str, Sum]:
-        found: dict[str, Sum] = {}
+    def _recently(self, last: int) -> dict[str, StatsSum]:
+        found: dict[str, StatsSum] = {}
         for minute in (last - 1, last):
             for queue, part in self._recent.get(minute, {}).items():
-                found.setdefault(queue, Sum()).add(part)
+                found.setdefault(queue, StatsSum()).add(part)
         return found
 
     async def _caught_up(self, count: int) -> float:
         """What time it is in the store, of which `count` minutes are known up to then."""
         age = time.monotonic() - self._read_at
-        if age < _FRESH and self._knows(int((self._now + age) // 60) - count + 1):
+        if age < _MAX_AGE and self._knows(int((self._now + age) // 60) - count + 1):
             return self._now + age
         asked = await self._admin.now()
         now = int(asked.timestamp() // 60)
@@ -150,22 +150,22 @@ class Ledger:
         self._recent = {}
         for row in rows:
             minute = int(row.minute.timestamp()) // 60
-            self._sums.setdefault(minute, {}).setdefault(row.task, Sum()).add(row)
+            self._sums.setdefault(minute, {}).setdefault(row.task, StatsSum()).add(row)
             if minute >= now - _OPEN:
-                self._recent.setdefault(minute, {}).setdefault(row.queue, Sum()).add(row)
+                self._recent.setdefault(minute, {}).setdefault(row.queue, StatsSum()).add(row)
         # Known to be over, although nothing was counted.
         self._sums.setdefault(now, {})
 
 
-class Ledgers:
+class StatsCaches:
     """One for all queues together, and one for each queue that was looked at lately."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._ledgers: dict[str | None, Ledger] = {}
+        self._ledgers: dict[str | None, StatsCache] = {}
 
-    def of(self, queue: str | None = None) -> Ledger:
-        ledger = self._ledgers.pop(queue, None) or Ledger(self._admin, queue)
+    def of(self, queue: str | None = None) -> StatsCache:
+        ledger = self._ledgers.pop(queue, None) or StatsCache(self._admin, queue)
         # To the end: the first is the one that nobody has asked for in the longest time.
         self._ledgers[queue] = ledger
         if len(self._ledgers) > _QUEUES_KEPT:

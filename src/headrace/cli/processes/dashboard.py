@@ -115,13 +115,13 @@ def dashboard(
     auth = _passwords(users)
     _check(host, guarded=auth is not None, insecure=insecure, token=token, proxies=proxies)
     try:
-        from headrace.web.server import Server
+        from headrace.web.server import DashboardServer
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the dashboard needs {error.name}: pip install 'headrace[dashboard]'"
         ) from None
     log_to_stderr(log_level, log_format)
-    server = Server(
+    server = DashboardServer(
         app,
         auth=auth,
         insecure=insecure,

@@ -13,7 +13,7 @@ from headrace.web.rendering.values import as_json
 
 if TYPE_CHECKING:
     from headrace.admin import DeadInfo
-    from headrace.web.page import Visit
+    from headrace.web.visit import Visit
 
 PREFIX = "argument:"
 # Longer ones are not sent to a browser and back: a new value can be typed, or none.

@@ -10,52 +10,52 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
-from headrace.web.flash import Notice
-from headrace.web.page import Refusal
+from headrace.web.errors import PageError
+from headrace.web.flash import FlashMessage
 
 log = logging.getLogger("headrace.web")
 
-PATIENCE = 2.0
+WAIT_SECONDS = 2.0
 _KEPT = 200
 
 
 @dataclass
 class BackgroundAction:
-    """An action that goes on after its request. `notice` says how it ended, once it has."""
+    """An action that goes on after its request. `flash` says how it ended, once it has."""
 
     id: str
     verb: str
     label: str
     user: str
     back: str
-    task: asyncio.Task[Notice]
+    task: asyncio.Task[FlashMessage]
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def notice(self) -> Notice | None:
+    def flash(self) -> FlashMessage | None:
         if not self.task.done():
             return None
         if self.task.cancelled():
-            return Notice("It was cut short: the dashboard was stopped.", "bad")
+            return FlashMessage("It was cut short: the dashboard was stopped.", "bad")
         return self.task.result()
 
 
 class BackgroundActions:
     """The latest background actions of this process."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(self, wait: float = WAIT_SECONDS) -> None:
         self._actions: dict[str, BackgroundAction] = {}
-        self.patience = patience
+        self.wait = wait
 
     async def run(
         self, verb: str, label: str, user: str, back: str, work: Awaitable[str]
     ) -> BackgroundAction:
-        """Start an action; returns when it has ended, or after `patience` seconds."""
-        task = asyncio.create_task(_notice_of(verb, work), name=f"headrace-action-{verb}")
+        """Start an action; returns when it has ended, or after `wait` seconds."""
+        task = asyncio.create_task(_flash_of(verb, work), name=f"headrace-action-{verb}")
         action = BackgroundAction(secrets.token_urlsafe(9), verb, label, user, back, task)
         # Also while it is awaited here: nothing else holds on to it if the person leaves.
         self._keep(action)
-        await asyncio.wait({task}, timeout=self.patience)
+        await asyncio.wait({task}, timeout=self.wait)
         if task.done():
             self._actions.pop(action.id, None)
         return action
@@ -77,14 +77,14 @@ class BackgroundActions:
             self._actions.pop(id)
 
 
-async def _notice_of(verb: str, work: Awaitable[str]) -> Notice:
+async def _flash_of(verb: str, work: Awaitable[str]) -> FlashMessage:
     """The sentence that says how the action ended, also if it failed."""
     try:
-        return Notice(await work)
-    except Refusal as refusal:
-        return Notice(refusal.sentence, "bad", refusal.page)
+        return FlashMessage(await work)
+    except PageError as error:
+        return FlashMessage(error.message, "bad", error.page)
     except HeadraceError as error:
-        return Notice(f"Not done: {error}", "bad")
+        return FlashMessage(f"Not done: {error}", "bad")
     except Exception:
         log.exception("the action %r failed", verb)
-        return Notice("Not done: an error inside the dashboard, see its log.", "bad")
+        return FlashMessage("Not done: an error inside the dashboard, see its log.", "bad")

@@ -12,8 +12,10 @@ from urllib.parse import parse_qsl
 from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
-from headrace.web.flash import leave_notice
-from headrace.web.page import Form, Page, Refusal, Visit
+from headrace.web.errors import PageError
+from headrace.web.flash import set_flash
+from headrace.web.page import HtmlPage
+from headrace.web.visit import Form, Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,7 +27,7 @@ Question: TypeAlias = "str | Callable[[Visit], str | Awaitable[str]]"
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_FIELDS = 10_000
 _SECONDS = 60.0
-OURS = ("token", "back", "sure")
+OURS = ("csrf_token", "back", "sure")
 """Fields that forms have whatever they ask for."""
 
 
@@ -60,7 +62,7 @@ async def sent_form(request: Request) -> Form:
     """The fields of a form that was posted."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise Refusal(400, f"A form is expected, not {kind or 'nothing'}.")
+        raise PageError(400, f"A form is expected, not {kind or 'nothing'}.")
     data = await _body(request)
     try:
         pairs = parse_qsl(
@@ -70,7 +72,7 @@ async def sent_form(request: Request) -> Form:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError:
-        raise Refusal(400, "The form cannot be read: it is no UTF-8, or has too much.") from None
+        raise PageError(400, "The form cannot be read: it is no UTF-8, or has too much.") from None
     return Form(pairs)
 
 
@@ -82,47 +84,47 @@ async def _body(request: Request) -> bytes:
             async for piece in request.stream():
                 data += piece
                 if len(data) > _MOST_BYTES:
-                    raise Refusal(413, f"The form is larger than {_MOST_BYTES:,} bytes.")
+                    raise PageError(413, f"The form is larger than {_MOST_BYTES:,} bytes.")
     except TimeoutError:
-        raise Refusal(408, f"The form did not come within {_SECONDS:.0f} seconds.") from None
+        raise PageError(408, f"The form did not come within {_SECONDS:.0f} seconds.") from None
     except ClientDisconnect:
-        raise Refusal(400, "The form did not come to its end.") from None
+        raise PageError(400, "The form did not come to its end.") from None
     return bytes(data)
 
 
-async def done(visit: Visit, request: Request) -> Page | Response:
+async def handle(visit: Visit, request: Request) -> HtmlPage | Response:
     """Do what a form asks for; the answer is the page it came from, with a sentence that says what
     was done, or a question first."""
     if not visit.user.operates:
-        raise Refusal(403, f"{visit.user.name} may look, and not act: this needs an operator.")
+        raise PageError(403, f"{visit.user.name} may look, and not act: this needs an operator.")
     visit = replace(visit, form=await sent_form(request))
-    request.state.seal.check(visit.form.get("token", ""))
+    request.state.csrf.check(visit.form.get("csrf_token", ""))
     wanted = FORM_ACTIONS.get(request.path_params["verb"])
     if wanted is None:
-        raise Refusal(404, "There is no such action.")
+        raise PageError(404, "There is no such action.")
     back = own_path(visit.form.get("back", "/"))
     if wanted.question is not None and visit.form.get("sure") != "yes":
         return await _asked(visit, wanted, back)
-    action = await visit.board.background_actions.run(
+    action = await visit.dashboard.background_actions.run(
         wanted.verb, wanted.label, visit.user.name, back, wanted.doing(visit)
     )
-    if (notice := action.notice) is None:
+    if (flash := action.flash) is None:
         return RedirectResponse(visit.url("/doing", id=action.id), 303)
-    if notice.page is not None:
-        return notice.page
+    if flash.page is not None:
+        return flash.page
     response = RedirectResponse(visit.root + back, 303)
-    leave_notice(request, response, notice)
+    set_flash(request, response, flash)
     return response
 
 
-async def _asked(visit: Visit, wanted: FormAction, back: str) -> Page:
+async def _asked(visit: Visit, wanted: FormAction, back: str) -> HtmlPage:
     question = wanted.question
     if callable(question):
         made = question(visit)
         question = await made if inspect.isawaitable(made) else made
     fields = [(name, value) for name, value in visit.form.multi_items() if name not in OURS]
     context = {"form_action": wanted, "question": question, "fields": fields, "back": back}
-    return Page("confirm.html", wanted.label, context, live=None)
+    return HtmlPage("confirm.html", wanted.label, context, live=None)
 
 
 def own_path(text: str) -> str:

@@ -9,10 +9,11 @@ from headrace.admin import JobFilter
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
 from headrace.web.actions.argument_fields import edit_of, fields_of, typed_into
 from headrace.web.actions.form_actions import OURS, form_action
+from headrace.web.errors import PageError
 from headrace.web.filters import OF_DEAD, OF_JOBS, FilterForm
-from headrace.web.page import Refusal, Visit
 from headrace.web.pages.dead import dead_one, form_page
 from headrace.web.rendering.formatting import clip, plural
+from headrace.web.visit import Visit
 
 Verb = Callable[[list[str], str | None], Awaitable[int]]
 
@@ -28,7 +29,7 @@ def chosen(visit: Visit) -> dict[str | None, list[str]]:
         queue, id = _unpaired(text)
         found.setdefault(queue, []).append(id)
     if not found:
-        raise Refusal(400, "No job is selected: tick the boxes of those that you mean.")
+        raise PageError(400, "No job is selected: tick the boxes of those that you mean.")
     return found
 
 
@@ -38,7 +39,7 @@ def _unpaired(text: str) -> tuple[str, str]:
     except (ValueError, TypeError, RecursionError):
         queue = id = None
     if not isinstance(queue, str) or not isinstance(id, str):
-        raise Refusal(400, "The form does not say which job is meant.")
+        raise PageError(400, "The form does not say which job is meant.")
     return queue, id
 
 
@@ -118,10 +119,10 @@ def _narrowed(visit: Visit, names: Sequence[str]) -> JobFilter:
     go by, for then more jobs would be meant than it says."""
     said = {name for name, text in visit.form.multi_items() if text.strip()}
     if unknown := sorted(said - {*names, *OURS}):
-        raise Refusal(400, f"This cannot be narrowed by {clip(' or '.join(unknown))}.")
+        raise PageError(400, f"This cannot be narrowed by {clip(' or '.join(unknown))}.")
     form = FilterForm.of(visit.form, names)
     if not form.fields:
-        raise Refusal(400, "Say which jobs first: filter by a queue, a task, a text or a time.")
+        raise PageError(400, "Say which jobs first: filter by a queue, a task, a text or a time.")
     return form.parsed()
 
 
@@ -138,7 +139,7 @@ async def edit_replay(visit: Visit) -> str:
             return f"Sent again{_changes(edit)}." if count else _NONE
         except (ArgumentError, ConfigError, PayloadTooLarge) as error:
             problem = f"Nothing was sent: {error}"
-    raise Refusal(422, problem, form_page(visit, job, fields, problem))
+    raise PageError(422, problem, form_page(visit, job, fields, problem))
 
 
 def _changes(edit: dict[str, object]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from headrace.web.actions.form_actions import form_action
-from headrace.web.page import Refusal, Visit
+from headrace.web.errors import PageError
+from headrace.web.visit import Visit
 
 
 def _group(visit: Visit) -> tuple[str, str]:
@@ -20,13 +21,13 @@ def _place(visit: Visit) -> tuple[str | datetime, str]:
     if to == "new":
         return "new", "what is published from now on, so that what waits in the log is passed over"
     if to != "time":
-        raise Refusal(400, "Say where to: the start, what is new, or a time.")
+        raise PageError(400, "Say where to: the start, what is new, or a time.")
     text = visit.form.get("time", "").strip()
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise Refusal(400, "Say a time to go to, such as 2026-01-31T12:00.") from None
+        raise PageError(400, "Say a time to go to, such as 2026-01-31T12:00.") from None
     return moment, f"events from {moment:%Y-%m-%d %H:%M:%S} UTC on"
 
 

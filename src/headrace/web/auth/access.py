@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 from headrace.web.auth.local_access import LocalAccess
 from headrace.web.auth.secret import key_of
 from headrace.web.auth.users import Passwords, User
-from headrace.web.page import Refusal
+from headrace.web.errors import PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -27,16 +27,16 @@ class Access(Protocol):
     key: bytes
     """What only the servers of this dashboard know."""
 
-    async def admit(self, request: Request) -> User:
-        """The user who asks. Raises `Refusal`, or `LoginWanted`."""
+    async def authenticate(self, request: Request) -> User:
+        """The user who asks. Raises `PageError`, or `LoginRequired`."""
         ...
 
-    def holds(self, request: Request) -> bool:
+    def is_valid(self, request: Request) -> bool:
         """Whether someone who was let in may stay, as far as can be told at no cost."""
         ...
 
 
-class _Lasting:
+class _NoLogout:
     """Nobody logs out: who is in may stay for as long as an answer takes."""
 
     has_login = False
@@ -44,29 +44,29 @@ class _Lasting:
     def __init__(self, secret: str | None) -> None:
         self.key = key_of(secret)
 
-    def holds(self, request: Request) -> bool:
+    def is_valid(self, request: Request) -> bool:
         return True
 
 
-class OpenAccess(_Lasting):
+class OpenAccess(_NoLogout):
     """Lets in everyone, as operator: for those who said so."""
 
-    async def admit(self, request: Request) -> User:
+    async def authenticate(self, request: Request) -> User:
         return User("anyone")
 
 
-class HookAccess(_Lasting):
+class HookAccess(_NoLogout):
     """Lets in whom the app's own function knows."""
 
     def __init__(self, hook: Hook, secret: str | None) -> None:
         super().__init__(secret)
         self._hook = hook
 
-    async def admit(self, request: Request) -> User:
+    async def authenticate(self, request: Request) -> User:
         answer = self._hook(request)
         user = await answer if inspect.isawaitable(answer) else answer
         if user is None:
-            raise Refusal(403, "You may not see this dashboard: log in where you usually do.")
+            raise PageError(403, "You may not see this dashboard: log in where you usually do.")
         if not isinstance(user, User):
             raise TypeError(
                 f"the auth hook of the dashboard gave {type(user).__name__}, not a User or None"
@@ -83,11 +83,11 @@ def access_of(
     if token is not None and (auth is not None or insecure):
         raise ConfigError("a token is for a dashboard without auth and insecure: leave it out")
     if isinstance(auth, Passwords):
-        from headrace.web.auth.password_access import LoginAccess
+        from headrace.web.auth.password_access import PasswordAccess
 
         if secret is not None:
             raise ConfigError("give secret to Passwords, which sign sessions with it")
-        return LoginAccess(auth)
+        return PasswordAccess(auth)
     if auth is not None:
         if not callable(auth):
             raise ConfigError(f"auth is a function of a request, or Passwords, not {auth!r}")

@@ -1,4 +1,4 @@
-"""Whether a form that comes back is one that we gave to this person."""
+"""CSRF tokens: whether a form that comes back is one that we gave to this user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from headrace.web.auth.cookies import cookie, set_cookie
-from headrace.web.page import Refusal
+from headrace.web.errors import PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 VISITOR, SESSION = "visitor", "session"
 
 
-class Seal:
-    """The token of one visitor, for one user in one session. It takes the server's key to make one:
-    whoever can plant cookies, as other hosts of the same domain can, cannot."""
+class CsrfToken:
+    """The token of one visitor, for one user in one session. Making one takes the server's key:
+    someone who can plant cookies, as other hosts of the same domain can, cannot make one."""
 
     def __init__(self, request: Request, user: str, key: bytes) -> None:
         self._request = request
@@ -26,19 +26,19 @@ class Seal:
         self._is_new = len(self._visitor) < 20
         if self._is_new:
             self._visitor = secrets.token_urlsafe(24)
-        said = "\n".join((self._visitor, cookie(request, SESSION), user))
-        self.token = hmac.digest(key, said.encode("utf-8", "surrogatepass"), "sha256").hex()
+        text = "\n".join((self._visitor, cookie(request, SESSION), user))
+        self.value = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
-    def leave(self, response: Response) -> None:
-        """Let the visitor be known again."""
+    def set_cookie(self, response: Response) -> None:
+        """Set the visitor's cookie if there is none yet."""
         if self._is_new:
             set_cookie(self._request, response, VISITOR, self._visitor)
 
     def check(self, token: str) -> None:
-        """Refuse a form that is none of ours."""
+        """Raise `PageError` for a form that is not ours."""
         given = token.encode("utf-8", "replace")
-        if self._is_new or not hmac.compare_digest(given, self.token.encode()):
-            raise Refusal(
+        if self._is_new or not hmac.compare_digest(given, self.value.encode()):
+            raise PageError(
                 403,
                 "The form is not one of yours, or is older than your session, and nothing was "
                 "done: open the page again and repeat it. Cookies are needed for this; and if "

@@ -15,7 +15,7 @@ from headrace.web.auth.csrf import SESSION
 from headrace.web.auth.secret import derived, token_of
 from headrace.web.auth.signing import Signed
 from headrace.web.auth.users import User
-from headrace.web.page import LoginWanted, Refusal
+from headrace.web.errors import LoginRequired, PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -50,21 +50,21 @@ class LocalAccess:
         self._sessions = Signed(self.key, "session")
         self._is_told = chosen is not None
 
-    async def admit(self, request: Request) -> User:
-        self.check_place(request)
+    async def authenticate(self, request: Request) -> User:
+        self.check_local(request)
         # A token in the address is taken out of it first, also for those who are in.
-        if "token" in request.query_params or not self.holds(request):
+        if "token" in request.query_params or not self.is_valid(request):
             self._tell(request)
-            raise LoginWanted
+            raise LoginRequired
         return User("local")
 
-    def holds(self, request: Request) -> bool:
+    def is_valid(self, request: Request) -> bool:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.knows(sent.strip()):
+        if scheme.lower() == "bearer" and self.is_token(sent.strip()):
             return True
         return self._sessions.read(cookie(request, SESSION), SESSION_SECONDS) is not None
 
-    def knows(self, token: str) -> bool:
+    def is_token(self, token: str) -> bool:
         """Whether that is the token."""
         given, wanted = (each.encode("utf-8", "surrogatepass") for each in (token, self.token))
         return hmac.compare_digest(given, wanted)
@@ -73,27 +73,29 @@ class LocalAccess:
         """What the cookie of someone says who had the token."""
         return self._sessions.write(secrets.token_hex(8))
 
-    def check_place(self, request: Request) -> None:
+    def check_local(self, request: Request) -> None:
         """Refuse who is, or may be, elsewhere."""
         client = request.client.host if request.client else ""
         if not is_loopback(client):
-            raise Refusal(403, f"This dashboard serves only this machine, not {client}. {_ADVICE}")
+            raise PageError(
+                403, f"This dashboard serves only this machine, not {client}. {_ADVICE}"
+            )
         for name in request.headers:
             if _FORWARDING.search(name):
-                raise Refusal(403, f"This came through a proxy ({name} is set). {_ADVICE}")
+                raise PageError(403, f"This came through a proxy ({name} is set). {_ADVICE}")
         if request.scope.get("http_version") == "1.0":
-            raise Refusal(403, f"This came through a proxy (it is HTTP/1.0). {_ADVICE}")
+            raise PageError(403, f"This came through a proxy (it is HTTP/1.0). {_ADVICE}")
         if not _is_local_name(request.headers.get("host", "")):
-            raise Refusal(
+            raise PageError(
                 403,
                 "This dashboard answers to localhost or 127.0.0.1, not to the name in the address. "
                 f"{_ADVICE}",
             )
         origin = request.headers.get("origin")
         if origin is not None and not _is_local_name(origin.partition("://")[2]):
-            raise Refusal(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
+            raise PageError(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
 
-    def said(self) -> None:
+    def mark_shown(self) -> None:
         """The token is where its user finds it: it need not be logged."""
         self._is_told = True
 

@@ -11,23 +11,32 @@ from headrace.web.auth.cookies import cookie, forget_cookie, set_cookie
 from headrace.web.auth.csrf import SESSION, VISITOR
 from headrace.web.auth.local_access import SESSION_SECONDS as LOCAL_SECONDS
 from headrace.web.auth.local_access import LocalAccess
-from headrace.web.auth.password_access import DEVICE, DEVICE_SECONDS, SESSION_SECONDS, LoginAccess
-from headrace.web.flash import Notice, leave_notice
-from headrace.web.page import Page, Refusal, Visit
+from headrace.web.auth.password_access import (
+    DEVICE,
+    DEVICE_SECONDS,
+    SESSION_SECONDS,
+    PasswordAccess,
+)
+from headrace.web.errors import PageError
+from headrace.web.flash import FlashMessage, set_flash
+from headrace.web.page import HtmlPage
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from headrace.web.auth.access import Access
 
-_NOT_DONE = Notice("Nothing was done, for your session was over: log in, and repeat it.", "warn")
+_NOT_DONE = FlashMessage(
+    "Nothing was done, for your session was over: log in, and repeat it.", "warn"
+)
 
 
-def shown(visit: Visit, request: Request) -> Response:
+def login_required(visit: Visit, request: Request) -> Response:
     """To someone who is not known: a person is taken to the form, a program told what to send. Who
     brings the token in the address is let in, and comes again without it."""
-    access = visit.board.access
-    if isinstance(access, LocalAccess) and access.knows(request.query_params.get("token", "")):
+    access = visit.dashboard.access
+    if isinstance(access, LocalAccess) and access.is_token(request.query_params.get("token", "")):
         response = RedirectResponse(visit.again(token=None), 303)
         set_cookie(request, response, SESSION, access.session(), LOCAL_SECONDS)
         forget_cookie(request, response, VISITOR)
@@ -38,7 +47,7 @@ def shown(visit: Visit, request: Request) -> Response:
         back = here if not is_form and here != "/" else None
         response = RedirectResponse(visit.url("/login", back=back), 303)
         if is_form:
-            leave_notice(request, response, _NOT_DONE)
+            set_flash(request, response, _NOT_DONE)
         return response
     scheme, what = 'Basic realm="Headrace", charset="UTF-8"', "a name and a password (HTTP Basic)"
     if isinstance(access, LocalAccess):
@@ -61,21 +70,21 @@ def _is_browser(request: Request) -> bool:
     )
 
 
-async def login(visit: Visit, request: Request) -> Page | Response:
+async def login(visit: Visit, request: Request) -> HtmlPage | Response:
     """The form, and what becomes of it."""
-    access = visit.board.access
+    access = visit.dashboard.access
     if isinstance(access, LocalAccess):
-        access.check_place(request)
-    elif not isinstance(access, LoginAccess):
-        raise Refusal(404, "There is nothing to log in to here.")
+        access.check_local(request)
+    elif not isinstance(access, PasswordAccess):
+        raise PageError(404, "There is nothing to log in to here.")
     if request.method == "GET":
         return _form(access, own_path(visit.query.get("back", "/")))
     form = await sent_form(request)
-    request.state.seal.check(form.get("token", ""))
+    request.state.csrf.check(form.get("csrf_token", ""))
     back = own_path(form.get("back", "/"))
     response = RedirectResponse(visit.root + back, 303)
     if isinstance(access, LocalAccess):
-        if not access.knows(form.get("password", "").strip()):
+        if not access.is_token(form.get("password", "").strip()):
             return _form(access, back, problem="This is not the token.")
         set_cookie(request, response, SESSION, access.session(), LOCAL_SECONDS)
     else:
@@ -90,18 +99,18 @@ async def login(visit: Visit, request: Request) -> Page | Response:
     return response
 
 
-def _form(access: Access, back: str, name: str = "", problem: str = "") -> Page:
+def _form(access: Access, back: str, name: str = "", problem: str = "") -> HtmlPage:
     template = "token.html" if isinstance(access, LocalAccess) else "login.html"
     context = {"back": back, "name": name, "problem": problem}
-    return Page(template, "Log in", context, live=None, status=401 if problem else 200)
+    return HtmlPage(template, "Log in", context, live=None, status=401 if problem else 200)
 
 
 async def logout(visit: Visit, request: Request) -> Response:
-    access = visit.board.access
-    if not isinstance(access, LoginAccess):
-        raise Refusal(404, "There is nothing to log out of here.")
+    access = visit.dashboard.access
+    if not isinstance(access, PasswordAccess):
+        raise PageError(404, "There is nothing to log out of here.")
     form = await sent_form(request)
-    request.state.seal.check(form.get("token", ""))
+    request.state.csrf.check(form.get("csrf_token", ""))
     access.end(cookie(request, SESSION))
     response = RedirectResponse(visit.url("/login"), 303)
     forget_cookie(request, response, SESSION)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
-from headrace.web.page import Refusal
+from headrace.web.errors import PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -48,7 +48,7 @@ def check_origin(request: Request, known: Collection[Origin]) -> None:
     said = said if said is not None else headers.get("referer")
     if said is None:
         if site is None:
-            raise Refusal(
+            raise PageError(
                 403,
                 "This does not say where it comes from, and was not done: a program has to send "
                 "Origin, with the address of the dashboard.",
@@ -59,8 +59,8 @@ def check_origin(request: Request, known: Collection[Origin]) -> None:
         raise _elsewhere(f"{name} is not the address of this dashboard")
 
 
-def _elsewhere(why: str) -> Refusal:
-    return Refusal(
+def _elsewhere(why: str) -> PageError:
+    return PageError(
         403,
         f"This came from another site, and was not done. {why}: if that site is yours, the proxy "
         "in front has to pass on the Host header, or the dashboard be told its origins.",

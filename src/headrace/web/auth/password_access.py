@@ -16,7 +16,7 @@ from headrace.web.auth.cookies import cookie
 from headrace.web.auth.csrf import SESSION
 from headrace.web.auth.signing import Signed
 from headrace.web.auth.throttle import Throttle
-from headrace.web.page import LoginWanted, Refusal
+from headrace.web.errors import LoginRequired, PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,7 +34,7 @@ _KNOWN_PASSWORDS = 100
 _QUIET = 10.0
 
 
-class _Line:
+class _CheckQueue:
     """Checks of passwords, one after the other, in a thread."""
 
     def __init__(self, passwords: Passwords) -> None:
@@ -44,7 +44,7 @@ class _Line:
 
     async def check(self, name: str, password: str) -> User | None:
         if self._waiting >= _CHECKS_IN_LINE:
-            raise Refusal(
+            raise PageError(
                 429, "Too many want to log in at once: try again in a moment.", retry_after=5
             )
         self._waiting += 1
@@ -55,7 +55,7 @@ class _Line:
             self._waiting -= 1
 
 
-class LoginAccess:
+class PasswordAccess:
     """Lets in who has logged in, or sends a name and a password along."""
 
     has_login = True
@@ -70,18 +70,18 @@ class LoginAccess:
         self._quiet_until = 0.0
         self._throttle = Throttle(lambda name: passwords.named(name) is not None)
         # Those who were here before do not wait for those who guess.
-        self._lines = {known: _Line(passwords) for known in (True, False)}
+        self._check_queues = {known: _CheckQueue(passwords) for known in (True, False)}
 
-    async def admit(self, request: Request) -> User:
-        user = self.in_session(cookie(request, SESSION)) or await self._basic(request)
+    async def authenticate(self, request: Request) -> User:
+        user = self.session_user(cookie(request, SESSION)) or await self._basic(request)
         if user is None:
-            raise LoginWanted
+            raise LoginRequired
         return user
 
-    def holds(self, request: Request) -> bool:
+    def is_valid(self, request: Request) -> bool:
         # Who sends a password along has no session that could be over.
         given = "authorization" in request.headers
-        return given or self.in_session(cookie(request, SESSION)) is not None
+        return given or self.session_user(cookie(request, SESSION)) is not None
 
     async def check(self, request: Request, name: str, password: str) -> User | None:
         """The user, if the password is theirs. Refused, whatever the password, if too many were
@@ -91,13 +91,13 @@ class LoginAccess:
         guess = self._throttle.guess(name, address, device)
         if guess.wait:
             self._tell_of_guesses(name, address)
-            raise Refusal(
+            raise PageError(
                 429,
                 "Too many wrong passwords: try again in a while, or with a browser that has logged "
                 "in here before.",
                 retry_after=math.ceil(guess.wait),
             )
-        user = await self._lines[device is not None].check(name, password)
+        user = await self._check_queues[device is not None].check(name, password)
         if user is None:
             log.warning("a wrong name or password was given, for %r from %s", name[:100], address)
         else:
@@ -117,7 +117,7 @@ class LoginAccess:
         """What the cookie of someone says who has just logged in."""
         return self._sessions.write(user.name, secrets.token_hex(8))
 
-    def in_session(self, session: str) -> User | None:
+    def session_user(self, session: str) -> User | None:
         said = self._sessions.read(session, SESSION_SECONDS)
         return None if said is None or session in self._ended else self._passwords.named(said[0])
 
@@ -130,7 +130,7 @@ class LoginAccess:
         same secret take that cookie until it runs out."""
         now = time.time()
         self._ended = {ended: until for ended, until in self._ended.items() if until > now}
-        if self.in_session(session) is not None:
+        if self.session_user(session) is not None:
             self._ended[session] = now + SESSION_SECONDS
 
     def _device(self, request: Request, name: str) -> str | None:

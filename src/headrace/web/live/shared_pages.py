@@ -1,4 +1,4 @@
-"""Pages that are looked at by several people at once: rendered once for all of them."""
+"""Live pages that several users have open: rendered once for all of them."""
 
 from __future__ import annotations
 
@@ -11,92 +11,93 @@ from dataclasses import dataclass
 
 from headrace.web.live.streams import rest
 
-# What stands in a rendering where each visitor's own token goes. Nobody is ever told, so nothing
-# that is shown can hold it.
-TOKEN = secrets.token_hex(32)
-# Pages that differ, such as by what is searched for, are rendered each by itself.
+# Stands in a shared page where each user's own CSRF token goes. It is never sent to anyone, so no
+# content can contain it.
+TOKEN_PLACEHOLDER = secrets.token_hex(32)
+# Pages that differ, such as by their search, are rendered separately.
 MOST = 100
-# Who has just opened a page waits no longer than this for a look that is newer than the page.
+# A user who has just opened a page waits at most this long for an update newer than the page.
 _SOON = 1.0
 
-Look = Callable[[], Awaitable["Sight"]]
+Render = Callable[[], Awaitable["PageUpdate"]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A message for all who watch, and when to look again; None for never. Without a message there
-    is nothing more to see."""
+class PageUpdate:
+    """A message for all subscribers, and the seconds until the next; None if it is the last. An
+    empty message ends the stream."""
 
     message: str
     pause: float | None
     began: float = 0.0
 
 
-class Watch:
-    """One page, looked at again and again while anyone watches."""
+class SharedPage:
+    """One page, rendered again and again while it has subscribers."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
-        self.watchers: set[asyncio.Event] = set()
-        self._sight: Sight | None = None
-        self._poked = asyncio.Event()
-        self._task = asyncio.create_task(self._go_on(), name="headrace-watch")
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self.subscribers: set[asyncio.Event] = set()
+        self._update: PageUpdate | None = None
+        self._requested = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name="headrace-shared-page")
 
-    def since(self, moment: float) -> Sight | None:
-        """The last sight, if it is no older than a moment. Raises what looking has raised."""
+    def since(self, moment: float) -> PageUpdate | None:
+        """The last update, if it is no older than a moment. Raises what rendering has raised."""
         if self._task.done() and not self._task.cancelled():
             self._task.result()
-        sight = self._sight
-        return sight if sight is not None and sight.began >= moment else None
+        update = self._update
+        return update if update is not None and update.began >= moment else None
 
-    def poke(self) -> None:
-        """Have it look soon."""
-        self._poked.set()
+    def request(self) -> None:
+        """Have it rendered soon."""
+        self._requested.set()
 
     def stop(self) -> None:
         self._task.cancel()
 
-    async def _go_on(self) -> None:
+    async def _run(self) -> None:
         try:
             while True:
                 began = time.monotonic()
-                self._poked.clear()
-                seen = await self._look()
-                self._sight = Sight(seen.message, seen.pause, began)
-                self._tell()
-                if seen.pause is None:
+                self._requested.clear()
+                made = await self._render()
+                self._update = PageUpdate(made.message, made.pause, began)
+                self._notify()
+                if made.pause is None:
                     return
-                await rest(asyncio.Event(), min(seen.pause, _SOON))
-                await rest(self._poked, max(0.0, seen.pause - _SOON))
+                await rest(asyncio.Event(), min(made.pause, _SOON))
+                await rest(self._requested, max(0.0, made.pause - _SOON))
         finally:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
-        for wake in self.watchers:
+    def _notify(self) -> None:
+        for wake in self.subscribers:
             wake.set()
 
 
-class Watches:
-    """Those of one dashboard, by what is looked at and who may see how much of it."""
+class SharedPages:
+    """The shared pages of one dashboard, by what is shown and how much of it may be seen."""
 
     def __init__(self) -> None:
-        self._watches: dict[Hashable, Watch] = {}
+        self._pages: dict[Hashable, SharedPage] = {}
 
     @contextmanager
-    def joined(self, key: Hashable, look: Look, wake: asyncio.Event) -> Iterator[Watch | None]:
-        """Around watching a page: `wake` is set with each look. None if too many other pages are
-        being watched."""
-        watch = self._watches.get(key)
-        if watch is None:
-            if len(self._watches) >= MOST:
+    def subscribed(
+        self, key: Hashable, render: Render, wake: asyncio.Event
+    ) -> Iterator[SharedPage | None]:
+        """Subscribe to a page: each update sets `wake`. None if too many other pages are open."""
+        page = self._pages.get(key)
+        if page is None:
+            if len(self._pages) >= MOST:
                 yield None
                 return
-            watch = self._watches[key] = Watch(look)
-        watch.watchers.add(wake)
+            page = self._pages[key] = SharedPage(render)
+        page.subscribers.add(wake)
         try:
-            yield watch
+            yield page
         finally:
-            watch.watchers.discard(wake)
-            if not watch.watchers:
-                watch.stop()
-                del self._watches[key]
+            page.subscribers.discard(wake)
+            if not page.subscribers:
+                page.stop()
+                del self._pages[key]

@@ -1,5 +1,5 @@
-"""Streams that are open: how many there may be, and what ends them. A server that ends has to end
-them first, for it waits for all answers."""
+"""Open event streams: how many there may be, and how they end. A server that stops has to end them
+first, since it waits for all responses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 
 MOST = 400
-# More tabs than anyone looks at; those that are hidden have none.
+# More tabs than anyone looks at; hidden tabs have no stream.
 MOST_OF_ONE = 20
 
 
-class Stream:
-    """One of them. `wake` is set when there is something to do for it, such as to end."""
+class EventStream:
+    """One open stream. `wake` is set when there is something to do for it, such as to end."""
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
@@ -25,27 +25,27 @@ class Stream:
         self.wake.set()
 
 
-class Streams:
-    """Those of one dashboard."""
+class EventStreams:
+    """The open streams of one dashboard."""
 
     def __init__(self) -> None:
-        self._open: set[Stream] = set()
+        self._open: set[EventStream] = set()
         self._of: Counter[Hashable] = Counter()
         self._closed = False
 
     def close(self) -> None:
-        """End them all, and those that begin later at once; from the loop's own thread."""
+        """End all streams, and later ones as they open; call it in the loop's thread."""
         self._closed = True
         for stream in self._open:
             stream.end()
 
     @contextmanager
-    def opened(self, visitor: Hashable) -> Iterator[Stream | None]:
-        """Around one of them; None if there are too many, of that visitor or in all."""
+    def opened(self, visitor: Hashable) -> Iterator[EventStream | None]:
+        """Open a stream; None if there are too many, of that visitor or in all."""
         if len(self._open) >= MOST or self._of[visitor] >= MOST_OF_ONE:
             yield None
             return
-        stream = Stream()
+        stream = EventStream()
         if self._closed:
             stream.end()
         self._open.add(stream)
@@ -60,7 +60,7 @@ class Streams:
 
 
 async def rest(end: asyncio.Event, seconds: float) -> None:
-    """Wait so long, or until the end."""
+    """Wait for some seconds, or until `end` is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await end.wait()

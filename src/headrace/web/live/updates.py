@@ -1,4 +1,4 @@
-"""Pages that stay up to date: their main content, sent again when it has changed."""
+"""Server-sent events: the main content of a page, sent again when it has changed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from starlette.responses import StreamingResponse
 
 from headrace.errors import HeadraceError
 from headrace.web.auth.users import User
-from headrace.web.error_pages import refusal_of
-from headrace.web.live.shared_pages import TOKEN, Sight, Watch
-from headrace.web.live.streams import Stream, rest
-from headrace.web.page import Refusal, View, Visit
+from headrace.web.errors import PageError, page_error_of
+from headrace.web.live.shared_pages import TOKEN_PLACEHOLDER, PageUpdate, SharedPage
+from headrace.web.live.streams import EventStream, rest
 from headrace.web.rendering.formatting import visible
 from headrace.web.routes import VIEWS
 
@@ -25,118 +24,122 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from headrace.client.session import ClientSession
-    from headrace.web.rendering.renderer import Rendering
+    from headrace.web.rendering.renderer import Renderer
+    from headrace.web.visit import View, Visit
 
-# So that proxies and browsers do not take the stream for dead.
+# Proxies and browsers take a silent stream for dead.
 HEARTBEAT = 15.0
-# Then browsers come again, and are asked again who they are. Short: a server that stops waits for
-# streams, and does not tell a dashboard that is mounted in an app.
+# Browsers then reconnect, and are authenticated again. Short: a server that stops waits for open
+# streams, and does not notify a dashboard that is mounted in an app.
 LIFETIME = 30.0
-_TROUBLE_REST = 3.0
-# What a page of ours does then: asks for the page itself now and then, and for the stream again.
+_ERROR_PAUSE = 3.0
+# Our page then reloads itself now and then, and tries the stream again.
 _REFUSED = (
     "retry: 15000\nevent: full\n"
-    "data: Too many pages are followed at once: this one is renewed every 15 seconds.\n\n"
+    "data: Too many pages are open: this one is renewed every 15 seconds.\n\n"
 )
 
 
-def streamed(
-    visit: Visit, request: Request, rendering: Rendering, holds: Callable[[], bool]
+def stream_updates(
+    visit: Visit, request: Request, renderer: Renderer, is_valid: Callable[[], bool]
 ) -> StreamingResponse:
-    """The page that `view` in the query names, for as long as someone listens and `holds` says that
-    they still may."""
+    """Updates of the page that `view` in the query names, while the client listens and `is_valid`
+    says that it still may."""
     path, _, query = visit.query.get("view", "").partition("?")
     view = VIEWS.get(path)
     if view is None:
-        raise Refusal(404, "There is no such page to follow.")
-    looking = replace(visit, path=path, query=dict(parse_qsl(query)))
-    # A browser that comes back has shown what there was a moment ago.
-    is_back = "last-event-id" in request.headers
+        raise PageError(404, "There is no such page to follow.")
+    shown = replace(visit, path=path, query=dict(parse_qsl(query)))
+    # A browser that reconnects shows what there was a moment ago.
+    reconnects = "last-event-id" in request.headers
+    page = _LivePage(_anyone(shown), view, renderer)
     return StreamingResponse(
-        _Stream(looking, _Looker(_anyone(looking), view, rendering), holds, is_back).messages(),
+        _Subscriber(shown, page, is_valid, reconnects).messages(),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )
 
 
 def _anyone(visit: Visit) -> Visit:
-    """The same visit by whoever may see as much: what is rendered for them all."""
-    return replace(visit, user=User("anyone", visit.user.role), token=TOKEN, address="")
+    """The same visit by any user of that role: what is rendered for all of them."""
+    user = User("anyone", visit.user.role)
+    return replace(visit, user=user, csrf_token=TOKEN_PLACEHOLDER, address="")
 
 
 @dataclass
-class _Looker:
-    """Looks at a page, for all who watch it."""
+class _LivePage:
+    """Renders a page for all its subscribers."""
 
     visit: Visit
     view: View
-    rendering: Rendering
+    renderer: Renderer
     session: ClientSession | None = None
-    """With the store, once there was one."""
+    """With the store, after the first rendering."""
 
-    async def look(self) -> Sight:
-        # Another look would open the store again, of an app that has closed it.
+    async def render(self) -> PageUpdate:
+        # Rendering again would reopen the store of an app that has closed it.
         if self.session is not None and self.session.closed:
-            return Sight("", None)
+            return PageUpdate("", None)
         try:
             page = await self.view(self.visit)
             self.session = await self.visit.app.session()
-        except Refusal as refusal:
-            return Sight(_message("trouble", visible(refusal.sentence)), _TROUBLE_REST)
+        except PageError as error:
+            return PageUpdate(_event("trouble", visible(error.message)), _ERROR_PAUSE)
         except HeadraceError as error:
-            return Sight(_message("trouble", visible(refusal_of(error).sentence)), _TROUBLE_REST)
-        html = self.rendering.live(self.visit, page)
-        return Sight(_message("last" if page.live is None else "page", html), page.live)
+            message = page_error_of(error).message
+            return PageUpdate(_event("trouble", visible(message)), _ERROR_PAUSE)
+        html = self.renderer.live_block(self.visit, page)
+        return PageUpdate(_event("last" if page.live is None else "page", html), page.live)
 
 
 @dataclass
-class _Stream:
-    """What one of them is sent."""
+class _Subscriber:
+    """One client's stream."""
 
     visit: Visit
-    looker: _Looker
-    holds: Callable[[], bool]
-    is_back: bool
+    page: _LivePage
+    is_valid: Callable[[], bool]
+    reconnects: bool
 
     async def messages(self) -> AsyncIterator[str]:
-        board, visit = self.visit.board, self.visit
-        with board.streams.opened((visit.user.name, visit.address)) as stream:
+        dashboard, visit = self.visit.dashboard, self.visit
+        with dashboard.streams.opened((visit.user.name, visit.address)) as stream:
             if stream is None:
                 yield _REFUSED
                 return
-            what = (visit.path, tuple(visit.query.items()), visit.root, visit.user.role)
-            with board.watches.joined(what, self.looker.look, stream.wake) as watch:
-                if watch is None:
+            key = (visit.path, tuple(visit.query.items()), visit.root, visit.user.role)
+            with dashboard.shared_pages.subscribed(key, self.page.render, stream.wake) as shared:
+                if shared is None:
                     yield _REFUSED
                     return
                 yield "retry: 500\nid: 1\n\n"
-                async with aclosing(self._followed(watch, stream)) as messages:
+                async with aclosing(self._followed(shared, stream)) as messages:
                     async for message in messages:
                         yield message
 
-    async def _followed(self, watch: Watch, stream: Stream) -> AsyncGenerator[str, None]:
-        began = spoke = time.monotonic()
-        wanted, last = (0.0, "") if self.is_back else (began, "")
-        if not self.is_back:
-            watch.poke()
-        while time.monotonic() < began + LIFETIME and not stream.ended and self.holds():
+    async def _followed(self, shared: SharedPage, stream: EventStream) -> AsyncGenerator[str, None]:
+        began = sent = time.monotonic()
+        wanted, last = (0.0, "") if self.reconnects else (began, "")
+        if not self.reconnects:
+            shared.request()
+        while time.monotonic() < began + LIFETIME and not stream.ended and self.is_valid():
             stream.wake.clear()
-            sight = watch.since(wanted)
-            if sight is None:
+            update = shared.since(wanted)
+            if update is None:
                 await rest(stream.wake, HEARTBEAT)
-            elif sight.message and sight.message != last:
-                last, spoke = sight.message, time.monotonic()
-                yield last.replace(TOKEN, self.visit.token)
-            if time.monotonic() - spoke > HEARTBEAT:
-                spoke = time.monotonic()
+            elif update.message and update.message != last:
+                last, sent = update.message, time.monotonic()
+                yield last.replace(TOKEN_PLACEHOLDER, self.visit.csrf_token)
+            if time.monotonic() - sent > HEARTBEAT:
+                sent = time.monotonic()
                 yield ": still here\n\n"
-            if sight is not None:
-                # From now on those that come after it.
-                wanted = math.nextafter(sight.began, math.inf)
-                if sight.pause is None:
+            if update is not None:
+                # From now on only later updates.
+                wanted = math.nextafter(update.began, math.inf)
+                if update.pause is None:
                     return
 
 
-def _message(kind: str, text: str) -> str:
+def _event(kind: str, text: str) -> str:
     lines = "\n".join(f"data: {line}" for line in text.split("\n"))
     return f"event: {kind}\n{lines}\n\n"

@@ -5,24 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.admin import Action
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
+from headrace.web.visit import Visit
 
 _SHOWN = 200
 
 
-async def actions(visit: Visit) -> Page:
+async def actions(visit: Visit) -> HtmlPage:
     """One call to the store."""
     before = visit.query.get("before", "")
     found = await visit.admin.actions(limit=_SHOWN + 1, before=before)
     # What was recorded without the dashboard's `redact` may show what that hides.
-    is_open = visit.board.redact is None
+    is_open = visit.dashboard.redact is None
     context = {
         "actions": [each if is_open or each.redacted else _hidden(each) for each in found[:_SHOWN]],
         "older": found[_SHOWN - 1].id if len(found) > _SHOWN else None,
         "before": before,
         "days": visit.app.actions_kept / 86_400,
     }
-    return Page("actions.html", "Audit log", context, live=None if before else 5.0)
+    return HtmlPage("actions.html", "Audit log", context, live=None if before else 5.0)
 
 
 def _hidden(action: Action) -> Action:
@@ -30,10 +31,10 @@ def _hidden(action: Action) -> Action:
     return replace(action, changes=tuple(f"{name}: (hidden)" for name in names))
 
 
-async def doing(visit: Visit) -> Page:
+async def doing(visit: Visit) -> HtmlPage:
     """An action that goes on by itself, until it has come to something. Asks no store."""
-    action = visit.board.background_actions.get(visit.query.get("id", ""))
-    goes_on = action is not None and action.notice is None
+    action = visit.dashboard.background_actions.get(visit.query.get("id", ""))
+    goes_on = action is not None and action.flash is None
     title = action.label if action is not None else "Action"
     context = {"action": action, "refresh": 2 if goes_on else None}
-    return Page("doing.html", title, context, live=1.0 if goes_on else None)
+    return HtmlPage("doing.html", title, context, live=1.0 if goes_on else None)

@@ -9,12 +9,14 @@ from headrace.admin.arguments import named
 from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.actions.argument_fields import PREFIX, Field, fields_of
+from headrace.web.errors import PageError
 from headrace.web.filters import OF_DEAD, REASONS, FilterForm
-from headrace.web.page import Page, Refusal, Visit, interval
+from headrace.web.page import HtmlPage, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
 from headrace.web.rendering.formatting import size
-from headrace.web.rendering.values import in_a_line
+from headrace.web.rendering.values import format_line
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from headrace.admin import DeadInfo
@@ -24,7 +26,7 @@ _LOOKED_AT = 1_000
 _DECODED_IN_A_LIST = 64 * 1024
 
 
-async def dead(visit: Visit) -> Page:
+async def dead(visit: Visit) -> HtmlPage:
     """Dead jobs that fit the filter, a page at a time, queue by queue."""
     asked = FilterForm.of(visit.query, OF_DEAD)
     found, problem = DeadPage([], "", 0), ""
@@ -49,10 +51,10 @@ async def dead(visit: Visit) -> Page:
         "looked": looked_before(visit) + found.looked,
         "problem": problem,
     }
-    return Page("dead.html", "Dead jobs", context, live=interval(6 + MOST_READS, 10.0))
+    return HtmlPage("dead.html", "Dead jobs", context, live=interval(6 + MOST_READS, 10.0))
 
 
-async def dead_job(visit: Visit) -> Page:
+async def dead_job(visit: Visit) -> HtmlPage:
     """One dead job, with a field for each of its arguments."""
     job = await dead_one(visit, visit.asked("id"), visit.query.get("queue"))
     return form_page(visit, job, fields_of(visit, job))
@@ -64,10 +66,10 @@ async def dead_one(visit: Visit, id: str, queue: str | None) -> DeadInfo:
         return await visit.admin.dead_job(id, queue)
     except JobNotFound:
         state = (await visit.admin.job(id, queue)).state
-    raise Refusal(404, f"Job {id} is not dead any more: it is {state}.")
+    raise PageError(404, f"Job {id} is not dead any more: it is {state}.")
 
 
-def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "") -> Page:
+def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "") -> HtmlPage:
     """The form, also after what was typed into it could not be taken. Never live: what someone
     types must stay."""
     context = {
@@ -78,7 +80,7 @@ def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "
         "prefix": PREFIX,
     }
     title = f"Edit {title_of(job.task)}"
-    return Page("dead_job.html", title, context, live=None, status=422 if problem else 200)
+    return HtmlPage("dead_job.html", title, context, live=None, status=422 if problem else 200)
 
 
 def _obstacle(visit: Visit, job: DeadInfo) -> str:
@@ -96,7 +98,7 @@ def _in_list(visit: Visit, job: DeadInfo) -> str:
     """The beginning of its arguments; of large ones, which take their time, only their size."""
     if job.size > _DECODED_IN_A_LIST:
         return f"({size(job.size)})"
-    return in_a_line(arguments_of(visit, job))
+    return format_line(arguments_of(visit, job))
 
 
 def arguments_of(visit: Visit, job: DeadInfo) -> Any:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
 from headrace.web.pages.job import job
+from headrace.web.visit import Visit
 
 _MISSING = "There is no job and no event with this id, or it has ended and is not kept."
 
 
-async def find(visit: Visit) -> Page:
+async def find(visit: Visit) -> HtmlPage:
     """The job with this id; of an event, which of the groups that have it is meant."""
     id = visit.query.get("id", "").strip()
     try:
@@ -29,7 +30,7 @@ def _in(queue: str) -> dict[str, str]:
     return {} if is_log(queue) else {"queue": queue}
 
 
-async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) -> Page:
+async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) -> HtmlPage:
     """What is known of an event that is in no group, or why there is nothing to find."""
     if isinstance(error, ConfigError):
         return _page(id, [], f"That is no id: {error}.", status=404)
@@ -39,7 +40,7 @@ async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) ->
         return _page(id, [], _MISSING, status=404)
 
 
-def _page(id: str, queues: list[str], sentence: str, status: int = 200) -> Page:
+def _page(id: str, queues: list[str], sentence: str, status: int = 200) -> HtmlPage:
     places = [(queue, group_source(queue)) for queue in queues]
     context = {"id": id, "places": places, "sentence": sentence}
-    return Page("find.html", "Find a job", context, live=None, status=status)
+    return HtmlPage("find.html", "Find a job", context, live=None, status=status)

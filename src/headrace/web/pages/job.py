@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin.arguments import named
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source, is_log
-from headrace.web.page import Page, Visit, interval
-from headrace.web.rendering.flow_graph import HEIGHT, WIDTH, drawn
+from headrace.web.page import HtmlPage, interval
+from headrace.web.rendering.flow_graph import HEIGHT, WIDTH, draw_flow
 from headrace.web.rendering.formatting import clip
-from headrace.web.rendering.values import ending, written
+from headrace.web.rendering.values import format_value, tail
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from headrace.admin import FlowInfo, JobDetail
@@ -22,7 +23,7 @@ _LOG = 100_000
 _CALLS, _CALLS_WAITING = 10, 20
 
 
-async def job(visit: Visit) -> Page:
+async def job(visit: Visit) -> HtmlPage:
     """One job; of an event, what one group makes of it."""
     id, queue = visit.asked("id"), visit.query.get("queue")
     detail = await visit.admin.job(id, queue)
@@ -37,14 +38,14 @@ async def job(visit: Visit) -> Page:
         "topic": detail.event.topic if detail.event else None,
         "group": group_source(detail.queue),
         "why": clip(sentence, 2_000),
-        "arguments": written(arguments_of(visit, detail)),
-        "result": written(detail.result),
+        "arguments": format_value(arguments_of(visit, detail)),
+        "result": format_value(detail.result),
         "log": shown,
         "log_cut": cut,
         **_drawing(flow),
-        "ending": ending,
+        "tail": tail,
     }
-    return Page("job.html", title_of(detail.task), context, _interval(visit, detail, flow))
+    return HtmlPage("job.html", title_of(detail.task), context, _interval(visit, detail, flow))
 
 
 def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
@@ -86,4 +87,4 @@ def log_of(detail: JobDetail) -> tuple[list[str], bool]:
 def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:
     if flow is None or len(flow.jobs) < 2:
         return {"flow": None}
-    return {"flow": flow, "graph": drawn(flow), "node_width": WIDTH, "node_height": HEIGHT}
+    return {"flow": flow, "graph": draw_flow(flow), "node_width": WIDTH, "node_height": HEIGHT}

@@ -10,7 +10,8 @@ from headrace.admin.pages import MOST_READS
 from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, FilterForm
-from headrace.web.page import Page, Visit, interval
+from headrace.web.page import HtmlPage, interval
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -20,7 +21,7 @@ _LOOKED_AT = 2_000
 _COUNTED = 10**9
 
 
-async def jobs(visit: Visit) -> Page:
+async def jobs(visit: Visit) -> HtmlPage:
     """Jobs that fit the filter, a page at a time; at most `_LOOKED_AT` are looked at for one."""
     asked = FilterForm.of(visit.query, OF_JOBS)
     found, problem = JobPage([], "", 0), ""
@@ -39,7 +40,7 @@ async def jobs(visit: Visit) -> Page:
         **_actions(asked),
         "problem": problem,
     }
-    return Page("jobs.html", "Jobs", context, live=_interval(asked, found))
+    return HtmlPage("jobs.html", "Jobs", context, live=_interval(asked, found))
 
 
 def _interval(asked: FilterForm, found: JobPage) -> float:

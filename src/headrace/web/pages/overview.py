@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.web.page import Page, Refusal, Visit
+from headrace.web.errors import PageError
+from headrace.web.page import HtmlPage
 from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,7 @@ _FAILURES = 8
 _QUEUES_LOOKED_INTO = 6
 
 
-async def overview(visit: Visit) -> Page:
+async def overview(visit: Visit) -> HtmlPage:
     """Nineteen calls to the store at most, however much there is."""
     page = await visit.admin.queue_page(limit=_QUEUES_COUNTED)
     minutes, charts = await charted(visit)
@@ -42,16 +44,16 @@ async def overview(visit: Visit) -> Page:
         "only": _QUEUES_LOOKED_INTO if len(worst) > _QUEUES_LOOKED_INTO else None,
         "failures": await visit.admin.latest_dead(worst[:_QUEUES_LOOKED_INTO], limit=_FAILURES),
     }
-    return Page("overview.html", "Overview", context, live=4.0)
+    return HtmlPage("overview.html", "Overview", context, live=4.0)
 
 
 async def charted(visit: Visit, queue: str | None = None) -> tuple[Minutes, dict[str, Any]]:
     """What `charts.html` shows, of all queues or of one."""
     span = visit.query.get("span") or "1h"
     if span not in SPANS:
-        raise Refusal(400, f"There is no span {span!r}: say {', '.join(SPANS)}.")
+        raise PageError(400, f"There is no span {span!r}: say {', '.join(SPANS)}.")
     count, step = SPANS[span]
-    minutes = await visit.board.ledgers.of(queue).minutes(count)
+    minutes = await visit.dashboard.stats.of(queue).minutes(count)
     return minutes, {
         "charts": charts_of(minutes, step),
         "span": span,

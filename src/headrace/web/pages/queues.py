@@ -6,14 +6,15 @@ from typing import Any
 
 from headrace.core.queue_names import group_source
 from headrace.web.actions.form_actions import form_action
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
 from headrace.web.pages.overview import charted
-from headrace.web.stats_cache import Minutes, Sum
+from headrace.web.stats_cache import Minutes, StatsSum
+from headrace.web.visit import Visit
 
 _IN_A_PAGE = 100
 
 
-async def queues(visit: Visit) -> Page:
+async def queues(visit: Visit) -> HtmlPage:
     """Those whose name contains a text, a hundred at a time; about ten calls to the store."""
     search = visit.query.get("search", "")
     page = await visit.admin.queue_page(search or None, visit.query.get("after", ""), _IN_A_PAGE)
@@ -24,13 +25,13 @@ async def queues(visit: Visit) -> Page:
         "total": page.total,
         "cursor": page.cursor,
         "search": search,
-        "minutes": await visit.board.ledgers.of().minutes(2),
+        "minutes": await visit.dashboard.stats.of().minutes(2),
         "unread": {each.name for each in page.queues if each.waiting and each.name not in read},
     }
-    return Page("queues.html", "Queues", context, live=3.0)
+    return HtmlPage("queues.html", "Queues", context, live=3.0)
 
 
-async def queue(visit: Visit) -> Page:
+async def queue(visit: Visit) -> HtmlPage:
     """One queue, or a group such as `billing@orders`; about ten calls to the store."""
     name = visit.asked("name")
     info = await visit.admin.queue(name)
@@ -47,7 +48,7 @@ async def queue(visit: Visit) -> Page:
         "workers": workers,
     }
     title = f"{'Group' if source else 'Queue'} {name[:100]}"
-    return Page("queue.html", title, context, live=3.0)
+    return HtmlPage("queue.html", title, context, live=3.0)
 
 
 def _reads(queues: dict[str, int], name: str) -> bool:
@@ -60,7 +61,7 @@ def _tasks(
     """Those that were counted in the time shown, that the app sends there, or that are paused."""
     declared = {name for name, task in visit.app.tasks.items() if task.declared.queue == queue}
     names = sorted({*minutes.tasks, *declared, *paused} - {""})
-    nothing = Sum()
+    nothing = StatsSum()
     return [
         {
             "name": name,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from headrace.web.page import Refusal, Visit
+from headrace.web.errors import PageError
 from headrace.web.pages.job import arguments_of
 from headrace.web.rendering.formatting import clip, visible
-from headrace.web.rendering.values import written
+from headrace.web.rendering.values import format_value
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 _PARTS = ("arguments", "result", "log")
 
 
-async def whole(visit: Visit, request: Request) -> Response:
+async def download(visit: Visit, request: Request) -> Response:
     """One part of a job as a file of text, whatever it holds: no browser makes anything else of
     it."""
     part = visit.asked("part")
     if part not in _PARTS:
-        raise Refusal(404, f"A job has no part {clip(part)}: there are {', '.join(_PARTS)}.")
+        raise PageError(404, f"A job has no part {clip(part)}: there are {', '.join(_PARTS)}.")
     detail = await visit.admin.job(visit.asked("id"), visit.query.get("queue"))
     headers = {"Content-Disposition": f'attachment; filename="{part}.txt"'}
     text = await _text(visit, detail, part)
@@ -37,4 +38,4 @@ async def _text(visit: Visit, detail: JobDetail, part: str) -> str:
         return "".join(f"{visible(line)}\n" for line in detail.log)
     value = arguments_of(visit, detail) if part == "arguments" else detail.result
     # Megabytes take seconds, for which all others would wait.
-    return (await asyncio.to_thread(written, value, None)).text
+    return (await asyncio.to_thread(format_value, value, None)).text

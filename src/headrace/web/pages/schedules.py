@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.web.actions.form_actions import form_action
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from headrace.client.schedule import Schedule
@@ -20,13 +21,13 @@ _KNOWN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScheduleRow:
     schedule: Schedule
     when: str
     ticks: list[datetime]
 
 
-async def schedules(visit: Visit) -> Page:
+async def schedules(visit: Visit) -> HtmlPage:
     """Two calls to the store, and one or two for each schedule whose next times are not known."""
     search = visit.query.get("search", "")
     after = visit.query.get("after", "")
@@ -36,18 +37,18 @@ async def schedules(visit: Visit) -> Page:
     rows = shown[:_IN_A_PAGE]
     ticks = await _next_ticks(visit, rows)
     context = {
-        "rows": [Row(each, _when(each), ticks.get(each.name, [])) for each in rows],
+        "rows": [ScheduleRow(each, _when(each), ticks.get(each.name, [])) for each in rows],
         "total": len(wanted),
         "cursor": rows[-1].name if len(shown) > _IN_A_PAGE else "",
         "search": search,
     }
-    return Page("schedules.html", "Schedules", context, live=3.0)
+    return HtmlPage("schedules.html", "Schedules", context, live=3.0)
 
 
 async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[datetime]]:
     """The next times of each. They are the same until the first of them is over, or the schedule is
     changed."""
-    known, asked = visit.board.ticks, 0
+    known, asked = visit.dashboard.ticks, 0
     found: dict[str, list[datetime]] = {}
     if len(known) > _KNOWN:
         known.clear()

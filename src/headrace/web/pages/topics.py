@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from headrace.core.queue_names import group_queue
 from headrace.errors import GroupNotFound
-from headrace.web.page import Page, Visit, interval
+from headrace.web.page import HtmlPage, interval
 from headrace.web.pages.overview import charted
-from headrace.web.rendering.values import in_a_line
+from headrace.web.rendering.values import format_line
+from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from headrace.admin import EventInfo, GroupInfo, TopicInfo
@@ -24,7 +25,7 @@ _DEAD = 20
 _BACK = (timedelta(seconds=5), timedelta(minutes=5), timedelta(hours=6))
 
 
-async def topics(visit: Visit) -> Page:
+async def topics(visit: Visit) -> HtmlPage:
     """Topics by name, some at a time."""
     search = visit.query.get("search", "").strip()
     wanted = search.casefold()
@@ -33,20 +34,20 @@ async def topics(visit: Visit) -> Page:
     at = min(visit.number("page", 1, 10**6), pages)
     found = await visit.admin.topics(names[(at - 1) * _IN_A_PAGE : at * _IN_A_PAGE])
     context = {"topics": found, "search": search, "total": len(names), "at": at, "pages": pages}
-    return Page("topics.html", "Topics", context, live=_interval(found))
+    return HtmlPage("topics.html", "Topics", context, live=_interval(found))
 
 
-async def topic(visit: Visit) -> Page:
+async def topic(visit: Visit) -> HtmlPage:
     """One topic."""
     info = await visit.admin.topic(visit.asked("name"))
     events = [(each, _data(each)) for each in await _latest(visit, info.name)]
     context = {"topic": info, "events": events}
-    return Page(
+    return HtmlPage(
         "topic.html", f"Topic {info.name}", context, live=_interval([info], 2 * len(_BACK) + 1)
     )
 
 
-async def group(visit: Visit) -> Page:
+async def group(visit: Visit) -> HtmlPage:
     """One group of a topic."""
     info = await visit.admin.topic(visit.asked("topic"))
     name = visit.asked("group")
@@ -64,7 +65,9 @@ async def group(visit: Visit) -> Page:
         "most_keys": _KEYS,
         "dead": await _dead(visit, found, queue),
     }
-    return Page("group.html", f"Group {name} of {info.name}", context, live=_interval([info], 5))
+    return HtmlPage(
+        "group.html", f"Group {name} of {info.name}", context, live=_interval([info], 5)
+    )
 
 
 def _interval(found: Sequence[TopicInfo], reads: int = 0) -> float:
@@ -97,8 +100,8 @@ async def _dead(visit: Visit, group: GroupInfo, queue: str) -> list[tuple[object
     if not group.dead:
         return []
     page = await visit.admin.dead_page(queue, limit=_DEAD)
-    return [(job, in_a_line(job.arguments)) for job in page.jobs]
+    return [(job, format_line(job.arguments)) for job in page.jobs]
 
 
 def _data(event: EventInfo) -> str:
-    return in_a_line(event.data)
+    return format_line(event.data)

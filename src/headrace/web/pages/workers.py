@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.web.page import Page, Visit
+from headrace.web.page import HtmlPage
+from headrace.web.visit import Visit
 
 # Beyond these the page would be long, and each update of it large.
 _SHOWN = 100
 _RUNS_SHOWN = 10
 
 
-async def workers(visit: Visit) -> Page:
+async def workers(visit: Visit) -> HtmlPage:
     """Two calls to the store."""
     found = await visit.admin.workers()
     context = {
@@ -22,4 +23,4 @@ async def workers(visit: Visit) -> Page:
         "supervisors": await visit.admin.supervisors(),
         "runs_shown": _RUNS_SHOWN,
     }
-    return Page("workers.html", "Workers", context, live=1.5)
+    return HtmlPage("workers.html", "Workers", context, live=1.5)

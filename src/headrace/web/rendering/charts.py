@@ -9,7 +9,7 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from headrace.web.rendering.formatting import number, seconds
-from headrace.web.stats_cache import Minutes, Sum, minute_text
+from headrace.web.stats_cache import Minutes, StatsSum, minute_text
 
 WIDTH, HEIGHT = 600, 120
 SPANS = {"15m": (15, 1), "1h": (60, 1), "6h": (360, 5), "24h": (1440, 20)}
@@ -44,7 +44,7 @@ class Chart:
 
 def charts_of(minutes: Minutes, step: int) -> list[Chart]:
     """Throughput, failures, run time and wait time; `step` minutes make one point."""
-    sums = [Sum.of(minutes.sums[at : at + step]) for at in range(0, len(minutes.sums), step)]
+    sums = [StatsSum.of(minutes.sums[at : at + step]) for at in range(0, len(minutes.sums), step)]
     first = minutes.last - len(minutes.sums) + 1
     times = tuple(minute_text(first + at * step) for at in range(len(sums)))
 
@@ -78,7 +78,7 @@ def _chart(title: str, times: tuple[str, ...], series: tuple[Series, ...], *, ba
     else:
         totals = [value or 0 for each in series for value in each.values]
     most = _rounded(max(totals, default=0), bars=bars)
-    shapes = _bars(series, most) if bars else _lines(series, most)
+    shapes = _bars(series, most) if bars else _check_queues(series, most)
     hits = _hits(series, times, say)
     description = _described(series, say)
     svg = (
@@ -128,7 +128,7 @@ def _bars(series: Sequence[Series], most: float) -> str:
     return "".join(found)
 
 
-def _lines(series: Sequence[Series], most: float) -> str:
+def _check_queues(series: Sequence[Series], most: float) -> str:
     """With gaps where nothing was measured; a single point is a short stroke."""
     found = []
     for each in reversed(series):

@@ -21,7 +21,7 @@ _PASSES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FlowNode:
     """A job in the drawing."""
 
     job: FlowJobInfo
@@ -31,18 +31,18 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class FlowDrawing:
     """A drawing: its size, its jobs, and the curves between them as SVG paths."""
 
     width: int
     height: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[FlowNode, ...]
     edges: tuple[str, ...]
     more: int
     """How many jobs of the flow are not in it."""
 
 
-def drawn(flow: FlowInfo) -> Graph:
+def draw_flow(flow: FlowInfo) -> FlowDrawing:
     """The flow, or the first `MOST_DRAWN` jobs of it."""
     jobs = flow.jobs[:MOST_DRAWN]
     columns = _ordered(_layers(jobs), jobs)
@@ -58,7 +58,7 @@ def drawn(flow: FlowInfo) -> Graph:
         for parent in job.parents
         if parent in nodes
     ]
-    return Graph(
+    return FlowDrawing(
         width=len(columns) * (WIDTH + _GAP_X) - _GAP_X + 2 * _EDGE,
         height=tallest * (HEIGHT + _GAP_Y) - _GAP_Y + 2 * _EDGE,
         nodes=tuple(nodes.values()),
@@ -111,10 +111,10 @@ def _middle(near: Sequence[str], places: dict[str, int], otherwise: int) -> floa
     return sum(rows) / len(rows) if rows else otherwise
 
 
-def _node(job: FlowJobInfo, column: int, row: float) -> Node:
+def _node(job: FlowJobInfo, column: int, row: float) -> FlowNode:
     x = _EDGE + column * (WIDTH + _GAP_X)
     y = _EDGE + round(row * (HEIGHT + _GAP_Y))
-    return Node(job, _fitting(str(visible(job.task or "(unknown)"))), x, y)
+    return FlowNode(job, _fitting(str(visible(job.task or "(unknown)"))), x, y)
 
 
 def _fitting(text: str) -> str:
@@ -128,7 +128,7 @@ def _fitting(text: str) -> str:
     return kept
 
 
-def _curve(start: Node, end: Node) -> str:
+def _curve(start: FlowNode, end: FlowNode) -> str:
     x1, y1 = start.x + WIDTH, start.y + HEIGHT // 2
     x2, y2 = end.x, end.y + HEIGHT // 2
     bend = max(_GAP_X // 2, abs(x2 - x1) // 2)

@@ -1,4 +1,4 @@
-"""From pages to HTML."""
+"""Render pages to HTML."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from headrace.web.flash import Notice
-from headrace.web.page import Page, Visit
+from headrace.web.flash import FlashMessage
+from headrace.web.page import HtmlPage
 from headrace.web.rendering.formatting import FILTERS, visible
 from headrace.web.routes import NAVIGATION
+from headrace.web.visit import Visit
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -29,28 +30,26 @@ def _templates() -> Environment:
     )
     made.filters.update(FILTERS)
     made.globals["navigation"] = NAVIGATION
-    # As globals: what is imported at the head of a template is not known in a block of it that is
-    # rendered by itself.
+    # As globals: imports at the head of a template are unknown in a block rendered by itself.
     parts = made.get_template("parts.html").module
     macros = {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     made.globals.update(macros)
     return made
 
 
-class Rendering:
-    """The templates. All that they are given is escaped."""
+class Renderer:
+    """The templates. All values are escaped."""
 
     def __init__(self) -> None:
         self._templates = _templates()
 
-    def whole(self, visit: Visit, page: Page, notice: Notice | None = None) -> str:
-        """The document."""
-        return self._rendered(visit, page, bare=False, notice=notice)
+    def document(self, visit: Visit, page: HtmlPage, flash: FlashMessage | None = None) -> str:
+        return self._rendered(visit, page, bare=False, flash=flash)
 
-    def live(self, visit: Visit, page: Page) -> str:
+    def live_block(self, visit: Visit, page: HtmlPage) -> str:
         """The main content alone."""
-        return self._rendered(visit, page, bare=True, notice=None)
+        return self._rendered(visit, page, bare=True, flash=None)
 
-    def _rendered(self, visit: Visit, page: Page, **more: Any) -> str:
+    def _rendered(self, visit: Visit, page: HtmlPage, **more: Any) -> str:
         known = {"refresh": None, **page.context, "visit": visit, "page": page, **more}
         return self._templates.get_template(page.template).render(known)

@@ -1,5 +1,5 @@
-"""Values and texts that jobs bring, as text that a page can show: whatever they hold, it is seen
-for what it is, and no more of it than a page has room for."""
+"""Values and texts of jobs as text for a page: bounded in length, with invisible characters
+escaped."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ IN_A_PAGE = 10_000
 IN_A_LIST = 200
 
 _INDENT = "  "
-# Deeper lines begin no further to the right: nesting must not make a page of blanks.
+# Deeper lines are indented no further: nesting must not fill a page with blanks.
 _DEEPEST = 20
 _ON_ONE_LINE = 72
 _MANY = (list, tuple, set, frozenset)
 
 
-class Shown(NamedTuple):
-    """Text for a page; `cut` if there is more of it, which `/raw` has."""
+class ValueText(NamedTuple):
+    """Text for a page; `cut` if it is only the beginning, the whole being at `/raw`."""
 
     text: str
     cut: bool = False
 
 
 class _Visible(dict[int, str]):
-    """For `str.translate`: what cannot be seen as an escape that can."""
+    """For `str.translate`: escapes characters that cannot be seen."""
 
     def __missing__(self, code: int) -> str:
-        # Not kept: there are a million of them, and a job may bring them all.
+        # Not cached: there are a million of them, and a job may contain them all.
         char = chr(code)
         return char if is_plain(char) else escaped(char)
 
@@ -47,47 +47,46 @@ def escaped(char: str) -> str:
 _VISIBLE = _Visible({ord("\n"): "\n"})
 
 
-def ending(text: str, most: int = IN_A_PAGE) -> str:
-    """The end of a long text, which tells more of a traceback than its beginning."""
+def tail(text: str, most: int = IN_A_PAGE) -> str:
+    """The end of a long text: in a traceback it says more than the beginning."""
     return text if len(text) <= most else f"{len(text):,} characters …\n{text[-most:]}"
 
 
 def as_json(value: Any) -> str:
-    """JSON that means the same, with everything escaped that cannot be seen; raises what
-    `json.dumps` does for what has no such form."""
+    """The value as JSON, with invisible characters escaped; raises what `json.dumps` does."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)
     return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
 
 
-def written(value: Any, most: int | None = IN_A_PAGE) -> Shown:
-    """A value as indented text in the manner of JSON, cut after `most` characters."""
+def format_value(value: Any, most: int | None = IN_A_PAGE) -> ValueText:
+    """A value as indented, JSON-like text, cut after `most` characters."""
     parts: list[str] = []
     room = most
     for text, size in _pieces(value, most):
         if room is not None and len(text) > room:
-            # Of one that would not fit by itself, how long it is says more.
+            # For a part that would not fit even alone, its size says more.
             rest = size if most is not None and len(text) > most else "and more"
-            return Shown(f"{''.join(parts)}{text[:room]}… {rest}", cut=True)
+            return ValueText(f"{''.join(parts)}{text[:room]}… {rest}", cut=True)
         parts.append(text)
         room = None if room is None else room - len(text)
-    return Shown("".join(parts))
+    return ValueText("".join(parts))
 
 
-def in_a_line(value: Any) -> str:
-    """The beginning of a value, on one line, for lists."""
-    return " ".join(written(value, IN_A_LIST).text.split())
+def format_line(value: Any) -> str:
+    """The beginning of a value on one line, for lists."""
+    return " ".join(format_value(value, IN_A_LIST).text.split())
 
 
 Piece = tuple[str, str]
-"""A bit of text, and the size of the value that it is of, if that is worth saying."""
+"""A piece of text, and the size of its value; empty if not worth saying."""
 Part = tuple[str, Any]
-"""What stands before an item on its line, and the item."""
+"""The prefix of an item on its line, and the item."""
 Open = list[tuple[Iterator[Part], str]]
-"""Brackets that are open, the innermost last: what is still to come in them, and how they close."""
+"""Open brackets, the innermost last: the items still to come, and the closing bracket."""
 
 
 def _pieces(value: Any, most: int | None) -> Iterator[Piece]:
-    """What a value is written as, one after the other; not by recursion, for it may be deep."""
+    """The pieces of a value's text, in order; without recursion, since values may be deep."""
     brackets: Open = []
     yield _begun(value, most, brackets)
     first = True
@@ -106,7 +105,7 @@ def _pieces(value: Any, most: int | None) -> Iterator[Piece]:
 
 
 def _begun(value: Any, most: int | None, brackets: Open) -> Piece:
-    """A value that is written at once; of another its bracket, which is then open."""
+    """The text of a value without parts; for others the opening bracket, pushed to `brackets`."""
     line = _one_line(value, most)
     if line is not None:
         return line
@@ -123,7 +122,7 @@ def _margin(brackets: Open) -> str:
 
 
 def _one_line(value: Any, most: int | None) -> Piece | None:
-    """A value without parts, or with few and short ones; None if it takes several lines."""
+    """The text of a value without parts, or with few short ones; None if it needs more lines."""
     if isinstance(value, Mapping):
         return None if value else ("{}", "")
     if not isinstance(value, _MANY):
@@ -151,11 +150,11 @@ def _scalar(value: Any, most: int | None) -> Piece:
 
 
 def _represented(value: Any) -> str:
-    """As Python writes it; it need not be able to."""
+    """The `repr`, or a stand-in if that raises."""
     try:
         return json.dumps(value) if type(value) is float else repr(value)
     except Exception:
         if isinstance(value, int):
-            # Too long for digits, of which Python makes no more than a few thousand.
+            # Python prints no more than a few thousand digits.
             return hex(value)
         return f"({type(value).__name__})"
