@@ -20,24 +20,24 @@ Auth: TypeAlias = "Hook | Passwords"
 
 
 class Access(Protocol):
-    """How the dashboard knows who asks."""
+    """How the dashboard authenticates requests."""
 
     has_login: bool
     """Whether one can log out."""
     key: bytes
-    """What only the servers of this dashboard know."""
+    """A secret of the servers of this dashboard."""
 
     async def authenticate(self, request: Request) -> User:
         """The user who asks. Raises `PageError`, or `LoginRequired`."""
         ...
 
     def is_valid(self, request: Request) -> bool:
-        """Whether someone who was let in may stay, as far as can be told at no cost."""
+        """Whether a user who was authenticated still is, as far as can be checked at no cost."""
         ...
 
 
 class _NoLogout:
-    """Nobody logs out: who is in may stay for as long as an answer takes."""
+    """Without a logout: a user stays authenticated while a response takes."""
 
     has_login = False
 
@@ -49,14 +49,14 @@ class _NoLogout:
 
 
 class OpenAccess(_NoLogout):
-    """Lets in everyone, as operator: for those who said so."""
+    """Lets in everyone, as operator: `insecure=True`."""
 
     async def authenticate(self, request: Request) -> User:
         return User("anyone")
 
 
 class HookAccess(_NoLogout):
-    """Lets in whom the app's own function knows."""
+    """Lets in the users that the app's own function returns."""
 
     def __init__(self, hook: Hook, secret: str | None) -> None:
         super().__init__(secret)

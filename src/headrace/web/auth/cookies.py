@@ -1,4 +1,4 @@
-"""Our cookies: what they are called here, and how they are sent."""
+"""Read and set the dashboard's cookies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def cookie(request: Request, purpose: str) -> str:
-    """What we have set, or an empty text."""
+    """The cookie's value, or an empty text."""
     return request.cookies.get(_name(request, purpose), "")
 
 
 def set_cookie(
     request: Request, response: Response, purpose: str, value: str, max_age: int | None = None
 ) -> None:
-    """Kept from scripts and from other sites."""
+    """Set a cookie that neither scripts nor other sites can read."""
     response.set_cookie(
         _name(request, purpose),
         value,
@@ -39,8 +39,8 @@ def _is_secure(request: Request) -> bool:
 
 
 def _name(request: Request, purpose: str) -> str:
-    """Cookies know of no ports and ours are for all paths: dashboards beside each other must not
-    take one another's. Only this very host can set one with the prefix, and only by https."""
+    """Cookies ignore ports and ours are for all paths, so the name tells dashboards on one host
+    apart. The `__Host-` prefix: only this host can set it, and only by https."""
     place = request.headers.get("host", "") + request.scope.get("root_path", "")
     mark = hashlib.sha256(place.encode()).hexdigest()[:8]
     return f"{'__Host-' if _is_secure(request) else ''}headrace_{purpose}_{mark}"

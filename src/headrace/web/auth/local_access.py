@@ -1,4 +1,4 @@
-"""This machine's user: who runs the dashboard, and nobody else on the machine or beyond it."""
+"""Access for this machine's user alone: the one who runs the dashboard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.web")
 
 SESSION_SECONDS = 30 * 86_400
-# Whoever sends one of these is a proxy, and speaks for someone elsewhere.
+# Headers that proxies set: the request is from someone elsewhere.
 _FORWARDING = re.compile(
     r"forward|^via$|(real|client|connecting|remote|source|origin(ating)?)-?(ip|addr|host|user)\b"
     r"|^x-(original|rewrite|proxy|proxied|envoy|amzn?|azure|appengine|cluster|varnish|host$|scheme$"
@@ -37,24 +37,24 @@ _ADVICE = (
 
 
 class LocalAccess:
-    """Lets in who comes from this very machine and has its token, as operator. The name in the
-    address must be this machine's too: a page elsewhere may have its own name point here."""
+    """Lets in requests from this machine that have the token, as operator. The Host header must be
+    this machine's too: any web site can point its own name here (DNS rebinding)."""
 
     has_login = False
 
     def __init__(self, token: str | None) -> None:
         chosen = token_of(token)
         self.token = secrets.token_urlsafe(24) if chosen is None else chosen
-        # Of the token alone: a server that starts anew knows those whom it let in before.
+        # Derived from the token alone: sessions survive a restart.
         self.key = derived(self.token.encode("utf-8", "surrogatepass"), "local")
         self._sessions = Signed(self.key, "session")
-        self._is_told = chosen is not None
+        self._is_shown = chosen is not None
 
     async def authenticate(self, request: Request) -> User:
         self.check_local(request)
-        # A token in the address is taken out of it first, also for those who are in.
+        # A token in the address is removed by a redirect first, also within a session.
         if "token" in request.query_params or not self.is_valid(request):
-            self._tell(request)
+            self._log_token(request)
             raise LoginRequired
         return User("local")
 
@@ -70,11 +70,11 @@ class LocalAccess:
         return hmac.compare_digest(given, wanted)
 
     def session(self) -> str:
-        """What the cookie of someone says who had the token."""
+        """The session cookie for a user who gave the token."""
         return self._sessions.write(secrets.token_hex(8))
 
     def check_local(self, request: Request) -> None:
-        """Refuse who is, or may be, elsewhere."""
+        """Raise `PageError` if the request is, or may be, from elsewhere."""
         client = request.client.host if request.client else ""
         if not is_loopback(client):
             raise PageError(
@@ -96,14 +96,14 @@ class LocalAccess:
             raise PageError(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
 
     def mark_shown(self) -> None:
-        """The token is where its user finds it: it need not be logged."""
-        self._is_told = True
+        """Say that the user has seen the token: it is then not logged."""
+        self._is_shown = True
 
-    def _tell(self, request: Request) -> None:
-        """Once, if nobody has chosen or printed the token: to the log of this process, which is
-        that of the same user."""
-        if not self._is_told:
-            self._is_told = True
+    def _log_token(self, request: Request) -> None:
+        """Log the address with the token, once, if nobody has chosen or printed it. The log of this
+        process is the same user's."""
+        if not self._is_shown:
+            self._is_shown = True
             root = request.scope.get("root_path", "").rstrip("/")
             host = request.headers.get("host", "")
             log.warning(

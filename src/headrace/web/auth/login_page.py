@@ -1,4 +1,4 @@
-"""Coming in and going out: by name and password, or with the token of this machine's user."""
+"""The login page and logout: by name and password, or with the token of this machine's user."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _NOT_DONE = FlashMessage(
 
 
 def login_required(visit: Visit, request: Request) -> Response:
-    """To someone who is not known: a person is taken to the form, a program told what to send. Who
-    brings the token in the address is let in, and comes again without it."""
+    """The response to an unauthenticated request: a redirect to the form for browsers, a 401 for
+    programs. A request with the right token in its address gets a session instead, and is
+    redirected to the address without it."""
     access = visit.dashboard.access
     if isinstance(access, LocalAccess) and access.is_token(request.query_params.get("token", "")):
         response = RedirectResponse(visit.again(token=None), 303)
@@ -60,8 +61,8 @@ def login_required(visit: Visit, request: Request) -> Response:
 
 
 def _is_browser(request: Request) -> bool:
-    """One that is challenged asks for a password by itself, and sends it ever after: nobody could
-    log out again."""
+    """Whether a browser asks. A challenged browser asks for a password by itself and sends it ever
+    after: nobody could log out."""
     headers = request.headers
     return (
         any(name.startswith("sec-fetch-") for name in headers)
@@ -71,7 +72,7 @@ def _is_browser(request: Request) -> bool:
 
 
 async def login(visit: Visit, request: Request) -> HtmlPage | Response:
-    """The form, and what becomes of it."""
+    """Show the form, or log in with what was posted."""
     access = visit.dashboard.access
     if isinstance(access, LocalAccess):
         access.check_local(request)
@@ -94,7 +95,7 @@ async def login(visit: Visit, request: Request) -> HtmlPage | Response:
             return _form(access, back, name, "Name and password do not belong together.")
         set_cookie(request, response, SESSION, access.session(user), SESSION_SECONDS)
         set_cookie(request, response, DEVICE, access.device(user), DEVICE_SECONDS)
-    # Whoever knew the one from before the login knows nothing of what comes.
+    # A new CSRF token after the login: someone may have seen the old one.
     forget_cookie(request, response, VISITOR)
     return response
 

@@ -1,4 +1,4 @@
-"""Whether a request that changes something comes from a page of ours."""
+"""Check the origin of requests that change something."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Origin(NamedTuple):
 
 
 def origins_of(given: Collection[str] | None) -> frozenset[Origin]:
-    """Further addresses under which people see the dashboard, as `headrace.dashboard` was told."""
+    """The `origins` argument of `headrace.dashboard`, parsed."""
     texts: list[object] = [] if isinstance(given, str) else list(given or ())
     found = [_parsed(text) if isinstance(text, str) else None for text in texts]
     if isinstance(given, str) or None in found:
@@ -34,9 +34,9 @@ def origins_of(given: Collection[str] | None) -> frozenset[Origin]:
 
 
 def check_origin(request: Request, known: Collection[Origin]) -> None:
-    """Refuse what a page elsewhere may have had the browser send. A browser says where a form comes
-    from, and no page can have it say otherwise: `Origin`, `Referer` in old ones, and by https also
-    `Sec-Fetch-Site`."""
+    """Raise `PageError` for a form that another site may have made the browser send. Browsers say
+    where a form comes from, and no page can forge it: `Origin`, `Referer` in old browsers, and with
+    https also `Sec-Fetch-Site`."""
     if request.method in _CHANGES_NOTHING:
         return
     headers = request.headers
@@ -68,17 +68,17 @@ def _elsewhere(why: str) -> PageError:
 
 
 def _is_ours(request: Request, origin: Origin) -> bool:
-    """Whether the page has the address that this request went to. That TLS ends at a proxy is not
-    seen here: a page by https may be ours, although it is asked for by http. Not the other way
-    round: whoever sits on the line can write any page that comes by http."""
+    """Whether the origin is the address that this request went to. TLS may end at a proxy: an https
+    page may send to http. Not the other way round: an attacker on the network can change any page
+    that comes by http."""
     if request.url.scheme == "https" and origin.scheme != "https":
         return False
     return any(_parsed(f"{origin.scheme}://{host}") == origin for host in _hosts(request))
 
 
 def _hosts(request: Request) -> Iterator[str]:
-    """By which names it was asked for. What a proxy adds may be believed here: a page elsewhere
-    cannot have a browser send these headers."""
+    """The host names of the request. Proxy headers are trusted here: no page elsewhere can make a
+    browser send them."""
     yield request.headers.get("host", "")
     for value in request.headers.getlist("x-forwarded-host"):
         yield from (each.strip() for each in value.split(","))

@@ -28,14 +28,14 @@ log = logging.getLogger("headrace.web")
 SESSION_SECONDS = 12 * 3600
 DEVICE = "device"
 DEVICE_SECONDS = 365 * 86_400
-# Each check takes 16 MB and a core for a while: guesses wait for each other.
+# Each check takes 16 MB and some CPU time: guesses wait for each other.
 _CHECKS_IN_LINE = 50
 _KNOWN_PASSWORDS = 100
 _QUIET = 10.0
 
 
 class _CheckQueue:
-    """Checks of passwords, one after the other, in a thread."""
+    """Checks passwords one at a time, in a thread."""
 
     def __init__(self, passwords: Passwords) -> None:
         self._passwords = passwords
@@ -56,7 +56,7 @@ class _CheckQueue:
 
 
 class PasswordAccess:
-    """Lets in who has logged in, or sends a name and a password along."""
+    """Lets in users who have logged in, or who send a name and a password with HTTP Basic."""
 
     has_login = True
 
@@ -69,7 +69,7 @@ class PasswordAccess:
         self._known: dict[bytes, str] = {}
         self._quiet_until = 0.0
         self._throttle = Throttle(lambda name: passwords.named(name) is not None)
-        # Those who were here before do not wait for those who guess.
+        # Known browsers do not wait behind strangers who guess.
         self._check_queues = {known: _CheckQueue(passwords) for known in (True, False)}
 
     async def authenticate(self, request: Request) -> User:
@@ -79,13 +79,13 @@ class PasswordAccess:
         return user
 
     def is_valid(self, request: Request) -> bool:
-        # Who sends a password along has no session that could be over.
+        # HTTP Basic has no session that could end.
         given = "authorization" in request.headers
         return given or self.session_user(cookie(request, SESSION)) is not None
 
     async def check(self, request: Request, name: str, password: str) -> User | None:
-        """The user, if the password is theirs. Refused, whatever the password, if too many were
-        wrong: for that name or from that address, unless the browser has been in before."""
+        """The user, if the password is right. After too many wrong ones for that name or from that
+        address, `PageError` whatever the password, unless the browser has logged in before."""
         device = self._device(request, name)
         address = request.client.host if request.client else ""
         guess = self._throttle.guess(name, address, device)
@@ -105,7 +105,7 @@ class PasswordAccess:
         return user
 
     def _tell_of_guesses(self, name: str, address: str) -> None:
-        """Now and then: whoever guesses must not fill the log, either."""
+        """Log it, but seldom: guesses must not fill the log."""
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _QUIET
             log.warning(
@@ -114,7 +114,7 @@ class PasswordAccess:
             )
 
     def session(self, user: User) -> str:
-        """What the cookie of someone says who has just logged in."""
+        """The session cookie of a user who has just logged in."""
         return self._sessions.write(user.name, secrets.token_hex(8))
 
     def session_user(self, session: str) -> User | None:
@@ -122,12 +122,12 @@ class PasswordAccess:
         return None if said is None or session in self._ended else self._passwords.named(said[0])
 
     def device(self, user: User) -> str:
-        """What a browser keeps from which someone has logged in."""
+        """The cookie that marks a browser in which the user has logged in."""
         return self._devices.write(user.name, secrets.token_hex(8))
 
     def end(self, session: str) -> None:
-        """Have a session hold no longer in this process, whoever has its cookie. Others with the
-        same secret take that cookie until it runs out."""
+        """End a session in this process. Other processes with the same secret accept its cookie
+        until it expires."""
         now = time.time()
         self._ended = {ended: until for ended, until in self._ended.items() if until > now}
         if self.session_user(session) is not None:
@@ -145,7 +145,7 @@ class PasswordAccess:
             name, _, password = base64.b64decode(sent, validate=True).decode().partition(":")
         except ValueError:
             return None
-        # A program sends it with each request: one that was right is known again for less.
+        # Programs send it with each request: a password that was right is remembered.
         mark = hmac.digest(self.key, f"{name}\n{password}".encode(), "sha256")
         if mark in self._known:
             return self._passwords.named(self._known[mark])

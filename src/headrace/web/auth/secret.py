@@ -1,4 +1,4 @@
-"""What only the servers of one dashboard know."""
+"""The secret of a dashboard, shared by the processes that serve it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHORTEST = 16
 
 
 def checked(what: str, value: object) -> str:
-    """`value` if it is a text that nobody guesses."""
+    """`value` if it is a long enough text."""
     if not isinstance(value, str) or len(value) < SHORTEST:
         # Not the text itself: it may be half of the right one.
         raise ConfigError(f"{what} must be a text of at least {SHORTEST} characters")
@@ -22,18 +22,18 @@ def checked(what: str, value: object) -> str:
 
 
 def key_of(secret: str | None) -> bytes:
-    """The key that all processes with the same secret have, which is the argument's or the
-    variable's; without one, a key of this process."""
+    """The key made of the secret, from the argument or the variable; without one, a random key of
+    this process."""
     secret = secret if secret is not None else os.environ.get(SECRET) or None
     return secrets.token_bytes(32) if secret is None else checked("secret", secret).encode()
 
 
 def token_of(token: str | None) -> str | None:
-    """The token that was chosen, by the argument or the variable."""
+    """The token from the argument or the variable, or None."""
     token = token if token is not None else os.environ.get(TOKEN) or None
     return None if token is None else checked("token", token)
 
 
 def derived(key: bytes, purpose: str) -> bytes:
-    """A key for one purpose: what is signed for one is worth nothing for another."""
+    """A key for one purpose: a signature for one is invalid for another."""
     return hmac.digest(key, purpose.encode(), "sha256")

@@ -1,4 +1,4 @@
-"""What visitors keep for us, and cannot change."""
+"""Signed texts: browsers keep them in cookies and cannot change them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.web.auth.secret import derived
 
 
 class Signed:
-    """Texts that visitors keep for us, signed for one purpose: who changes one has nothing."""
+    """Signs texts for one purpose, with a time stamp."""
 
     def __init__(self, key: bytes, purpose: str) -> None:
         self._serializer = URLSafeTimedSerializer(
@@ -22,7 +22,7 @@ class Signed:
         return str(self._serializer.dumps(list(texts)))
 
     def read(self, signed: str, seconds: float) -> list[str] | None:
-        """What was signed, if it was within that time."""
+        """The texts, if the signature is right and no older than `seconds`."""
         try:
             found = self._serializer.loads(signed, max_age=int(seconds))
         except (BadSignature, UnicodeError):

@@ -1,4 +1,4 @@
-"""How many wrong passwords may be tried: by name, by address, and for all."""
+"""Bounds on password guesses: by name, by address, and by browser."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
-# Names that there are not are counted too, so that none can be told from those that there are; but
-# together, so that nobody fills the memory.
+# Unknown names are counted too, so that nobody can tell which names exist; but in shared slots, so
+# that they cannot fill the memory.
 _SLOTS = 1_024
 _MOST_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """So many guesses at once, and one more each so many seconds."""
+    """A number of guesses at once, and one more every `every` seconds."""
 
     guesses: int
     every: float
 
 
-# By who guesses for one name from one address, or with one browser that has been in before.
+# For one name from one address, or from one browser that has logged in before.
 OF_PAIR = Allowance(10, 30.0)
-# All who guess from one address, for any names: an office has many people.
+# From one address, for any names: an office has many users.
 OF_ADDRESS = Allowance(50, 10.0)
 # For one name, from all addresses together: a day brings 3,000 guesses at most.
 OF_NAME = Allowance(100, 30.0)
@@ -54,8 +54,8 @@ class Bucket:
 
 
 class Throttle:
-    """Counts each guess before its password is looked at, and gives it back if that was right:
-    those that come at once are counted, too."""
+    """Counts each guess before its password is checked, and takes it back if it was right: so
+    concurrent guesses count too."""
 
     def __init__(
         self, names: Callable[[str], bool], clock: Callable[[], float] = time.monotonic
@@ -65,8 +65,8 @@ class Throttle:
         self._buckets: OrderedDict[Hashable, Bucket] = OrderedDict()
 
     def guess(self, name: str, address: str, device: str | None) -> Guess:
-        """A guess, which counts. `device` is of a browser from which someone of that name has
-        logged in before: it has an allowance of its own, that no one else can use up."""
+        """Count a guess. `device` marks a browser in which that user has logged in before: it has
+        an allowance of its own, which nobody else can use up."""
         slot = name if self._has(name) else zlib.crc32(name.encode(errors="replace")) % _SLOTS
         if device is not None:
             keys: dict[Hashable, Allowance] = {("device", device): OF_PAIR}
@@ -88,7 +88,7 @@ class Throttle:
 
 
 class Guess:
-    """One guess. `wait` is how long it has to, in seconds, in which case it does not count."""
+    """One guess. With a `wait`, in seconds, it is refused and does not count."""
 
     def __init__(self, buckets: list[Bucket], clock: Callable[[], float]) -> None:
         now = clock()
@@ -104,7 +104,7 @@ class Guess:
 
 
 def network_of(address: str) -> str:
-    """Who is taken for one: an address, or what a household has of those of IPv6."""
+    """The network that counts as one client: an IPv4 address, or an IPv6 /64."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

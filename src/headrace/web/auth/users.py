@@ -1,4 +1,4 @@
-"""Who looks at the dashboard, and how those with a password are known."""
+"""Users of the dashboard, their roles and passwords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.web.auth.secret import key_of
 
 
 class Role(StrEnum):
-    """What someone may do: look, or also act."""
+    """What a user may do: view, or also act."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who looks at the dashboard. `name` is what the audit log says of their actions."""
+    """A user of the dashboard. The audit log records actions under `name`."""
 
     name: str
     role: Role = Role.OPERATOR
@@ -45,14 +45,14 @@ _N, _R, _P = 2**14, 8, 1
 
 
 class Passwords:
-    """Users with a password each, given as `name:password` or `name:password:viewer`. Only hashes
-    are kept. A password may hold colons, unless what follows the last one is a role. Sessions end
-    with the process, and are known to it alone, unless all are given the same `secret`."""
+    """Users with passwords, given as `name:password` or `name:password:viewer`. Only hashes are
+    kept. A password may contain colons, unless a role follows the last one. Sessions end with the
+    process, unless a `secret` is given; processes with the same one share sessions."""
 
     def __init__(self, users: Iterable[str], *, secret: str | None = None) -> None:
         users = list(users)
         key = key_of(secret)
-        # With the passwords in it: when one changes, all log in anew.
+        # Includes the passwords: when one changes, all sessions end.
         self.session_key = hmac.digest(key, "\n".join(users).encode(), "sha256")
         self._salt = secrets.token_bytes(16)
         self._users: dict[str, tuple[User, bytes]] = {}
@@ -66,8 +66,8 @@ class Passwords:
         self._nobody = User(""), secrets.token_bytes(32)
 
     def check(self, name: str, password: str) -> User | None:
-        """The user, if the password is theirs. Takes its time, and the same for names that there
-        are not: call it in a thread."""
+        """The user, if the password is right. Slow, and equally slow for unknown names: call it in
+        a thread."""
         user, wanted = self._users.get(name, self._nobody)
         fits = hmac.compare_digest(self._hashed(password), wanted)
         return user if fits and user.name else None
