@@ -1,4 +1,4 @@
-"""What programs ask: whether the dashboard lives, whether it can work, and how all is."""
+"""Endpoints for programs: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 async def healthz(visit: Visit, request: Request) -> Response:
-    """Whoever gets this answer has met a loop that is not blocked."""
+    """Always 200: an answer shows that the event loop is not blocked."""
     return _answered(health.response([]))
 
 
 async def readyz(visit: Visit, request: Request) -> Response:
-    """Whether the store answers. Says no more than that: it is for everyone."""
+    """Whether the store answers. It says no more, since everyone may ask."""
     is_away = bool(await visit.dashboard.probe.error())
     return _answered(health.response(["the store does not answer"] if is_away else []))
 
 
 async def metrics(visit: Visit, request: Request) -> Response:
-    """Of the whole store, for Prometheus."""
+    """Prometheus metrics of the whole store."""
     try:
         from headrace.exposition import prometheus
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What browsers are told about every answer."""
+"""Security headers of every response."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECURITY_HEADERS = {
 
 
 class SecurityHeaders:
-    """Runs only our own scripts and styles, in no frame; keeps pages out of caches."""
+    """Middleware: browsers run only our own scripts and styles, in no frame, and cache no page."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,7 +47,7 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(SECURITY_HEADERS)
-                # What has a mark of its version (files) may be kept, and asked about.
+                # Files with an ETag may be cached, and are revalidated.
                 headers["Cache-Control"] = "no-cache" if "etag" in headers else "no-store"
             await send(message)
 

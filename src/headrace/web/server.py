@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.web.auth.access import Auth
 
-# For those who are being answered; streams end at once.
+# Seconds for responses under way; streams end at once.
 _GRACE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """With what it is served by https."""
+    """The certificate and key for https."""
 
     certfile: str
     keyfile: str | None = None
     password: str | None = None
 
     def check(self) -> None:
-        """Refuse files of which no server can be made."""
+        """Raise `ConfigError` for files that no server can use."""
 
         def password() -> str:
-            # Whoever is asked at a terminal instead may not be there.
+            # Otherwise OpenSSL asks at a terminal, where nobody may be.
             if self.password is None:
                 raise ConfigError(
                     "the key is encrypted: give its password in "
@@ -72,7 +72,7 @@ class DashboardServer(uvicorn.Server):
         proxies: Sequence[str] = (),
         certificate: Certificate | None = None,
     ) -> None:
-        """What `proxies`, by their addresses, say of who asks is believed."""
+        """`proxies` are the addresses of proxies whose forwarding headers are trusted."""
         self._app = app
         self._site = dashboard(app, auth=auth, insecure=insecure, token=token, origins=origins)
         if certificate is not None:
@@ -98,8 +98,8 @@ class DashboardServer(uvicorn.Server):
         )
 
     def take_token(self) -> str | None:
-        """The token that lets in this machine's user, to be shown to them; None if none is needed.
-        It is not logged then."""
+        """The token of this machine's user, to be shown to them; None if none is needed. It is
+        then not logged."""
         access = self._site.state.dashboard.access
         if not isinstance(access, LocalAccess):
             return None
@@ -107,7 +107,7 @@ class DashboardServer(uvicorn.Server):
         return access.token
 
     async def serve_at(self, listening: socket.socket) -> None:
-        """Serve what comes in at a socket that is listening, until told to end."""
+        """Serve a listening socket until the server is asked to exit."""
         async with self._app:
             try:
                 await self.serve([listening])
@@ -115,7 +115,7 @@ class DashboardServer(uvicorn.Server):
                 await self._site.state.dashboard.background_actions.close()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """As asked, and not by raising the signal again at the end."""
+        """Exit without raising the signal again at the end, as uvicorn would."""
         self._site.state.dashboard.streams.close()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True

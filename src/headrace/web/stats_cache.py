@@ -1,4 +1,4 @@
-"""What was counted in the last minutes, without asking again for those that are over."""
+"""Counters of the last minutes, cached: minutes that are over are read once."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headrace.admin.histograms import percentile_of
 if TYPE_CHECKING:
     from headrace.admin import Admin, MinuteStats
 
-# Those within it are asked for again: the nodes of a cluster have a clock each.
+# The last minutes are read again: the nodes of a cluster have different clocks.
 _OPEN = 2
 _KEPT = 24 * 60
 _QUEUES_KEPT = 50
-# Pages that many people have open at the same time share one look.
+# Pages that many users have open share one read.
 _MAX_AGE = 0.8
 FAILED = ("retry", "dead")
 
 
 @dataclass(slots=True)
 class StatsSum:
-    """What several counts come to: of all tasks in a minute, or of one task in many."""
+    """A sum of counters: of all tasks in a minute, or of one task in many minutes."""
 
     counts: Counter[str] = field(default_factory=Counter)
     durations: Counter[float] = field(default_factory=Counter)
@@ -66,29 +66,29 @@ class StatsSum:
 
 @dataclass(frozen=True, slots=True)
 class Minutes:
-    """The last minutes up to the running one, each with what was counted in it."""
+    """The last minutes up to the running one, with their sums."""
 
     last: int
-    """The running one, since 1970."""
+    """The running minute, counted from 1970."""
     sums: list[StatsSum]
     recent: dict[str, StatsSum]
-    """By queue: what was counted in the last minute that is over and in the running one."""
+    """By queue: the sum of the running minute and the one before."""
     tasks: dict[str, StatsSum]
     """By task, in all of these minutes."""
     recent_seconds: float
 
     def rate(self, count: float) -> float:
-        """So many of `recent` for each minute."""
+        """A count of `recent`, per minute."""
         return count * 60 / self.recent_seconds
 
     @property
     def now(self) -> StatsSum:
-        """What is in `recent`, of all queues."""
+        """The sum of `recent` over all queues."""
         return StatsSum.of(self.recent.values())
 
 
 class StatsCache:
-    """Of one queue, or of all."""
+    """The counters of one queue, or of all."""
 
     def __init__(self, admin: Admin, queue: str | None) -> None:
         self._admin = admin
@@ -98,12 +98,12 @@ class StatsCache:
         self._since: int | None = None
         self._read_at = -_MAX_AGE
         self._now = 0.0
-        """When it was read, by the store's clock: minutes are those of the store."""
+        """The store's time of the last read: minutes are the store's."""
         self._lock = Lock()
 
     async def minutes(self, count: int) -> Minutes:
-        """The last `count` ones; costs one question, about two minutes of them if the others were
-        asked for before."""
+        """The last `count` minutes, by one call to the store, which reads only the last few if
+        the others are cached."""
         async with self._lock:
             seconds = await self._caught_up(count)
         now = int(seconds // 60)
@@ -124,7 +124,7 @@ class StatsCache:
         return found
 
     async def _caught_up(self, count: int) -> float:
-        """What time it is in the store, of which `count` minutes are known up to then."""
+        """Read what is missing of the last `count` minutes; returns the store's time."""
         age = time.monotonic() - self._read_at
         if age < _MAX_AGE and self._knows(int((self._now + age) // 60) - count + 1):
             return self._now + age
@@ -153,12 +153,12 @@ class StatsCache:
             self._sums.setdefault(minute, {}).setdefault(row.task, StatsSum()).add(row)
             if minute >= now - _OPEN:
                 self._recent.setdefault(minute, {}).setdefault(row.queue, StatsSum()).add(row)
-        # Known to be over, although nothing was counted.
+        # Marks how far was read, also if nothing was counted.
         self._sums.setdefault(now, {})
 
 
 class StatsCaches:
-    """One for all queues together, and one for each queue that was looked at lately."""
+    """A cache for all queues together, and one for each queue that was viewed lately."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -166,7 +166,7 @@ class StatsCaches:
 
     def of(self, queue: str | None = None) -> StatsCache:
         ledger = self._ledgers.pop(queue, None) or StatsCache(self._admin, queue)
-        # To the end: the first is the one that nobody has asked for in the longest time.
+        # Moved to the end: the first is the least recently used.
         self._ledgers[queue] = ledger
         if len(self._ledgers) > _QUEUES_KEPT:
             del self._ledgers[next(iter(self._ledgers))]

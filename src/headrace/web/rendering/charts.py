@@ -1,4 +1,4 @@
-"""Charts as SVG: shapes only. The words stand around them in HTML, where they keep their size."""
+"""Charts as SVG shapes. Their labels are HTML around them, which keeps its size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.web.stats_cache import Minutes, StatsSum, minute_text
 
 WIDTH, HEIGHT = 600, 120
 SPANS = {"15m": (15, 1), "1h": (60, 1), "6h": (360, 5), "24h": (1440, 20)}
-"""What can be chosen: how many minutes, and how many of them go together."""
+"""The spans to choose from: minutes in all, and minutes per point."""
 SPAN_LABELS = (("15m", "15 min"), ("1h", "1 h"), ("6h", "6 h"), ("24h", "24 h"))
 
 _MINUTES, _HOURS, _DAY = (2, 4, 6, 10, 20, 40), (1, 2, 4, 6, 12, 24), 86_400.0
@@ -30,7 +30,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart. `svg` is markup of our own making: numbers, and words of ours that are escaped."""
+    """One chart. `svg` is our own markup: numbers, and escaped labels."""
 
     title: str
     description: str
@@ -43,7 +43,7 @@ class Chart:
 
 
 def charts_of(minutes: Minutes, step: int) -> list[Chart]:
-    """Throughput, failures, run time and wait time; `step` minutes make one point."""
+    """Throughput, failures, run time and wait time, with `step` minutes per point."""
     sums = [StatsSum.of(minutes.sums[at : at + step]) for at in range(0, len(minutes.sums), step)]
     first = minutes.last - len(minutes.sums) + 1
     times = tuple(minute_text(first + at * step) for at in range(len(sums)))
@@ -90,8 +90,8 @@ def _chart(title: str, times: tuple[str, ...], series: tuple[Series, ...], *, ba
 
 
 def _rounded(value: float, *, bars: bool) -> float:
-    """The next number up that is 1, 2, 4, 6 or 8 of a power of ten; or of times above a minute, one
-    that is a whole number of minutes, hours or days."""
+    """The next larger 1, 2, 4, 6 or 8 times a power of ten; for times above a minute, the next
+    whole number of minutes, hours or days."""
     value, power = max(value, 1.0 if bars else 0.001), 1e-6
     while power * 10 <= value:
         power *= 10
@@ -110,14 +110,14 @@ def _grid() -> str:
 
 
 def _bars(series: Sequence[Series], most: float) -> str:
-    """One above the other."""
+    """Stacked bars."""
     width = WIDTH / max(1, len(series[0].values))
     tops, found = [0.0] * len(series[0].values), []
     for each in series:
         for at, value in enumerate(each.values):
             if not value:
                 continue
-            # What is there is seen, however little it is beside the rest.
+            # Even the smallest value is visible.
             height = max(1.5, value / most * (HEIGHT - 2))
             y = HEIGHT - 1 - tops[at] - height
             tops[at] += height
@@ -129,7 +129,7 @@ def _bars(series: Sequence[Series], most: float) -> str:
 
 
 def _check_queues(series: Sequence[Series], most: float) -> str:
-    """With gaps where nothing was measured; a single point is a short stroke."""
+    """Lines with gaps where nothing was measured; a single point is a short stroke."""
     found = []
     for each in reversed(series):
         width = WIDTH / max(1, len(each.values))
@@ -158,7 +158,7 @@ def _height(value: float, most: float) -> float:
 def _hits(
     series: Sequence[Series], times: Sequence[str], say: Callable[[float | None], str]
 ) -> str:
-    """What is told of a point to those who point at it; nothing where there is nothing."""
+    """Tooltips of the points that have a value."""
     width, found = WIDTH / max(1, len(times)), []
     for at, time in enumerate(times):
         if not any(each.values[at] for each in series):
@@ -172,7 +172,7 @@ def _hits(
 
 
 def _described(series: Sequence[Series], say: Callable[[float | None], str]) -> str:
-    """For those who hear the page."""
+    """A description for screen readers."""
     parts = []
     for each in series:
         known = [value for value in each.values if value is not None]

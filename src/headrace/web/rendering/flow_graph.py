@@ -1,4 +1,4 @@
-"""A flow as a drawing: jobs in columns, each right of all that it waits for."""
+"""A flow as a drawing: jobs in columns, each to the right of the jobs it waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_DRAWN = 200
 WIDTH, HEIGHT = 176, 48
 _GAP_X, _GAP_Y, _EDGE = 56, 16, 12
 _LETTERS = 20
-# Moving jobs next to what they are tied to settles after a few passes.
+# The order within columns settles after a few passes.
 _PASSES = 4
 
 
@@ -39,7 +39,7 @@ class FlowDrawing:
     nodes: tuple[FlowNode, ...]
     edges: tuple[str, ...]
     more: int
-    """How many jobs of the flow are not in it."""
+    """Jobs of the flow that are not drawn."""
 
 
 def draw_flow(flow: FlowInfo) -> FlowDrawing:
@@ -68,9 +68,9 @@ def draw_flow(flow: FlowInfo) -> FlowDrawing:
 
 
 def _layers(jobs: Sequence[FlowJobInfo]) -> list[list[FlowJobInfo]]:
-    """Jobs by the longest way that leads to them."""
+    """Jobs by the length of the longest path to them."""
     depths = dict.fromkeys((job.id for job in jobs), 0)
-    # Each pass sets one more layer right; in bytes that lead in a circle, none ever would be.
+    # Each pass settles one more layer; a cycle, as in corrupt data, would never settle.
     for _ in jobs:
         before = dict(depths)
         for job in jobs:
@@ -78,7 +78,7 @@ def _layers(jobs: Sequence[FlowJobInfo]) -> list[list[FlowJobInfo]]:
             depths[job.id] = min(max(behind, default=0), len(jobs) - 1)
         if depths == before:
             break
-    # Then as far to the right as those that wait for them allow: lines are short.
+    # Then as far right as their children allow, for short lines.
     for job in sorted(jobs, key=lambda job: -depths[job.id]):
         ahead = [depths[child.id] - 1 for child in jobs if job.id in child.parents]
         depths[job.id] = max(depths[job.id], min(ahead, default=0))
@@ -89,8 +89,8 @@ def _layers(jobs: Sequence[FlowJobInfo]) -> list[list[FlowJobInfo]]:
 def _ordered(
     layers: list[list[FlowJobInfo]], jobs: Sequence[FlowJobInfo]
 ) -> list[list[FlowJobInfo]]:
-    """Each layer in the order of the middles of what its jobs wait for, then of what waits for
-    them, so that few lines cross."""
+    """Each layer sorted by the mean position of its jobs' parents, then of their children, so that
+    few lines cross."""
     parents = {job.id: job.parents for job in jobs}
     children: dict[str, list[str]] = {job.id: [] for job in jobs}
     for job in jobs:
@@ -118,7 +118,7 @@ def _node(job: FlowJobInfo, column: int, row: float) -> FlowNode:
 
 
 def _fitting(text: str) -> str:
-    """As much as a box is wide; some letters are twice as wide as others."""
+    """The text cut to the width of a box; some characters are twice as wide."""
     room, kept = _LETTERS, ""
     for char in text:
         room -= 2 if unicodedata.east_asian_width(char) in "WF" else 1

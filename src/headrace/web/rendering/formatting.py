@@ -1,4 +1,4 @@
-"""How pages say numbers, times and texts that may hold anything."""
+"""Format numbers, times and arbitrary texts for pages."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from markupsafe import Markup, escape
 from headrace.core.plural import plural as plural
 from headrace.core.visible import is_plain
 
-# Line ends and tabs; and joiners, which make emoji out of several signs and are part of scripts.
+# Line ends and tabs; and joiners, which emoji and some scripts need.
 _KEPT = frozenset("\n\t\u200c\u200d")
 NOTHING = "\N{EN DASH}"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def visible(value: Any) -> Any:
-    """What each expression of a template goes through: a text in which what cannot be seen, or
-    would turn round what is next to it, is written out. Markup is left alone."""
+    """Escape characters that cannot be seen or that change the text direction. Each expression of
+    a template goes through it; markup is left alone."""
     if not isinstance(value, str) or isinstance(value, Markup) or is_plain(value):
         return value
     return "".join(map(_shown, value.replace("\r\n", "\n")))
 
 
 def _shown(sign: str) -> str:
-    # Blanks of all widths: where nothing else is hidden, they are what they look like.
+    # Blanks of all widths hide nothing.
     if is_plain(sign) or sign in _KEPT or unicodedata.category(sign) == "Zs":
         return sign
     return f"\\x{ord(sign):02x}" if ord(sign) < 256 else ascii(sign)[1:-1]
 
 
 def verbatim(value: object) -> Markup:
-    """The text as it is, for values of fields that come back to us."""
-    # Those who read a page or a stream take a carriage return for the end of a line.
+    """The text unchanged, for values of form fields, which are sent back to us."""
+    # HTML and event streams take a bare carriage return for a line end.
     return Markup(str(escape(str(value))).replace("\r", "&#13;"))
 
 
@@ -57,7 +57,7 @@ def number(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A length of time in the unit in which it is a small number."""
+    """A length of time in the largest fitting unit."""
     if value is None:
         return NOTHING
     if value < 0.001:
