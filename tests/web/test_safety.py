@@ -194,7 +194,7 @@ async def test_an_action_that_fails_says_why(app: Headrace) -> None:
     async with Person(app) as person:
         await person.do("run_schedule", back="/schedules", name="none")
         assert flash(await person.page("/schedules")).startswith("Not done: there is no schedule")
-        assert not flash(await person.page("/schedules")), "a notice is shown once"
+        assert not flash(await person.page("/schedules")), "a flash message is shown once"
 
 
 async def test_a_form_that_is_too_large_is_refused(app: Headrace) -> None:

@@ -162,15 +162,15 @@ class StatsCaches:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._ledgers: dict[str | None, StatsCache] = {}
+        self._caches: dict[str | None, StatsCache] = {}
 
     def of(self, queue: str | None = None) -> StatsCache:
-        ledger = self._ledgers.pop(queue, None) or StatsCache(self._admin, queue)
+        cache = self._caches.pop(queue, None) or StatsCache(self._admin, queue)
         # Moved to the end: the first is the least recently used.
-        self._ledgers[queue] = ledger
-        if len(self._ledgers) > _QUEUES_KEPT:
-            del self._ledgers[next(iter(self._ledgers))]
-        return ledger
+        self._caches[queue] = cache
+        if len(self._caches) > _QUEUES_KEPT:
+            del self._caches[next(iter(self._caches))]
+        return cache
 
 
 def minute_text(minute: int) -> str:

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from headrace.web.visit import Visit
 
 PREFIX = "argument:"
-# Longer ones are not sent to a browser and back: a new value can be typed, or none.
+# Longer values are not sent to the browser; a new value can be typed.
 _MOST_TYPED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An argument. `text` is its value as JSON, empty if it has none that can be edited; `typed` is
-    what someone made of it, `problem` what is wrong with that."""
+    """An argument. `text` is its value as JSON, empty if it cannot be edited; `typed` is what the
+    user entered, `problem` what is wrong with it."""
 
     name: str
     kind: str
-    """Its annotation, for people."""
+    """The annotation, as text."""
     text: str
     hint: str
     typed: str
@@ -39,8 +39,8 @@ class Field:
 
 
 def fields_of(visit: Visit, job: DeadInfo) -> list[Field]:
-    """A field for each parameter of the job's task, with its value if all of it may be shown; none
-    if this app does not know the task."""
+    """A field for each parameter of the job's task, with the value if it may be shown in full;
+    empty if this app has no such task."""
     parameters = parameters_of(visit.app, job.task) or {}
     kept = _texts(named(visit.app, job.task, job.plain_arguments))
     shown = _texts(named(visit.app, job.task, job.arguments))
@@ -53,8 +53,8 @@ def typed_into(fields: list[Field], form: Mapping[str, str]) -> list[Field]:
 
 
 def edit_of(fields: list[Field]) -> tuple[dict[str, Any], list[Field]]:
-    """New values of what was changed, and only of that, for the rest may be redacted; and the
-    fields, with what is wrong where it is no JSON."""
+    """The new values of changed fields only, since others may be redacted; and all fields, with a
+    `problem` where the input is not JSON."""
     edit: dict[str, Any] = {}
     checked: list[Field] = []
     for each in fields:
@@ -69,7 +69,7 @@ def edit_of(fields: list[Field]) -> tuple[dict[str, Any], list[Field]]:
 
 
 def _texts(values: Any) -> dict[str, str | None]:
-    """Arguments by name as JSON, None for those of which there is none."""
+    """Arguments by name as JSON; None where JSON cannot hold the value."""
     given: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
     return {name: _text(each) for name, each in given.items()}
 
@@ -94,7 +94,7 @@ def _field(
     elif text is None:
         hint = "It has no form in JSON: empty keeps it."
     elif text != kept.get(name):
-        # Whatever is sent takes the place of the whole value: stars must not.
+        # The input replaces the whole value: redacted parts must not.
         hint = "Hidden, or hidden in part: empty keeps it."
     elif len(text) > _MOST_TYPED:
         hint = f"It is too long to edit ({len(text):,} characters): empty keeps it."
@@ -108,8 +108,8 @@ def _annotation(annotation: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    """As JSON that reads back as the same value; raises if there is none, as of keys that are not
-    texts."""
+    """JSON that reads back as the same value; raises if there is none, as for keys that are not
+    strings."""
     text = as_json(value)
     if json.loads(text) != (list(value) if isinstance(value, tuple) else value):
         raise ValueError("it would come back as another value")

@@ -1,4 +1,4 @@
-"""What can be done: each action is a verb, posted by a form of ours to `/do/{verb}`."""
+"""Form actions: each is a verb, posted by one of our forms to `/do/{verb}`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Doing = Callable[[Visit], Awaitable[str]]
 Question: TypeAlias = "str | Callable[[Visit], str | Awaitable[str]]"
 
-# A bound for what is kept in memory; arguments that are edited are a megabyte at most by default.
+# Bounds the memory of a form; edited arguments have a megabyte at most by default.
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_FIELDS = 10_000
 _SECONDS = 60.0
 OURS = ("csrf_token", "back", "sure")
-"""Fields that forms have whatever they ask for."""
+"""Fields that every form has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ FORM_ACTIONS: dict[str, FormAction] = {}
 def form_action(
     verb: str, label: str = "", *, confirm: Question | None = None
 ) -> Callable[[Doing], Doing]:
-    """Have a function do what forms post to `/do/{verb}`: it is given the visit, whose `form` holds
-    the fields, and returns the sentence that tells what was done. With `confirm`, a sentence or a
-    function that makes one of the visit, the person is asked first, under the button `label`."""
+    """Register a function for forms posted to `/do/{verb}`. It is given the visit, whose `form`
+    has the fields, and returns a flash message that says what was done. With `confirm`, a question
+    or a function that makes one from the visit, the user confirms first, with a button `label`."""
 
     def registered(doing: Doing) -> Doing:
         FORM_ACTIONS[verb] = FormAction(
@@ -77,7 +77,7 @@ async def sent_form(request: Request) -> Form:
 
 
 async def _body(request: Request) -> bytes:
-    """All that is sent, in time: whoever sends a byte now and then holds nothing open for ever."""
+    """The whole body, within a time limit for all of it: slow clients hold nothing open."""
     data = bytearray()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -93,8 +93,8 @@ async def _body(request: Request) -> bytes:
 
 
 async def handle(visit: Visit, request: Request) -> HtmlPage | Response:
-    """Do what a form asks for; the answer is the page it came from, with a sentence that says what
-    was done, or a question first."""
+    """Run the action of a form, or ask for confirmation first. The response is the page that the
+    form was on, with a flash message."""
     if not visit.user.operates:
         raise PageError(403, f"{visit.user.name} may look, and not act: this needs an operator.")
     visit = replace(visit, form=await sent_form(request))
@@ -128,6 +128,6 @@ async def _asked(visit: Visit, wanted: FormAction, back: str) -> HtmlPage:
 
 
 def own_path(text: str) -> str:
-    """A path of ours, with its query; the overview for what may lead elsewhere."""
+    """The path and query if they are our own; the overview for what may lead elsewhere."""
     is_own = text.startswith("/") and not text.startswith("//")
     return text if is_own and text.isprintable() and "\\" not in text else "/"

@@ -1,4 +1,4 @@
-"""What can be done to jobs: one, those with a tick, or all that match a filter."""
+"""Actions on jobs: one, the selected ones, or all that match a filter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = "None of them was dead any more."
 
 
 def chosen(visit: Visit) -> dict[str | None, list[str]]:
-    """The jobs that a form names, by queue; None for one whose queue it does not say."""
+    """The ids of the jobs that a form names, by queue; None if the queue is not given."""
     found: dict[str | None, list[str]] = {}
     if id := visit.form.get("id"):
         found.setdefault(visit.form.get("queue") or None, []).append(id)
@@ -44,7 +44,7 @@ def _unpaired(text: str) -> tuple[str, str]:
 
 
 def _counted(visit: Visit) -> str:
-    """Those that a form names, as part of a sentence."""
+    """The jobs that a form names, as part of a sentence."""
     named = [id for ids in chosen(visit).values() for id in ids]
     return f"job {named[0]}" if len(named) == 1 else f"these {len(named):,} jobs"
 

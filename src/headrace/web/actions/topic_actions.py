@@ -1,4 +1,4 @@
-"""What can be done to groups of topics; they are paused and resumed as queues are."""
+"""Actions on groups of topics; pausing and resuming are the actions of queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _group(visit: Visit) -> tuple[str, str]:
 
 
 def _place(visit: Visit) -> tuple[str | datetime, str]:
-    """Where to, and how that is said."""
+    """The place to move to, and its description."""
     to = visit.asked("to")
     if to == "start":
         return "start", "the oldest event that is kept, so that all of them are handled again"

@@ -12,7 +12,7 @@ _SHOWN = 200
 
 
 async def actions(visit: Visit) -> HtmlPage:
-    """One call to the store."""
+    """The latest actions; makes one call to the store."""
     before = visit.query.get("before", "")
     found = await visit.admin.actions(limit=_SHOWN + 1, before=before)
     # What was recorded without the dashboard's `redact` may show what that hides.

@@ -1,4 +1,4 @@
-"""From an id to the job, wherever it is."""
+"""Find a job or an event by its id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISSING = "There is no job and no event with this id, or it has ended and is no
 
 
 async def find(visit: Visit) -> HtmlPage:
-    """The job with this id; of an event, which of the groups that have it is meant."""
+    """The job with this id; for an event in several groups, a choice of groups."""
     id = visit.query.get("id", "").strip()
     try:
         queues = await visit.admin.where(id) if id else []
@@ -26,12 +26,12 @@ async def find(visit: Visit) -> HtmlPage:
 
 
 def _in(queue: str) -> dict[str, str]:
-    """A topic's log is no queue to be named."""
+    """The query for a queue; empty for a topic's log, which is no queue."""
     return {} if is_log(queue) else {"queue": queue}
 
 
 async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) -> HtmlPage:
-    """What is known of an event that is in no group, or why there is nothing to find."""
+    """What is known of an event that is in no group, or why nothing was found."""
     if isinstance(error, ConfigError):
         return _page(id, [], f"That is no id: {error}.", status=404)
     try:

@@ -1,4 +1,4 @@
-"""A job, with all that is known of it."""
+"""The page of one job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 # Characters of all log lines that a page shows.
 _LOG = 100_000
-# Calls to the store for one look; to tell how many are before it, the line is read.
+# Calls to the store for one rendering; for a waiting job, its position in the queue is read too.
 _CALLS, _CALLS_WAITING = 10, 20
 
 
 async def job(visit: Visit) -> HtmlPage:
-    """One job; of an event, what one group makes of it."""
+    """One job, or one event in one group."""
     id, queue = visit.asked("id"), visit.query.get("queue")
     detail = await visit.admin.job(id, queue)
     # An event whose time has not come is in its topic's log, which is no queue to be named.
@@ -59,21 +59,21 @@ def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
 
 
 def title_of(task: str | None) -> str:
-    """What a job is called on its page."""
+    """The title of a job's page."""
     if task is None:
         return "A job that cannot be read"
     return f"Event of {clip(task[1:], 80)}" if task.startswith("@") else clip(task, 80)
 
 
 def arguments_of(visit: Visit, detail: JobDetail) -> Any:
-    """What may be shown of the arguments, by name where that is known; of an event, its data."""
+    """The redacted arguments, by name where the task is known; of an event, its data."""
     if detail.event is not None:
         return detail.event.data
     return named(visit.app, detail.task, detail.arguments, fed=detail.fed)
 
 
 def log_of(detail: JobDetail) -> tuple[list[str], bool]:
-    """The last lines of its log, and whether there are more than a page has room for."""
+    """The last lines of the log, and whether earlier ones were left out."""
     lines: list[str] = []
     room = _LOG
     for line in reversed(detail.log):

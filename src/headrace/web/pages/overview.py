@@ -1,4 +1,4 @@
-"""The overview: how all is, on one page."""
+"""The overview: queues, workers, charts and the latest dead jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUEUES_LOOKED_INTO = 6
 
 
 async def overview(visit: Visit) -> HtmlPage:
-    """Nineteen calls to the store at most, however much there is."""
+    """The overview; makes at most nineteen calls to the store."""
     page = await visit.admin.queue_page(limit=_QUEUES_COUNTED)
     minutes, charts = await charted(visit)
     workers = await visit.admin.workers()
@@ -38,7 +38,7 @@ async def overview(visit: Visit) -> HtmlPage:
         "minutes": minutes,
         "totals": totals,
         "is_idle": not workers and not any(totals.values()) and not any(minutes.tasks),
-        **_crew(workers),
+        **_capacity(workers),
         "unread": _unread(page.queues, workers),
         "in_groups": sum(each.total for each in groups),
         "only": _QUEUES_LOOKED_INTO if len(worst) > _QUEUES_LOOKED_INTO else None,
@@ -48,7 +48,7 @@ async def overview(visit: Visit) -> HtmlPage:
 
 
 async def charted(visit: Visit, queue: str | None = None) -> tuple[Minutes, dict[str, Any]]:
-    """What `charts.html` shows, of all queues or of one."""
+    """The context of `charts.html`, for one queue or all."""
     span = visit.query.get("span") or "1h"
     if span not in SPANS:
         raise PageError(400, f"There is no span {span!r}: say {', '.join(SPANS)}.")
@@ -63,7 +63,7 @@ async def charted(visit: Visit, queue: str | None = None) -> tuple[Minutes, dict
 
 
 def _fullest(queues: list[QueueInfo]) -> list[QueueInfo]:
-    """Those with the most jobs; by name, so that rows stay where they are."""
+    """The queues with the most jobs, sorted by name so that rows keep their places."""
 
     def fullness(queue: QueueInfo) -> int:
         return queue.waiting + queue.running + queue.dead
@@ -72,7 +72,7 @@ def _fullest(queues: list[QueueInfo]) -> list[QueueInfo]:
 
 
 def _worst(held: Held) -> list[str]:
-    """Queues and groups with dead jobs, those with the most first."""
+    """Queues and groups with dead jobs, most dead jobs first."""
     return [each.name for each in sorted(held, key=lambda each: -each.dead) if each.dead]
 
 
@@ -90,7 +90,7 @@ def _totals(held: Held, page: QueuePage, minutes: Minutes) -> dict[str, Any]:
     }
 
 
-def _crew(workers: list[WorkerInfo]) -> dict[str, Any]:
+def _capacity(workers: list[WorkerInfo]) -> dict[str, Any]:
     return {
         "workers": workers,
         "places": sum(worker.concurrency for worker in workers),

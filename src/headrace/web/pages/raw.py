@@ -1,4 +1,4 @@
-"""The whole text of what a job brings, for those who want more than a page has room for."""
+"""Download the whole arguments, result or log of a job."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _PARTS = ("arguments", "result", "log")
 
 
 async def download(visit: Visit, request: Request) -> Response:
-    """One part of a job as a file of text, whatever it holds: no browser makes anything else of
-    it."""
+    """One part of a job as a text file. It is an attachment, so that no browser renders it."""
     part = visit.asked("part")
     if part not in _PARTS:
         raise PageError(404, f"A job has no part {clip(part)}: there are {', '.join(_PARTS)}.")
@@ -37,5 +36,5 @@ async def _text(visit: Visit, detail: JobDetail, part: str) -> str:
     if part == "log":
         return "".join(f"{visible(line)}\n" for line in detail.log)
     value = arguments_of(visit, detail) if part == "arguments" else detail.result
-    # Megabytes take seconds, for which all others would wait.
+    # In a thread: megabytes take seconds, and would block the loop.
     return (await asyncio.to_thread(format_value, value, None)).text
