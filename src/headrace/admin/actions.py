@@ -179,7 +179,7 @@ class ActionRecorder:
         said = {"actor": self._actor, "verb": action.verb, "target": action.target}
         outcome = action.error or "done"
         more = {"detail": action.detail, "outcome": outcome, "address": self._address}
-        # Failures too: whoever acts is told by the error itself.
+        # Failures at this level too: the actor gets the error itself.
         log.info(
             "%s: %s %s (%s): %s", *said.values(), action.detail, outcome, extra={**said, **more}
         )

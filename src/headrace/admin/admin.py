@@ -1,4 +1,4 @@
-"""`app.admin`: each question and action is one method; what it is about has a file of its own."""
+"""`app.admin`: a method for each question and action; each noun has a file of its own."""
 
 from __future__ import annotations
 

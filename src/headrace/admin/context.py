@@ -42,7 +42,7 @@ class AdminContext:
 
     @property
     def _redaction_of_records(self) -> Redaction:
-        """Records are read by others than whoever acts: what the app hides is in none of them."""
+        """For records, which others read: what the app hides is in none of them."""
         if self._recorder is None or self._redaction.active:
             return self._redaction
         return redaction_of(self._app)
@@ -112,7 +112,7 @@ class AdminContext:
         if source is None:
             return [name]
         queues = await self._queues_of(source.topic, source.group)
-        # With its number, one shard is meant.
+        # With a number, the name is that of one shard.
         if name == group_queue(source.topic, source.group):
             return queues
         if name not in queues:

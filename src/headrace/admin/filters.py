@@ -128,7 +128,7 @@ def _at(moment: datetime) -> str:
 
 
 def _length(span: timedelta) -> str:
-    """In the largest unit of which it is a whole number; a day is 24 hours."""
+    """In the largest unit that gives a whole number; a day is 24 hours."""
     seconds = int(span.total_seconds())
     units = _UNITS[1:] if span <= _DAY else _UNITS
     unit, size = next((each for each in units if not seconds % each[1]), _UNITS[-1])

@@ -1,4 +1,4 @@
-"""Estimates from histograms of lengths of time, of which the sum is known exactly."""
+"""Percentiles, estimated from a histogram of durations and their exact sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTHS = (2, 4)
 
 @dataclass(slots=True)
 class DurationBucket:
-    """So many lengths between two bounds, around a middle that may be more than a guess."""
+    """A number of durations between two bounds, around an estimated middle."""
 
     least: float
     most: float
@@ -28,11 +28,11 @@ class DurationBucket:
         self.middle = sqrt(self.least * self.most) if self.least else self.most / 2
 
     def reach(self, middle: float) -> None:
-        """Have the middle be as near to this as can be."""
+        """Move the middle to this value, or to the nearer bound."""
         self.middle = min(max(middle, self.least), self.most)
 
     def at(self, share: float) -> float:
-        """What so many of them do not exceed: as far to one side of the middle as to the other."""
+        """The value that this share of the durations does not exceed."""
         if not self.least:
             low, high = max(0.0, 2 * self.middle - self.most), min(self.most, 2 * self.middle)
             return low + (high - low) * share

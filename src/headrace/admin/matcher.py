@@ -31,8 +31,8 @@ _ANYTHING = Search()
 
 @dataclass(frozen=True, slots=True)
 class JobMatcher:
-    """A filter, with its times by the store's clock. Matches all jobs unless told otherwise; the
-    queue and the state are for the caller to look in."""
+    """A filter, with its times by the store's clock. Matches all jobs by
+    default. The caller reads the queue and the state that are asked for."""
 
     search: Search = _ANYTHING
     task: str | None = None
@@ -66,7 +66,7 @@ class JobMatcher:
         return made_ms is None or self.since_ms <= made_ms < self.until_ms
 
     def matches(self, key: JobKey, seen: JobSnapshot) -> bool:
-        """Whether a job is meant; times are about when it was sent."""
+        """Whether a job matches; times are about when it was sent."""
         if self.is_open:
             return True
         envelope = opened(seen.envelope)
@@ -78,7 +78,7 @@ class JobMatcher:
         )
 
     def matches_dead(self, job: DeadJob) -> bool:
-        """Whether a dead job is meant; times are about when it died."""
+        """Whether a dead job matches; times are about when it died."""
         return (
             self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)

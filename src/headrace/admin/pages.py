@@ -60,9 +60,9 @@ def _place(queue: str) -> tuple[str, int, str]:
 
 
 class Walk:
-    """The way of a listing through states and, in each, through the queues that hold any job in it.
-    `logs` are those whose groups come last; which there are, is read when they are come to, of many
-    logs together. If it is `bounded`, no more of that is read once there were `MOST_READS`."""
+    """The way of a listing through states and, in each, through the queues that have jobs in it.
+    Groups of `logs` come last; they are read when the listing gets there, many logs at a time. If
+    `bounded`, reading stops after `MOST_READS`."""
 
     def __init__(
         self, store: Store, queues: Sequence[str], logs: Sequence[str], *, bounded: bool = True
@@ -135,8 +135,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class ScannedJobs(Generic[T]):
-    """What was read at a stop: each job that was looked at, None for one that is not meant; and the
-    cursor there."""
+    """The jobs that were read at a stop, None for each that does not match; and the next cursor."""
 
     jobs: Sequence[T | None]
     cursor: str
@@ -144,8 +143,8 @@ class ScannedJobs(Generic[T]):
 
 @dataclass
 class PageScan(Generic[T]):
-    """A page that is being filled, with at most `limit` jobs. `read` gives up to so many jobs from
-    a stop on. Of `scan` jobs at most is looked whether they are meant."""
+    """Fills a page with at most `limit` jobs. `read` returns up to that many jobs from a stop on.
+    Examines at most `scan` jobs."""
 
     walk: Walk
     read: Callable[[Stop, int], Awaitable[ScannedJobs[T]]]

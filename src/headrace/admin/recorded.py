@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.admin.actions import PendingAction
-from headrace.admin.jobs.cancellation import CancelReport
+from headrace.admin.jobs.cancel_request import CancelReport
 from headrace.admin.redaction import Redaction
 from headrace.client.job import Job
 

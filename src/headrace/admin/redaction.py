@@ -42,7 +42,7 @@ _KEY = "key:"
 
 
 class Redaction:
-    """What is seen by those who may see all: everything."""
+    """No redaction: everything is shown."""
 
     active = False
 
@@ -68,7 +68,7 @@ class Redaction:
         return text
 
     def detail(self, text: str, task: str) -> str:
-        """What an event tells of a job of which no more is known."""
+        """The detail of an event about a job that cannot be read any more."""
         return text
 
     def said(self, text: str) -> str:
@@ -80,7 +80,7 @@ CLEAR = Redaction()
 
 
 class Hooked(Redaction):
-    """What is seen by those from whom hooks hide something."""
+    """Shows what the redact hooks leave."""
 
     active = True
 

@@ -34,7 +34,7 @@ class Search:
     text: str = ""
     arguments: bool = True
     redaction: Redaction = CLEAR
-    """What may be seen: whether a job is found must not tell what else it holds."""
+    """What may be seen: a search must not reveal anything else."""
 
     @classmethod
     def of(

@@ -65,12 +65,12 @@ class WorkerInfo:
 
     @classmethod
     def of(cls, record: WorkerRecord) -> WorkerInfo:
-        told = {field.name: getattr(record, field.name) for field in fields(cls)}
-        return cls(**{**told, "runs": tuple(map(RunInfo.of, record.runs))})
+        known = {field.name: getattr(record, field.name) for field in fields(cls)}
+        return cls(**{**known, "runs": tuple(map(RunInfo.of, record.runs))})
 
 
 async def read_workers(store: Store) -> list[WorkerInfo]:
-    """All workers that have told of themselves within a lease, by name."""
+    """All workers that have reported within a lease, by name."""
     records = map(decode_record, (await store.kv_all(WORKERS)).values())
     found = [WorkerInfo.of(record) for record in records if record is not None]
     return sorted(found, key=lambda info: info.name)

@@ -36,7 +36,7 @@ class CountedStore:
 
 
 async def counted(app: Headrace) -> CountedStore:
-    """The app's store, of which calls are counted from now on."""
+    """The app's store, whose calls are counted from now on."""
     session = await app.session()
     session.store = store = CountedStore(session.store)
     return store

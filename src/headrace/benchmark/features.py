@@ -98,7 +98,7 @@ class Features:
         return late
 
     async def cancelled(self, count: int) -> float:
-        """Seconds to cancel so many waiting jobs by a filter."""
+        """Seconds to cancel this many waiting jobs by a filter."""
         await self._app.enqueue_many(self._doomed.call(n) for n in range(count))
         began = time.perf_counter()
         report = await self._app.admin.cancel(queue="doomed", task="doomed")
@@ -111,7 +111,7 @@ class Features:
         await self._app.enqueue_many(calls)
         async with self._expecting(queue, len(calls)) as began:
             await self._all_ran.wait()
-            # The store tells nobody when the last outcome is written.
+            # No signal says that the last outcome is written.
             while await self._alive(queue):  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             return len(calls) / (time.perf_counter() - began)
@@ -122,7 +122,7 @@ class Features:
 
     @asynccontextmanager
     async def _expecting(self, queue: str, count: int) -> AsyncIterator[float]:
-        """A worker for so many jobs, and the moment at which it was started."""
+        """A worker for this many jobs, and the moment it was started."""
         self._left = count
         self._all_ran.clear()
         self._started.clear()

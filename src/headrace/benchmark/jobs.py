@@ -64,7 +64,7 @@ class Jobs:
         worker.totals = totals
         async with worker:
             await self._all_ran.wait()
-            # The store tells nobody when the last outcome is written.
+            # No signal says that the last outcome is written.
             while not await self._all_settled(queue):  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             took = time.perf_counter() - began

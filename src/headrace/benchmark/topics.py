@@ -100,7 +100,7 @@ class TopicRates:
         began = time.perf_counter()
         async with self._app.worker(queues=queues, concurrency=_SLOTS):
             await self._all_ran.wait()
-            # The store tells nobody when the last outcome is written.
+            # No signal says that the last outcome is written.
             while await self._alive(queues):  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             return count / (time.perf_counter() - began)

@@ -40,7 +40,7 @@ async def two_groups(show: Show) -> None:
 
 
 async def _written(show: Show, book: Path, count: int) -> dict[str, list[int]]:
-    """What the groups wrote, once there are so many lines: orders by what was done with them."""
+    """Waits for `count` lines in the book; returns the orders by what was done with them."""
     until = time.monotonic() + PATIENCE
     while len(lines := _lines_of(book)) < count and time.monotonic() < until:
         show.workers.check_alive()

@@ -18,7 +18,7 @@ import pytest
 
 from headrace.core.job.retry import Retry
 from headrace.core.task.options import TaskOptions
-from headrace.core.topic.asyncapi import ChannelInfo, GroupInfo, document
+from headrace.core.topic.asyncapi import ChannelGroup, ChannelInfo, document
 from headrace.core.topic.schema import Schema
 from headrace.core.topic.topic import SubscriptionOptions, TopicOptions
 from tests.core.messages import Paid
@@ -116,9 +116,9 @@ def channel(name: str, kind: Any, codec: Any = "msgpack", **options: Any) -> Cha
     return ChannelInfo(TopicOptions(name, **options), schema)
 
 
-def group(name: str, *, retry: Retry | None = None, **wants: Any) -> GroupInfo:
+def group(name: str, *, retry: Retry | None = None, **wants: Any) -> ChannelGroup:
     declared = TaskOptions(f"orders/{name}", "loop", f"{name}@orders", retry or Retry())
-    return GroupInfo(SubscriptionOptions(name, **wants), declared)
+    return ChannelGroup(SubscriptionOptions(name, **wants), declared)
 
 
 def made(*channels: ChannelInfo, url: str = "memory://") -> Any:

@@ -83,7 +83,7 @@ class DeadAdmin(AdminContext):
     ) -> DeadPage:
         """As `dead`, `limit` at a time: queue by queue, of each the latest first. A page may be
         short and not the last: there is more as long as it has a cursor, to be given for the next
-        one. No more than `scan` dead jobs are looked at, 100 at a time, and the store is read 50
+        one. Examines at most `scan` dead jobs, 100 at a time, and the store is read 50
         times at most, whatever there is in it."""
         limits.check_count("limit", limit)
         limits.check_count("scan", scan)
@@ -193,7 +193,7 @@ class DeadAdmin(AdminContext):
 
 
 async def _taken(verb: Verb, queue: str, keys: Sequence[JobKey]) -> set[JobKey]:
-    """Those of the keys that were dead in the queue, with all of which the verb was carried out."""
+    """Apply the verb to the jobs that are dead in the queue; returns their keys."""
     taken: set[JobKey] = set()
     for start in range(0, len(keys), PAGE):
         batch = keys[start : start + PAGE]
@@ -225,6 +225,6 @@ async def _latest(store: Store, queue: str, matcher: JobMatcher, limit: int) -> 
 
 
 def _seen(key: JobKey, snapshot: JobSnapshot) -> DeadJob:
-    """What a look tells of a dead job."""
+    """The dead job in a snapshot."""
     died_ms = snapshot.died_ms or 0
     return DeadJob(key, died_ms, snapshot.reason, snapshot.envelope, snapshot.history)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin.bodies import EventInfo, arguments_of, event_in, opened, task_of
+from headrace.admin.bodies import arguments_of, opened, task_of
 from headrace.admin.matcher import JobMatcher, dead_masks
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
+from headrace.admin.topics.event_info import EventInfo, event_in
 from headrace.client.job import AttemptInfo
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
@@ -81,7 +82,7 @@ class DeadInfo:
 
     @property
     def plain_arguments(self) -> Any:
-        """The arguments for those who act on the job, whatever may be shown of them."""
+        """The arguments without redaction, for acting on the job."""
         return arguments_of(self.opened)
 
     @property
@@ -96,12 +97,12 @@ class DeadInfo:
 
     @property
     def opened(self) -> Envelope | None:
-        """For those who act on the job, not for showing."""
+        """The envelope, for acting on the job, not for showing."""
         return opened(self.envelope)
 
 
 class RedactedDead(DeadInfo):
-    """A dead job of which hooks hide something: its bytes are kept out of sight."""
+    """A dead job with redaction: its bytes are kept out of sight."""
 
     def keep(self, envelope: bytes, redaction: Redaction) -> None:
         object.__setattr__(self, "_kept", (envelope, redaction))
@@ -137,14 +138,14 @@ class DeadPage:
     cursor: str
     """Where the next page begins; empty after the last."""
     looked: int
-    """How many dead jobs were looked at to find these."""
+    """How many dead jobs were examined to find these."""
 
 
 async def matching(
     store: Store, queue: str, matcher: JobMatcher, page_size: int = PAGE
 ) -> AsyncGenerator[list[DeadJob], None]:
-    """Page after page of the jobs that are meant, the latest first. Jobs that die meanwhile come
-    before the first page and are not seen, so acting on what is found comes to an end."""
+    """Pages of the dead jobs that match, the latest first. Jobs that die meanwhile are left out, so
+    that acting on the pages ends."""
     cursor = ""
     while True:
         page = await store.dead(queue, cursor, page_size)

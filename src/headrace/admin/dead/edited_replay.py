@@ -28,8 +28,8 @@ Edit = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
 """New values by the names of their arguments, or a function from all arguments, as plain values by
 name, to all arguments."""
 
-Tell = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
-"""Hears of a task the old and the new arguments of one of its jobs, by name."""
+OnEdit = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
+"""Called with the task, and the old and new arguments of one of its jobs, by name."""
 
 _PAYLOAD = 3
 
@@ -44,20 +44,20 @@ class EditedReplay:
         store: Store,
         edit: Edit,
         redaction: Redaction = CLEAR,
-        tell: Tell = lambda task, old, new: None,
+        on_edit: OnEdit = lambda task, old, new: None,
     ) -> None:
-        """`tell` hears of each job's old and new arguments when it is checked."""
+        """`on_edit` is called for each job when it is checked."""
         if not callable(edit) and not isinstance(edit, Mapping):
             raise ConfigError(f"edit must map names to values, or be a function, not {edit!r}")
         self._app = app
         self._store = store
         self._edit = edit
         self._redaction = redaction
-        self._tell = tell
+        self._on_edit = on_edit
 
     async def check(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
         """For each job whether it is dead; raises if one of those cannot be edited."""
-        edited = await self._edited(queue, keys, self._tell)
+        edited = await self._edited(queue, keys, self._on_edit)
         return [key in edited for key in keys]
 
     async def send(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
@@ -69,17 +69,17 @@ class EditedReplay:
         return [done.get(key, False) for key in keys]
 
     async def _edited(
-        self, queue: str, keys: Sequence[JobKey], tell: Tell | None = None
+        self, queue: str, keys: Sequence[JobKey], on_edit: OnEdit | None = None
     ) -> dict[JobKey, bytes]:
         """The new envelopes of those that are dead."""
         snapshots = await self._store.get(queue, keys, bodies=True)
         return {
-            key: self._changed(ids.to_text(key), seen.envelope, tell)
+            key: self._changed(ids.to_text(key), seen.envelope, on_edit)
             for key, seen in zip(keys, snapshots, strict=True)
             if seen is not None and seen.state is State.DEAD
         }
 
-    def _changed(self, id: str, data: bytes, tell: Tell | None) -> bytes:
+    def _changed(self, id: str, data: bytes, on_edit: OnEdit | None) -> bytes:
         envelope = opened(data)
         if envelope is None:
             raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
@@ -94,16 +94,16 @@ class EditedReplay:
             raise ConfigError(
                 f"job {id} cannot be edited: its first argument comes from the jobs before it"
             )
-        payload = self._payload(id, task, envelope, tell)
+        payload = self._payload(id, task, envelope, on_edit)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
         return _with_payload(data, payload)
 
     def _payload(
-        self, id: str, task: Task[..., Any], envelope: Envelope, tell: Tell | None
+        self, id: str, task: Task[..., Any], envelope: Envelope, on_edit: OnEdit | None
     ) -> bytes:
         try:
-            return _Arguments(id, task).edited(envelope.payload, self._edit, tell)
+            return _Arguments(id, task).edited(envelope.payload, self._edit, on_edit)
         except ArgumentError as error:
             if not self._redaction.active:
                 raise
@@ -129,13 +129,13 @@ class _Arguments:
         self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
         self._variadic = self._rest is not None or inspect.Parameter.VAR_POSITIONAL in kinds
 
-    def edited(self, payload: bytes, edit: Edit, tell: Tell | None = None) -> bytes:
+    def edited(self, payload: bytes, edit: Edit, on_edit: OnEdit | None = None) -> bytes:
         """The arguments with the edit, encoded; `ArgumentError` if they do not fit the task."""
         bound = self._python.bind_partial()
         named = self._named(payload)
         changed = self._changed(named, edit)
-        if tell is not None:
-            tell(self._task.name, named, changed)
+        if on_edit is not None:
+            on_edit(self._task.name, named, changed)
         # In the order of the parameters, on which binding relies.
         bound.arguments.update(
             {

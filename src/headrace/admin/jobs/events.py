@@ -33,11 +33,11 @@ class JobEvent:
     time: datetime
     queue: str
     kind: Kind
-    """`lost` if events after the cursor are not kept any more: it tells of no job."""
+    """`lost` if events after the cursor are not kept any more; it has no job."""
     id: str
     task: str
     attempt: int
-    """Zero where no run is meant."""
+    """Zero if the event is not about a run."""
     duration: timedelta | None
     """How long the run took that this is the end of."""
     detail: str
@@ -120,9 +120,9 @@ def _merged(pages: Sequence[Sequence[RecordedFact]]) -> list[tuple[int, Recorded
     also if a clock was set back."""
     found: list[tuple[int, int, RecordedFact]] = []
     for at, page in enumerate(pages):
-        # The start of a run is told right before its end: a cursor between the two leads to both.
-        told = [*page[1:], *page[-1:]]
-        ends = zip(page, told, strict=True)
+        # The start of a run is written right before its end: a cursor between them leads to both.
+        following = [*page[1:], *page[-1:]]
+        ends = zip(page, following, strict=True)
         times = accumulate(
             ((then if event.fact.kind == "started" else event).at_ms for event, then in ends), max
         )

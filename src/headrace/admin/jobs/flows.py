@@ -26,8 +26,8 @@ class FlowJobInfo:
     task: str | None
     """None if that is not known."""
     state: State | None
-    """None if that is not known. One of which nothing is kept is done, if one that waited for it
-    was told so."""
+    """None if that is not known. A forgotten job is done if a job that waited for it got its
+    result."""
     parents: tuple[str, ...]
     """Ids of those it waits for, or waited for, in their order."""
     children: tuple[str, ...]
@@ -88,7 +88,7 @@ class FlowSurvey:
         self._store = store
         self._graph = graph
         self._seen: dict[JobKey, JobSnapshot | None] = {}
-        self._told: set[tuple[JobKey, JobKey]] = set()
+        self._arrived: set[tuple[JobKey, JobKey]] = set()
         self._states: dict[JobKey, State | None] = {}
         self._children: dict[JobKey, list[Spot]] = {spot.key: [] for spot in graph.jobs}
         for spot in graph.jobs:
@@ -97,8 +97,8 @@ class FlowSurvey:
 
     async def jobs(self) -> tuple[FlowJobInfo, ...]:
         await self._look()
-        await self._ask_what_was_told()
-        # From the end: what became of a job that is forgotten, those after it tell.
+        await self._read_arrivals()
+        # From the end: the state of a forgotten job follows from those after it.
         for spot in reversed(self._graph.jobs):
             seen = self._seen[spot.key]
             self._states[spot.key] = self._guessed(spot) if seen is None else seen.state
@@ -113,7 +113,7 @@ class FlowSurvey:
                     found = await self._store.get(queue, keys, bodies=bodies)
                     self._seen.update(zip(keys, found, strict=True))
 
-    async def _ask_what_was_told(self) -> None:
+    async def _read_arrivals(self) -> None:
         waiting = [spot for spot in self._graph.jobs if _waits(self._seen[spot.key])]
         for queue, spots in self._by_queue(waiting).items():
             parents = self._graph.jobs
@@ -123,8 +123,8 @@ class FlowSurvey:
                 for at in spot.parents
                 if self._seen[parents[at].key] is None
             ]
-            told = await self._store.arrived(queue, pairs) if pairs else []
-            self._told.update(pair for pair, was in zip(pairs, told, strict=True) if was)
+            arrived = await self._store.arrived(queue, pairs) if pairs else []
+            self._arrived.update(pair for pair, was in zip(pairs, arrived, strict=True) if was)
 
     def _by_queue(self, spots: tuple[Spot, ...] | list[Spot]) -> dict[str, list[Spot]]:
         found: dict[str, list[Spot]] = {}
@@ -143,7 +143,7 @@ class FlowSurvey:
         if seen is None:
             return self._states[child.key] is State.DONE
         if _waits(seen):
-            return (child.key, parent.key) in self._told
+            return (child.key, parent.key) in self._arrived
         failed = seen.state is State.DEAD and seen.reason == Reason.PARENT_FAILED
         return not failed and seen.state is not State.CANCELLED
 

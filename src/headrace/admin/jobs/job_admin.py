@@ -11,7 +11,7 @@ from typing import Unpack
 from headrace.admin.bodies import opened
 from headrace.admin.context import AdminContext
 from headrace.admin.filters import JobConditions, JobFilter
-from headrace.admin.jobs.cancellation import Cancellation, CancelReport
+from headrace.admin.jobs.cancel_request import CancelReport, CancelRequest
 from headrace.admin.jobs.listing import (
     READ_TOGETHER,
     read_matching,
@@ -42,7 +42,7 @@ Found = tuple[str, JobKey, JobSnapshot]
 
 
 class JobAdmin(AdminContext):
-    """Finding jobs, looking at them, cancellation them."""
+    """Finding jobs, looking at them, request them."""
 
     async def jobs(
         self,
@@ -168,18 +168,18 @@ class JobAdmin(AdminContext):
             raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
         store, states = await self._store(), states_meant(state, dead=False)
         matcher = await JobMatcher.of(store, wanted, self._redaction)
-        cancellation = Cancellation(store)
-        await cancellation.matching(await self._sources(queue), states, matcher)
-        return cancellation.report()
+        request = CancelRequest(store)
+        await request.matching(await self._sources(queue), states, matcher)
+        return request.report()
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
         keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
         store = await self._store()
-        cancellation = Cancellation(store)
-        await cancellation.named(await self._sources_of(keys, queue), keys)
+        request = CancelRequest(store)
+        await request.named(await self._sources_of(keys, queue), keys)
         if queue is None:
-            await cancellation.scheduled(await store.logs(), keys)
-        report = cancellation.report(keys)
+            await request.scheduled(await store.logs(), keys)
+        report = request.report(keys)
         if len(keys) == 1 and report.unknown:
             await self._found(report.unknown[0], queue)
             raise ConfigError(

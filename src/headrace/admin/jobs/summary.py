@@ -7,14 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import (
-    MOST_SHOWN,
-    EventInfo,
-    decode_plain,
-    event_in,
-    opened,
-    sent_at,
-)
+from headrace.admin.bodies import MOST_SHOWN, decode_plain, opened, sent_at
 from headrace.admin.redaction import (
     CLEAR,
     Redaction,
@@ -24,6 +17,7 @@ from headrace.admin.redaction import (
     masked_limits,
     masked_progress,
 )
+from headrace.admin.topics.event_info import EventInfo, event_in
 from headrace.client.job import AttemptInfo
 from headrace.core import codec
 from headrace.core.clock import to_datetime
@@ -105,7 +99,7 @@ class JobPage:
     cursor: str
     """Where the next page begins; empty after the last."""
     looked: int
-    """How many jobs were looked at to find these."""
+    """How many jobs were examined to find these."""
 
 
 @dataclass(frozen=True, slots=True)

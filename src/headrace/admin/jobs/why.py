@@ -40,7 +40,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Why:
-    """One question about one job, as it was seen."""
+    """Explains the state of one job, from a snapshot of it."""
 
     _noun = "job"
 
@@ -59,7 +59,11 @@ class Why:
         self._job = JobSummary.of(queue, key, seen)
         self._constraints = decode_constraints(seen.constraints)
         self._masks = redaction.masks(opened(seen.envelope), self._constraints)
-        self._where = f"queue {queue!r}"
+
+    @property
+    def _where(self) -> str:
+        """Where the job is, as part of a sentence."""
+        return f"queue {self._queue!r}"
 
     async def answer(self) -> str:
         state = self._seen.state
@@ -126,7 +130,7 @@ class Why:
         return f"It is dead ({self._seen.reason}){since}{error}."
 
     def _tries(self, history: History) -> str:
-        """After how many attempts it was given up; the last on record may be none."""
+        """How many attempts there were; the last record may be of a run that never began."""
         refused = self._seen.reason in _REFUSED and not history.attempts[-1].error_type
         count = len(history.attempts) - refused
         if count:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.admin.jobs.why import Why
-from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core.job import ids
 from headrace.core.job.ids import JobKey
 from headrace.core.job.state import Reason
-from headrace.core.queue_names import group_source, log_source
+from headrace.core.queue_names import GroupSource, group_source, log_source
 from headrace.errors import EventNotFound
-from headrace.store.contract import JobSnapshot
 from headrace.store.topics import Position, StoppedKey
 
 if TYPE_CHECKING:
@@ -26,17 +24,13 @@ class EventWhy(Why):
 
     _noun = "event"
 
-    def __init__(
-        self,
-        store: Store,
-        queue: str,
-        key: JobKey,
-        seen: JobSnapshot,
-        redaction: Redaction = CLEAR,
-    ) -> None:
-        super().__init__(store, queue, key, seen, redaction)
-        self._source = group_source(queue)
-        self._where = "the group" if self._source else f"topic {log_source(queue)[0]!r}"
+    @property
+    def _source(self) -> GroupSource | None:
+        return group_source(self._queue)
+
+    @property
+    def _where(self) -> str:
+        return "the group" if self._source else f"topic {log_source(self._queue)[0]!r}"
 
     async def answer(self) -> str:
         sentence = await super().answer()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.admin.bodies import EventInfo, opened
+from headrace.admin.bodies import opened
 from headrace.admin.context import AdminContext
 from headrace.admin.jobs.listing import READ_TOGETHER
 from headrace.admin.recorded import recorded
 from headrace.admin.redaction import Redaction
+from headrace.admin.topics.event_info import EventInfo
 from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
 from headrace.client.positions import positions_of, read_logs
@@ -118,7 +119,7 @@ class TopicAdmin(AdminContext):
         return [StoppedKeyInfo.of(*each) for each in found[:limit]]
 
     async def _masks_of(self, queue: str, stopped: Sequence[StoppedKey]) -> list[Masks]:
-        """What is hidden of the events that went dead, of which each key is one."""
+        """What is hidden of the dead event of each key."""
         if not self._redaction.active:
             return [NOTHING_HIDDEN] * len(stopped)
         found: list[Masks] = []

@@ -124,7 +124,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoppedKeyInfo:
-    """A key of an ordered group, of which an event went dead."""
+    """A key of an ordered group that a dead event has stopped."""
 
     key: str
     state: Literal["blocked", "failed"]

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.app_loader import load_app, one_app
 from headrace.cli.output import json_document
-from headrace.core.topic.asyncapi import ChannelInfo, GroupInfo, document
+from headrace.core.topic.asyncapi import ChannelGroup, ChannelInfo, document
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ def channels(app: Headrace) -> list[ChannelInfo]:
     ]
 
 
-def _groups(topic: Topic[Any]) -> tuple[GroupInfo, ...]:
+def _groups(topic: Topic[Any]) -> tuple[ChannelGroup, ...]:
     receivers = (*topic.subscriptions.values(), *topic.broadcasts.values())
-    return tuple(GroupInfo(each.wants, each.declared, _summary(each.__doc__)) for each in receivers)
+    return tuple(
+        ChannelGroup(each.wants, each.declared, _summary(each.__doc__)) for each in receivers
+    )
 
 
 def _summary(text: str | None) -> str:

@@ -25,7 +25,7 @@ _TEXT = {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)
-class GroupInfo:
+class ChannelGroup:
     """A subscription, as far as a document tells of it."""
 
     wants: SubscriptionOptions
@@ -40,7 +40,7 @@ class ChannelInfo:
     declared: TopicOptions
     schema: Schema
     keyed: bool = False
-    groups: tuple[GroupInfo, ...] = ()
+    groups: tuple[ChannelGroup, ...] = ()
 
     @property
     def name(self) -> str:
@@ -171,7 +171,7 @@ def _operation(channel: ChannelInfo, action: str) -> dict[str, Any]:
     }
 
 
-def _received(group: GroupInfo) -> dict[str, Any]:
+def _received(group: ChannelGroup) -> dict[str, Any]:
     wants, declared = group.wants, group.declared
     if wants.broadcast:
         return _given(broadcast=True, timeout=declared.timeout, max_in_flight=wants.max_in_flight)

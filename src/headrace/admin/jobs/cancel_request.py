@@ -1,4 +1,4 @@
-"""Cancellation jobs, one or a hundred thousand."""
+"""CancelRequest jobs, one or a hundred thousand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HIT = (State.CANCELLED, State.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class CancelReport:
-    """What became of jobs that were to be cancelled."""
+    """How a request to cancel jobs ended."""
 
     cancelled: int
     """They never start (again)."""
@@ -35,12 +35,11 @@ class CancelReport:
     unknown: tuple[str, ...]
     """Ids that the store does not know (any more)."""
     logged: tuple[str, ...] = ()
-    """Ids of events that were meant by a condition and are still in their topic's log, out of which
-    no group can take them."""
+    """Ids of matching events that are still in their topic's log: no group can take them out."""
 
 
 @dataclass
-class Cancellation:
+class CancelRequest:
     """One request to cancel, on its way through queues and pages."""
 
     store: Store

@@ -1,0 +1,74 @@
+"""What the envelope of an event says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from headrace.admin.bodies import arguments_of, sent_at
+from headrace.admin.redaction import Redaction
+from headrace.core.job import ids
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.ids import JobKey
+from headrace.core.masking import NOTHING_HIDDEN
+from headrace.core.queue_names import is_log
+
+
+@dataclass(frozen=True, slots=True)
+class EventInfo:
+    """An event with all that its envelope says."""
+
+    id: str
+    topic: str
+    key: str | None
+    type: str | None
+    """None if it does not say, so that it is of the type that its topic declares."""
+    source: str | None
+    time: datetime | None
+    """When it was published, by the publisher's clock."""
+    correlation_id: str | None
+    headers: dict[str, str]
+    content_type: str
+    version: int
+    size: int
+    """Of its payload, in bytes."""
+    data: Any
+    """As plain values, for showing; bytes if its content type is not known; None if it is too
+    large."""
+
+    @classmethod
+    def of(
+        cls,
+        key: JobKey,
+        envelope: Envelope,
+        kind: str | None = None,
+        redaction: Redaction | None = None,
+    ) -> EventInfo:
+        """`kind` is the type that its topic declares, if that is known."""
+        overrides = envelope.overrides
+        masks = NOTHING_HIDDEN if redaction is None else redaction.masks(envelope)
+        shown = arguments_of if redaction is None else redaction.arguments
+        return cls(
+            id=ids.to_text(key),
+            topic=envelope.task.removeprefix("@"),
+            key=masks.name(overrides.key) or None,
+            type=masks.text(overrides.kind) or kind,
+            source=masks.text(overrides.source) or None,
+            time=sent_at(key, envelope),
+            correlation_id=masks.text(overrides.correlation) or None,
+            headers=masks.mapping(overrides.headers),
+            content_type=overrides.content or "application/vnd.msgpack",
+            version=overrides.version,
+            size=len(envelope.payload),
+            data=shown(envelope),
+        )
+
+
+def event_in(
+    key: JobKey, envelope: Envelope | None, redaction: Redaction | None = None
+) -> EventInfo | None:
+    """The event in an envelope; None if it is a job's."""
+    if envelope is None or not is_log(envelope.task):
+        return None
+    return EventInfo.of(key, envelope, redaction=redaction)
