@@ -9,7 +9,7 @@ import pytest
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.outcome import DONE
 from headrace.store.contract import Store, StoreConsumer
-from headrace.store.redis import consumer
+from headrace.store.redis import upkeep
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite import sweeping
 from headrace.store.sqlite.store import SqliteStore
@@ -32,7 +32,7 @@ class TestSweptDead(TopicGround):
         store: RedisStore | SqliteStore
         self.clock = None
         if request.param == "redis":
-            monkeypatch.setattr(consumer, "_DEAD_KEPT_MS", BRIEF_MS)
+            monkeypatch.setattr(upkeep, "_DEAD_KEPT_MS", BRIEF_MS)
             url: str = request.getfixturevalue("redis_url")
             store = RedisStore(url, namespace=namespace, crash_limit=3)
         else:

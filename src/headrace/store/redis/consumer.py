@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_key
 from headrace.core.job.outcome import RELEASED
-from headrace.core.job.state import State
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
-from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement, reclaim_every
+from headrace.store.contract import Settlement
 from headrace.store.redis import scripts
 from headrace.store.redis.connection.errors import NoGroup
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import signed
 from headrace.store.redis.read.group_reader import GroupReader
 from headrace.store.redis.read.queue_reader import QueueReader
-from headrace.store.redis.read.source import ReadSource, delivery_of, ready_ms
+from headrace.store.redis.read.source import delivery_of, ready_ms
 from headrace.store.redis.settlement_batch import Batch, parts
-from headrace.store.values import Arrival, FlowMessage, IdempotencyKey, JobEnding
+from headrace.store.redis.upkeep import RedisUpkeep
+from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
-    from headrace.core.job.ids import JobKey
     from headrace.store.redis.topics import RedisTopics
 
 log = logging.getLogger("headrace.store")
 
-_DEAD_KEPT_MS = DEAD_KEPT_DAYS * 86_400_000
-_PROMOTE_MOST = 500
-_TICKET_MS = 2000
 _RECOVER_MOST = 1000
 
 
-class RedisConsumer:
-    """See `headrace.store.contract.Consumer`."""
+class RedisConsumer(RedisUpkeep):
+    """See `headrace.store.contract.StoreConsumer`."""
 
     def __init__(
         self,
@@ -49,18 +43,11 @@ class RedisConsumer:
         *,
         strict: bool,
     ) -> None:
-        self.name = name
-        self._store = store
-        self._signed = signed(name, int(lease * 1000))
-        self._lease_ms = int(lease * 1000)
-        self._look_ms = int(reclaim_every(lease) * 1000)
         kind = GroupReader if any("@" in queue for queue in queues) else QueueReader
-        self._reading = kind(store, self._signed, queues, self._hand_back, strict=strict)
-        self._sources = self._reading.sources
-        # Settlements and upkeep do not wait for each other.
+        member = signed(name, int(lease * 1000))
+        reading = kind(store, member, queues, self._hand_back, strict=strict)
+        super().__init__(store, name, lease, reading)
         self._settling = store.server.link()
-        self._upkeep = store.server.link()
-        self._waking: set[asyncio.Task[None]] = set()
 
     async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
         try:
@@ -160,102 +147,6 @@ class RedisConsumer:
             raise trouble
         return lost
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
-        source = self._sources[queue]
-        if source.known_at == float("-inf"):
-            await self._reading.prepare()
-        found: list[LeasedDelivery] = []
-        more, going_on = True, False
-        try:
-            while more and len(found) < limit:
-                free = last_chance and all(each.count < self._store.crash_limit for each in found)
-                taken, more = await self._reclaim(source, limit - len(found), free, going_on)
-                found += taken
-                going_on = True
-        except NoGroup:
-            await self._make_anew()
-        return found
-
-    async def _reclaim(
-        self, source: ReadSource, limit: int, last_chance: bool, going_on: bool
-    ) -> tuple[list[LeasedDelivery], bool]:
-        """One step of a look: what it took over, and whether there is more to look at. It is
-        short, however much is pending, so that the server has time for others in between."""
-        # Read before, so that no take-over goes unnoticed between the two.
-        epoch = source.epoch
-        entries, counts, levels, paused, more = await scripts.reclaim(
-            self._upkeep,
-            self._store.keys(source.queue),
-            events=self._store.events_most,
-            consumer=self._signed,
-            limit=limit,
-            last_chance=last_chance,
-            lease=self._lease_ms,
-            interval=self._look_ms,
-            crash_limit=self._store.crash_limit,
-            dead_ms=_DEAD_KEPT_MS,
-            going_on=going_on,
-        )
-        if list(levels) == list(source.levels):
-            source.learn(levels, paused, source.waiting)
-        else:
-            source.doubt()
-        taken = [
-            delivery_of(source.queue, receipt, fields, epoch, count)
-            for (receipt, fields), count in zip(entries, counts, strict=True)
-        ]
-        return taken, bool(more)
-
-    async def promote(self, queue: str) -> Promotion:
-        moved, wait = await scripts.promote(
-            self._upkeep,
-            self._store.keys(queue),
-            events=self._store.events_most,
-            consumer=self._signed,
-            limit=_PROMOTE_MOST,
-            ticket=_TICKET_MS,
-        )
-        next_in = None if wait < 0 else wait / 1000
-        return Promotion(moved, next_in, more=moved >= _PROMOTE_MOST)
-
-    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
-        entries = await scripts.flow_messages(
-            self._upkeep,
-            self._store.keys(queue),
-            consumer=self._signed,
-            limit=limit,
-            ticket=_TICKET_MS,
-        )
-        messages: list[FlowMessage] = []
-        odd: list[str] = []
-        for id, fields in entries:
-            try:
-                messages.append(_message(id, fields))
-            except (KeyError, ValueError):
-                # To whom it was, nobody can tell: it must not stand before the others for ever.
-                log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
-                odd.append(id.decode())
-        if odd:
-            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=odd)
-        return messages
-
-    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
-        if messages:
-            ids = [message.id for message in messages]
-            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=ids)
-
-    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
-        return await self._store.links().pubsub.add(self._store.keys(queue).due_channel, listener)
-
-    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
-        def heed(keys: Sequence[JobKey] | None) -> None:
-            waking = asyncio.ensure_future(self._reading.wake())
-            self._waking.add(waking)
-            waking.add_done_callback(self._woken)
-            listener(keys)
-
-        return await self._store.links().pubsub.add(self._store.keys(queue).control_channel, heed)
-
     async def close(self) -> None:
         trouble: StoreError | None = None
         for queue in self._sources:
@@ -272,18 +163,12 @@ class RedisConsumer:
                 await link.drop()
 
     async def _hand_back(self, deliveries: Sequence[LeasedDelivery]) -> None:
-        """As if they had not been read; nobody is told of it."""
+        """As if they had not been read, and without a notification."""
         for delivery in deliveries:
             delivery.key = peek_key(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
             await self._settle(queue, mine, None, False, IdempotencyKey())
-
-    def _woken(self, waking: asyncio.Task[None]) -> None:
-        self._waking.discard(waking)
-        if not waking.cancelled() and (error := waking.exception()) is not None:
-            # The wait ends by itself, a little later.
-            log.debug("a read could not be woken: %s", error)
 
     async def _leave(self, queue: str) -> None:
         try:
@@ -296,13 +181,6 @@ class RedisConsumer:
             "XPENDING", stream, group, "-", "+", _RECOVER_MOST, self._signed, key=stream
         )
         return [(row[0], row[3]) for row in rows]
-
-    async def _make_anew(self) -> None:
-        log.warning(
-            "the streams or consumer groups of %s were deleted (FLUSHALL?); they are made anew",
-            ", ".join(self._sources),
-        )
-        await self._reading.prepare()
 
     async def _settle(
         self,
@@ -364,10 +242,3 @@ def _named(pairs: Sequence[bytes], deliveries: Sequence[LeasedDelivery]) -> list
     """Those of the deliveries that a script names, by receipts and counts in turn."""
     named = {(receipt, int(count)) for receipt, count in zip(pairs[::2], pairs[1::2], strict=True)}
     return [each for each in deliveries if (each.receipt, each.count) in named]
-
-
-def _message(id: bytes, fields: list[bytes]) -> FlowMessage:
-    named = dict(zip(fields[::2], fields[1::2], strict=True))
-    ending = JobEnding(State(named[b"s"].decode()), named[b"v"])
-    arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1")
-    return FlowMessage(id.decode(), named[b"q"].decode(), arrival)

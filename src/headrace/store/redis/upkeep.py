@@ -1,0 +1,161 @@
+"""What a worker does on Redis for its queues as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.state import State
+from headrace.store.contract import Listener, ListenerHandle, Promotion, reclaim_every
+from headrace.store.redis import scripts
+from headrace.store.redis.connection.errors import NoGroup
+from headrace.store.redis.keys import signed
+from headrace.store.redis.read.source import ReadSource, delivery_of
+from headrace.store.values import Arrival, FlowMessage, JobEnding
+
+if TYPE_CHECKING:
+    from headrace.core.job.ids import JobKey
+    from headrace.store.redis.read.queue_reader import QueueReader
+    from headrace.store.redis.topics import RedisTopics
+
+log = logging.getLogger("headrace.store")
+
+_DEAD_KEPT_MS = DEAD_KEPT_DAYS * 86_400_000
+_PROMOTE_MOST = 500
+_TICKET_MS = 2000
+
+
+class RedisUpkeep:
+    """See `headrace.store.contract.Upkeep`."""
+
+    def __init__(self, store: RedisTopics, name: str, lease: float, reading: QueueReader) -> None:
+        self.name = name
+        self._store = store
+        self._signed = signed(name, int(lease * 1000))
+        self._lease_ms = int(lease * 1000)
+        self._look_ms = int(reclaim_every(lease) * 1000)
+        self._reading = reading
+        self._sources = reading.sources
+        # Settlements and upkeep do not wait for each other.
+        self._upkeep = store.server.link()
+        self._waking: set[asyncio.Task[None]] = set()
+
+    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
+        source = self._sources[queue]
+        if source.known_at == float("-inf"):
+            await self._reading.prepare()
+        found: list[LeasedDelivery] = []
+        more, going_on = True, False
+        try:
+            while more and len(found) < limit:
+                free = last_chance and all(each.count < self._store.crash_limit for each in found)
+                taken, more = await self._reclaim(source, limit - len(found), free, going_on)
+                found += taken
+                going_on = True
+        except NoGroup:
+            await self._make_anew()
+        return found
+
+    async def _reclaim(
+        self, source: ReadSource, limit: int, last_chance: bool, going_on: bool
+    ) -> tuple[list[LeasedDelivery], bool]:
+        """One step of a search: what it took over, and whether there is more to search. It is
+        short, however much is pending, so that the server has time for others in between."""
+        # Read before, so that no take-over goes unnoticed between the two.
+        epoch = source.epoch
+        entries, counts, levels, paused, more = await scripts.reclaim(
+            self._upkeep,
+            self._store.keys(source.queue),
+            events=self._store.events_most,
+            consumer=self._signed,
+            limit=limit,
+            last_chance=last_chance,
+            lease=self._lease_ms,
+            interval=self._look_ms,
+            crash_limit=self._store.crash_limit,
+            dead_ms=_DEAD_KEPT_MS,
+            going_on=going_on,
+        )
+        if list(levels) == list(source.levels):
+            source.learn(levels, paused, source.waiting)
+        else:
+            source.doubt()
+        taken = [
+            delivery_of(source.queue, receipt, fields, epoch, count)
+            for (receipt, fields), count in zip(entries, counts, strict=True)
+        ]
+        return taken, bool(more)
+
+    async def promote(self, queue: str) -> Promotion:
+        moved, wait = await scripts.promote(
+            self._upkeep,
+            self._store.keys(queue),
+            events=self._store.events_most,
+            consumer=self._signed,
+            limit=_PROMOTE_MOST,
+            ticket=_TICKET_MS,
+        )
+        next_in = None if wait < 0 else wait / 1000
+        return Promotion(moved, next_in, more=moved >= _PROMOTE_MOST)
+
+    async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
+        entries = await scripts.flow_messages(
+            self._upkeep,
+            self._store.keys(queue),
+            consumer=self._signed,
+            limit=limit,
+            ticket=_TICKET_MS,
+        )
+        messages: list[FlowMessage] = []
+        odd: list[str] = []
+        for id, fields in entries:
+            try:
+                messages.append(_message(id, fields))
+            except (KeyError, ValueError):
+                # Its receiver is unknown: it must not stand before the others for ever.
+                log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
+                odd.append(id.decode())
+        if odd:
+            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=odd)
+        return messages
+
+    async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
+        if messages:
+            ids = [message.id for message in messages]
+            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=ids)
+
+    async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
+        return await self._store.links().pubsub.add(self._store.keys(queue).due_channel, listener)
+
+    async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
+        def wake(keys: Sequence[JobKey] | None) -> None:
+            waking = asyncio.ensure_future(self._reading.wake())
+            self._waking.add(waking)
+            waking.add_done_callback(self._woken)
+            listener(keys)
+
+        return await self._store.links().pubsub.add(self._store.keys(queue).control_channel, wake)
+
+    def _woken(self, waking: asyncio.Task[None]) -> None:
+        self._waking.discard(waking)
+        if not waking.cancelled() and (error := waking.exception()) is not None:
+            # The wait ends by itself, a little later.
+            log.debug("a read could not be woken: %s", error)
+
+    async def _make_anew(self) -> None:
+        log.warning(
+            "the streams or consumer groups of %s were deleted (FLUSHALL?); they are made anew",
+            ", ".join(self._sources),
+        )
+        await self._reading.prepare()
+
+
+def _message(id: bytes, fields: list[bytes]) -> FlowMessage:
+    named = dict(zip(fields[::2], fields[1::2], strict=True))
+    ending = JobEnding(State(named[b"s"].decode()), named[b"v"])
+    arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1")
+    return FlowMessage(id.decode(), named[b"q"].decode(), arrival)
