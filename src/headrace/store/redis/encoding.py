@@ -20,7 +20,7 @@ from headrace.store.redis.keys import unsigned
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
-    """What a stream entry holds; of what is not ours all there is, so that it can be looked at."""
+    """The envelope in a stream entry; all fields, if the entry is not ours."""
     return fields[1] if fields and fields[0] == b"j" else msgspec.msgpack.encode(fields or [])
 
 

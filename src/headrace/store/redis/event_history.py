@@ -40,12 +40,13 @@ async def read_events(
                 break
         if events or not entries:
             return _cut(events, limit)
-        # All of it was foretold and did not happen: go on behind it.
+        # Written in advance, and none of it came true: go on behind it.
         entry_id, seen = entries[-1][0].decode(), None
 
 
 def _cut(events: list[RecordedFact], limit: int) -> list[RecordedFact]:
-    """Never between the start of a run and its end: going on from a start would tell it again."""
+    """The first `limit` facts. A run's start is not cut off from its end: reading on from the
+    start's cursor would return it again."""
     while limit < len(events) and limit and events[limit - 1].fact.kind == "started":
         limit += 1
     return events[:limit]
@@ -61,7 +62,7 @@ async def _newest(store: RedisNamespace, keys: QueueKeys) -> str:
 async def _entries(
     store: RedisNamespace, keys: QueueKeys, entry_id: str, seen: int | None
 ) -> list[Any]:
-    # An entry of which only some facts were seen is read again.
+    # An entry is read again if only some of its facts were seen.
     start = (entry_id if seen is not None else f"({entry_id}") if entry_id else "-"
     entries: list[Any] = await store.links().ask.call(
         "XRANGE", keys.events, start, "+", "COUNT", _ENTRIES, key=keys.events

@@ -51,8 +51,8 @@ NONE = FactBatch(0, b"", {})
 
 
 def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> FactBatch:
-    """That jobs were sent; only counted if the script has to tell, because it decides what became
-    of them."""
+    """Facts of sent jobs. Unless they are `listed`, only their counts: the script then writes the
+    facts, because it decides where each job goes."""
     rows: list[bytes] = []
     tasks: dict[bytes, int] = {}
     for parcel in parcels:
@@ -99,9 +99,9 @@ def _without_header(array: bytes, count: int) -> bytes:
 
 
 def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[RecordedFact]:
-    """The events of one entry, without the first `skip` facts of it. The start of a run is told
-    with its end, and with the cursor of what came before, so that going on there misses nothing.
-    `Malformed` if it is none of ours."""
+    """The facts of one entry, without the first `skip`. The start of a run comes with its end, and
+    with the cursor before it, so that reading on from there misses nothing. Raises `Malformed` if
+    the entry is not ours."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     try:
         facts = _decode_facts(named.get(b"f", b""))
@@ -122,8 +122,8 @@ def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Recorde
 
 
 def _untrue(facts: Sequence[Fact], lost: Sequence[JobKey]) -> set[int]:
-    """The numbers of facts that were written in advance and did not come true: of each job that is
-    named, as many as it is, the last ones."""
+    """The numbers of facts that were written in advance and did not come true: for each job, its
+    last facts, as many as it is named in `lost`."""
     left, found = Counter(lost), set()
     for at in range(len(facts), 0, -1):
         if left[facts[at - 1].key]:
@@ -145,7 +145,7 @@ def parsed_cursor(cursor: str) -> tuple[str, int | None]:
 
 
 def minute_counts(minutes: Sequence[Sequence[bytes]]) -> tuple[list[MinuteCount], list[int]]:
-    """What was counted, and the minutes in which there is something that is no count."""
+    """The counts, and the minutes that hold something other than a count."""
     found: list[MinuteCount] = []
     odd: list[int] = []
     for minute, *pairs in minutes:

@@ -65,7 +65,7 @@ class QueueKeys:
     | unique + u      | string | the job that has the unique name u; expires if kept after its end |
     | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
     | children        | hash   | job key → those that wait for it                                 |
-    | flow_messages   | stream | endings to be told to jobs of other queues                       |
+    | flow_messages   | stream | endings on their way to jobs of other queues                     |
     | cancelling      | hash   | running jobs that are to end                                     |
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
     | progress        | hash   | job key → how far it is                                          |

@@ -19,9 +19,9 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 
 class Batch:
-    """Outcomes that are written in one step: in columns those of what is done, which is most of
-    them; the others, and those of jobs with a priority, each with all there is to know. `tally` is
-    what they come to, None where events are not recorded."""
+    """Outcomes that are written in one step. Most are done, and go in columns; the others, and
+    those of jobs with a priority, go one by one with all their values. `tally` is their count; None
+    if facts are not recorded."""
 
     def __init__(self, settlements: Sequence[Settlement], tally: Tally | None) -> None:
         self.done: list[LeasedDelivery] = []

@@ -18,7 +18,7 @@ from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.namespace import RedisNamespace
 from headrace.store.values import Counts, MinuteCount, QueueState
 
-# The server does nothing else while a script runs: so many queues take it a few milliseconds.
+# The server does nothing else while a script runs: this many queues take a few milliseconds.
 _TOGETHER = 200
 _MINUTES_TOGETHER = 3000
 

@@ -98,7 +98,7 @@ class Cluster:
         return node
 
     def distrust(self) -> None:
-        """Something went wrong where it should not have: whoever is next asks who has what."""
+        """Ask the nodes again, before the next use, which of them has which slot."""
         self._stale = True
 
     def moved(self, moved: Moved) -> None:
@@ -170,7 +170,7 @@ def _summed(problems: Sequence[StoreError]) -> StoreError:
 
 
 def _node(server: Sequence[Any], teller: ClusterNode) -> ClusterNode | None:
-    """A node of a reply; one without a host has that of the node that tells of it."""
+    """A node of a reply; without a host, it is on the host of the node that replied."""
     host = (server[0] or b"").decode()
     return None if host == "?" else ClusterNode(host or teller.host, int(server[1]))
 

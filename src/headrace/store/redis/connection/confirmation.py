@@ -22,9 +22,9 @@ _FOREVER = float("inf")
 
 
 class Confirmation:
-    """Has the server wait until so many replicas have what a script wrote, and with `on_disk` until
-    they and the server itself have written it to disk; goes with the script in one piece, on its
-    connection. If that takes too long the request counts as unanswered: it was carried out, and may
+    """Makes the server wait until this many replicas have what a script wrote, and with `on_disk`
+    until they and the server itself have it on disk. It is sent together with the script, on the
+    same connection. If it takes too long, the request counts as unanswered: it was applied, and may
     be lost with its server."""
 
     def __init__(self, replicas: int, *, on_disk: bool = False) -> None:

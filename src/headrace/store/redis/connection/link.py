@@ -88,7 +88,7 @@ class Link:
         return reply
 
     def _keys_of_script(self, keys: Sequence[str]) -> Sequence[str]:
-        """All keys that the server is told of."""
+        """The keys that are declared to the server."""
         return keys
 
     async def _evaluate(

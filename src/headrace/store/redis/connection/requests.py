@@ -1,4 +1,4 @@
-"""Requests that change something, told apart so that the server applies each once.
+"""Requests that change something, numbered so that the server applies each once.
 
 A request whose connection broke may reach the server long after its own repeat: the kernel goes on
 sending what a closed socket had taken. So each has an id, a session and a number, which is the same

@@ -1,4 +1,4 @@
-"""One queue as a reader sees it, and what a stream entry holds."""
+"""One queue as a reader sees it, and the delivery that a stream entry holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.store.redis.connection.link import Link
 from headrace.store.redis.encoding import envelope_of
 from headrace.store.redis.keys import LOG, QueueKeys
 
-# What a queue's state was this long ago is what it is; signals tell of changes sooner.
+# A queue's state counts as known for this long; notifications announce changes sooner.
 _FRESH = 1.0
 _LEFT_ALONE = 0.5
 
@@ -46,7 +46,7 @@ class ReadSource:
         self._left_alone_until = float("-inf")
 
     def leave_alone(self, trouble: StoreError) -> None:
-        """Do not read it for a moment: its node is away, and others must not wait for it."""
+        """Do not read it for a moment: its node is away, and other queues must not wait for it."""
         self.trouble = trouble
         self._left_alone_until = time.monotonic() + _LEFT_ALONE
         self.doubt()
@@ -62,7 +62,7 @@ class ReadSource:
         self.known_at = time.monotonic()
 
     def streams(self, keys: QueueKeys) -> list[tuple[str, bytes]]:
-        """All that its jobs may be in, each with what receipts of it begin with."""
+        """The streams of its jobs, each with the prefix of its receipts."""
         found = [(f"{keys.level}{level.decode()}", level + b"/") for level in self.levels]
         found.append((self.ready, b""))
         return [*found, (self.log, LOG)] if self.log else found
