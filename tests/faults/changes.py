@@ -324,8 +324,8 @@ class Begin(Change):
         assert len(others) == 2
 
 
-class Note(Change):
-    script = "note"
+class KvSet(Change):
+    script = "kv_set"
 
     async def prepare(self) -> None:
         await self._note(b"before")
@@ -481,7 +481,7 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 CHANGES: tuple[type[Change], ...] = (
     Append, Enter, Settle, Release, Publish, Promote, Reclaim, Cancel, Replay, Purge, Follow,
-    Arrive, Begin, Note, Rewind, Pause, Tell, Join, Disband,
+    Arrive, Begin, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ async def test_a_worker_starts_while_the_store_is_not_ready_to_write(
 
     job = await work.enqueue()
     with monkeypatch.context() as broken:
-        broken.setattr(app.store, "note", away)
+        broken.setattr(app.store, "kv_set", away)
         broken.setattr(app.store, "control", away)
         async with app.worker():
             broken.undo()
