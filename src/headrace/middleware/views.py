@@ -99,21 +99,21 @@ class JobRun:
         """One for each job of a batch; otherwise only this."""
         return [JobRun(member) for member in self._run.members]
 
-    def when_settled(self, tell: Settled) -> None:
-        """Have `tell` called when it is decided what becomes of the job, right before that is
-        written; of a batch once for each of its jobs. It must neither wait nor fail."""
+    def when_settled(self, settled: Settled) -> None:
+        """Have `settled` called with the job's ending, right before that is written; of a batch
+        once for each of its jobs. It must neither wait nor fail."""
         for member in self._run.members:
             delivery = member.delivery
-            delivery.told = partial(_tell, member, tell, delivery.told)
+            delivery.on_outcome = partial(_call, member, settled, delivery.on_outcome)
 
 
-def _tell(
-    run: Entering, tell: Settled, before: Callable[[Outcome], None] | None, outcome: Outcome
+def _call(
+    run: Entering, settled: Settled, before: Callable[[Outcome], None] | None, outcome: Outcome
 ) -> None:
     if before is not None:
         before(outcome)
     ending = ending_of(outcome, len(run.history.attempts))
-    tell(ending._replace(outcome="lost") if run.lease_lost else ending)
+    settled(ending._replace(outcome="lost") if run.lease_lost else ending)
 
 
 class Received:

@@ -14,7 +14,7 @@ from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.runners import Runners
-from headrace.worker.run.settings import Terms
+from headrace.worker.run.settings import RunSettings
 from headrace.worker.run.store_reporter import StoreReporters
 from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.progress_writer import ProgressWriter
@@ -66,14 +66,14 @@ class WorkerServices:
         self.redelivered = None if totals is None else totals.count_redeliveries
         self.trails = [Trail(audit) for audit in app.audits]
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
-        self.terms = Terms(
+        self.settings = RunSettings(
             worker.name,
             state,
             app.crash_limit,
             app.max_payload,
             self.clock.now_ms,
             app.events or totals is not None,
-            StoreReporters(app.store, self.progress_writer, patience=app.lease),
+            StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
         )
         self.runners = Runners(
             threads=worker.threads, processes=worker.processes, middleware=app.middlewares

@@ -23,10 +23,12 @@ from headrace import (
 )
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import History, encode_history
+from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.executor import Executor
+from headrace.worker.run.run import Run
 from headrace.worker.run.runners import Runners
-from headrace.worker.run.settings import Terms
+from headrace.worker.run.settings import RunSettings
 from headrace.worker.run.slots import Slots
 from tests.worker.states import reach, until
 
@@ -314,13 +316,17 @@ async def test_a_job_on_its_last_chance_takes_no_others_along(app: Headrace) -> 
     async def load(rows: list[int]) -> None:
         batches.append(rows)
 
+    class Noted(AckPolicy):
+        def decided(self, run: Run) -> None:
+            settled.append(run.delivery)
+
     executor = Executor(
         app.tasks,
         Runners(threads=1, processes=1),
         Admitter(app.store.consumer("worker", ["default"], 30)),
-        lambda delivery, outcome: settled.append(delivery),
         Slots(10),
-        Terms("worker", None, crash_limit=3, max_payload=1000, now_ms=lambda: 0),
+        RunSettings("worker", None, crash_limit=3, max_payload=1000, now_ms=lambda: 0),
+        Noted(),
     )
     suspicious = encode_history(History((), deliveries=2, crashes=2))
     for number, history in enumerate([b"", suspicious, b""]):

@@ -18,7 +18,8 @@ from headrace.store.values import Control
 from headrace.worker.run import stopper
 from headrace.worker.run.intake import Intake
 from headrace.worker.run.interruption import Answer, Interruptible
-from headrace.worker.run.run import Host, Run
+from headrace.worker.run.run import Run
+from headrace.worker.run.settings import RunSettings
 from tests.worker.states import reach, until
 
 # At the top level, as tasks that another process must import have to be.
@@ -231,13 +232,14 @@ async def test_a_task_is_paused_before_those_in_hand_have_begun() -> None:
         await first.result(60)
 
 
-async def test_a_wish_to_cancel_is_obeyed_once() -> None:
+async def test_a_cancellation_is_applied_once() -> None:
     """The store knows of which job it was; if of an earlier one with this id, it gives it again."""
     envelope = encode_envelope(b"same-id", "work", b"\x90")
-    intake = Intake({}, crash_limit=3, max_payload=100, now_ms=lambda: 0, unpack_all=False)
+    settings = RunSettings("worker", None, crash_limit=3, max_payload=100, now_ms=lambda: 0)
+    intake = Intake({}, settings, unpack_all=False)
 
     def decoded() -> Run:
-        run = Run(LeasedDelivery("default", 1, envelope), Host("worker", None, None))  # type: ignore[arg-type]
+        run = Run(LeasedDelivery("default", 1, envelope), settings)
         intake.decode(run)
         return run
 

@@ -58,7 +58,7 @@ async def test_after_the_lease_was_lost_it_says_so(app: Headrace) -> None:
         await until(lambda: kept)
         assert worker.runtime is not None
         (loop,) = worker.runtime.loops
-        held = [run.delivery for run in loop._executor.runs]
+        held = [run.delivery for run in loop._executor.in_flight.running]
         loop.lose(held)
         await until(lambda: kept[0].used)
         with pytest.raises(LeaseLost, match="went to another worker before it was settled"):

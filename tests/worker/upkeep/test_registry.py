@@ -18,7 +18,8 @@ from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock
 from headrace.worker.consume.heartbeat import Heartbeat
-from headrace.worker.run.run import Host, Run
+from headrace.worker.run.run import Run
+from headrace.worker.run.settings import RunSettings
 from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.registry import MOST_RUNS, Registry
 
@@ -138,13 +139,10 @@ def begun(key: bytes, ago: float) -> Run:
     """A run that began so many seconds ago."""
     delivery = LeasedDelivery("mail", 1, b"")
     delivery.key = key
-    run = Run(delivery, Host("worker-1", None, _admit))
+    run = Run(delivery, RunSettings("worker-1", None, 3, 1000, lambda: 0))
     run.envelope = Envelope(1, key, "send", b"")
     run.started = time.monotonic() - ago
     return run
-
-
-async def _admit(run: Run) -> None: ...
 
 
 async def test_a_record_says_what_runs_the_longest_first_and_not_all_of_many(

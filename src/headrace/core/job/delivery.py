@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.core.job.envelope import peek_key
 from headrace.core.job.ids import JobKey, to_text
 from headrace.core.job.outcome import Outcome
 
@@ -33,7 +34,7 @@ class LeasedDelivery:
     started_ms = 0
     took_us = 0
     """For the record of events; zero where the function was not entered."""
-    told: Callable[[Outcome], None] | None = None
+    on_outcome: Callable[[Outcome], None] | None = None
     """Called with the outcome before it is written; set by middleware."""
 
     def __init__(
@@ -46,6 +47,10 @@ class LeasedDelivery:
             self.history = history
         if count != 1:
             self.count = count
+
+    def identify(self) -> None:
+        """Read the id of a job whose envelope is not decoded: the store files jobs under it."""
+        self.key = peek_key(self.envelope)
 
     @property
     def key_text(self) -> str:
@@ -72,5 +77,5 @@ class LeasedDelivery:
 _first = LeasedDelivery("", 0, b"")
 for _name in ("history", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
     setattr(_first, _name, getattr(LeasedDelivery, _name))
-for _name in ("task", "attempt", "started_ms", "took_us", "told"):
+for _name in ("task", "attempt", "started_ms", "took_us", "on_outcome"):
     setattr(_first, _name, getattr(LeasedDelivery, _name))

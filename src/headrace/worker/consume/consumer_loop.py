@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.delivery import LeasedDelivery
@@ -17,13 +16,11 @@ from headrace.worker.consume.reader import QueueReader, Ready
 from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.consume.settler import Settler
 from headrace.worker.observer import narrowed
-from headrace.worker.run.ack_policy import PLAIN
-from headrace.worker.run.acks import OnSuccess
+from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.executor import Executor
 from headrace.worker.run.run import Run
-from headrace.worker.run.run_middleware import telling
 from headrace.worker.run.slots import Slots
 from headrace.worker.service import Service, ended
 from headrace.worker.services import WorkerServices
@@ -40,9 +37,8 @@ _NEVER = float("inf")
 
 
 class ConsumerLoop:
-    """Has slots, runs and leases of its own. The loop of all ordinary queues gives a slot back when
-    the function has ended; with `acks`, the loop of a subscription does as these say, and at its
-    end runs what has been read instead of handing it back. `scope` is what all of its errors are
+    """Has slots, runs and leases of its own. Its `policy` says when deliveries are acknowledged,
+    and what happens at the end to those that have not begun. `scope` is what all of its errors are
     observed as, if they are not to be told apart."""
 
     def __init__(
@@ -55,7 +51,7 @@ class ConsumerLoop:
         tasks: Mapping[str, Task[..., Any]],
         *,
         slots: Slots,
-        acks: OnSuccess | None = None,
+        policy: AckPolicy,
         auditing: Auditing | None = None,
         ready: Ready | None = None,
         scope: str = "",
@@ -65,7 +61,7 @@ class ConsumerLoop:
         self.upkeep = upkeep
         self.queues = tuple(queues)
         self.slots = slots
-        self._acks = acks
+        self._policy = policy
         self._auditing = auditing
         self._ready = ready
         self._shared = shared
@@ -76,13 +72,12 @@ class ConsumerLoop:
             consumer,
             self.held,
             shared.progress_writer.before_settling,
-            acks.settled if acks else None,
+            policy.settled,
             shared.counted,
             shared.clock.now_ms,
         )
         self._executor = self._made_executor(tasks)
-        if acks is not None:
-            acks.attach(self._settler, self._executor)
+        policy.attach(self._settler, self._executor.in_flight)
         self._reader = self._made_reader()
         self._controller = (
             Controller(shared.app.store, upkeep, queues, self._executor.apply_control)
@@ -99,16 +94,16 @@ class ConsumerLoop:
         self._crashes = 0
 
     def _made_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
-        shared, acks = self._shared, self._acks
-        settle = acks.settling(self._settler) if acks else self._settler.put
+        shared = self._shared
         return Executor(
             tasks,
             shared.runners,
             Admitter(self.consumer),
-            telling(settle) if shared.runners.wrapped else settle,
-            Slots(0) if acks else self.slots,
-            shared.terms,
-            replace(acks.manner if acks else PLAIN, auditing=self._auditing, observe=self._observe),
+            self.slots,
+            shared.settings,
+            self._policy,
+            auditing=self._auditing,
+            observe=self._observe,
         )
 
     def _made_reader(self) -> QueueReader:
@@ -151,7 +146,7 @@ class ConsumerLoop:
     def runs(self) -> list[Run]:
         """The jobs that it runs, each of a batch by itself; to be asked from any thread."""
         # Copied in one go: the loop's thread changes the set meanwhile.
-        return [member for run in tuple(self._executor.runs) for member in run.members]
+        return [member for run in tuple(self._executor.in_flight.running) for member in run.members]
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of those deliveries that are of this loop."""
@@ -164,7 +159,7 @@ class ConsumerLoop:
             crashes=self._crashes + sum(service.crashes for service in self._services),
             timed_out=self._timed_out,
             lost_leases=self._settler.lost_leases,
-            failed=self._acks.failed if self._acks else 0,
+            failed=self._policy.failed,
         )
 
     # Its life
@@ -202,8 +197,7 @@ class ConsumerLoop:
                     await ended(service, self._tasks[service], _FLUSH_GRACE)
         finally:
             self._shared.held.close(self.held)
-            if self._acks is not None:
-                self._acks.close()
+            self._policy.close()
 
     async def leave(self) -> None:
         """Leave no trace in the store."""
@@ -221,17 +215,17 @@ class ConsumerLoop:
         if self._reader in self._tasks:
             within = max(self._ends_at - time.monotonic(), 1.0)
             await self._reader.interrupt(self._tasks[self._reader], within)
-        if self._acks is None:
+        if self._policy.hands_back:
             self._executor.stopper.send_away(only_waiting=True)
         else:
-            self._executor.flush()
+            self._executor.in_flight.flush()
         if not await self._runs_end(hurrying):
             self._timed_out = True
             await self._cut_short()
         await self._flush()
 
     async def _runs_end(self, hurrying: asyncio.Event) -> bool:
-        while (futures := self._executor.busy) or (self._acks and self._acks.waiting):
+        while (futures := self._executor.in_flight.busy) or self._policy.waiting:
             if hurrying.is_set() or time.monotonic() >= self._ends_at:
                 return False
             if futures:

@@ -11,17 +11,23 @@ from headrace.core.queue_names import log_name
 from headrace.store.contract import StoreConsumer
 from headrace.worker.consume.consumer_loop import ConsumerLoop
 from headrace.worker.consume.tail import Tail
-from headrace.worker.run.acks import ByHand, OnReceive, OnSuccess, Unacknowledged
+from headrace.worker.run.ack_policy import (
+    AckManually,
+    AckOnReceive,
+    AckOnSuccess,
+    AckPolicy,
+    NoAck,
+)
 from headrace.worker.run.slots import Slots
 from headrace.worker.services import WorkerServices
 
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker
 
-_ACKS: dict[str, type[OnSuccess]] = {
-    "success": OnSuccess,
-    "receive": OnReceive,
-    "manual": ByHand,
+_POLICIES: dict[str, type[AckOnSuccess]] = {
+    "success": AckOnSuccess,
+    "receive": AckOnReceive,
+    "manual": AckManually,
 }
 
 
@@ -58,6 +64,7 @@ class ConsumerLoops:
             worker.queues,
             self._shared.app.tasks,
             slots=slots,
+            policy=AckPolicy(),
             auditing=self._shared.auditing(),
         )
 
@@ -79,7 +86,7 @@ class ConsumerLoops:
             subscription.queues,
             {log_name(subscription.topic.name): subscription},
             slots=slots,
-            acks=_ACKS[subscription.wants.ack](slots, died if has_handler else None),
+            policy=_POLICIES[subscription.wants.ack](slots, died if has_handler else None),
             auditing=self._shared.auditing(subscription),
             ready=partial(subscription.join, self._shared.app.store),
         )
@@ -96,7 +103,7 @@ class ConsumerLoops:
             (),
             {log_name(subscription.topic.name): subscription},
             slots=slots,
-            acks=Unacknowledged(slots),
+            policy=NoAck(slots),
             auditing=self._shared.auditing(subscription),
             ready=tail.take_place,
             scope="broadcast",

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import peek_key
 from headrace.core.job.outcome import RELEASED, Outcome
 from headrace.store.contract import Consumer, reclaim_every
 from headrace.worker.consume.reclaimer import Reclaimer
@@ -167,8 +166,7 @@ class QueueReader(Service):
         self._held.update(deliveries)
         if self.stopping:
             for delivery in deliveries:
-                # Nobody has decoded it, and the store files jobs under their keys.
-                delivery.key = peek_key(delivery.envelope)
+                delivery.identify()
                 self._settler.put(delivery, RELEASED)
             return
         self._slots.take(len(deliveries))

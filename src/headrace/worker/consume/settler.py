@@ -22,8 +22,6 @@ _CLOCK = SystemClock()
 _IDLE = 3600.0
 _LEFT_KNOWN = 10_000
 
-Settle = Callable[[LeasedDelivery, Outcome], None]
-"""Called once for each delivery, when its outcome is known."""
 Before = Callable[[str, Sequence[Settlement]], Awaitable[None]]
 """What has to be written before jobs end; must not fail."""
 Settled = Callable[[Sequence[Settlement], Sequence[LeasedDelivery]], None]

@@ -215,7 +215,7 @@ def _request(run: Run) -> RunRequest:
         run.delivery.key,
         run.payload,
         run.attempt,
-        run.host.worker,
+        run.settings.worker,
         run.fence,
         run.timeout or 0.0,
         dict(run.context().headers),

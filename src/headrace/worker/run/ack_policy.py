@@ -1,32 +1,198 @@
-"""How the runs of one loop differ from those of plain jobs."""
+"""When deliveries are acknowledged, and when their slots are free again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from headrace.client.delivery import Fate
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.worker.observer import Observe
-from headrace.worker.run.recording import Recording
+from headrace.core.job.history import decode_history
+from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released
+from headrace.errors import LeaseLost, StoreUnavailable
+from headrace.store.contract import Settlement
+from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
 
+log = logging.getLogger("headrace.worker")
 
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """Each of these costs nothing where it is not set."""
+Died = Callable[[str], None]
+"""Called with the queue of a group in which an event went dead."""
 
-    in_flight: Slots | None = None
+
+class SettlementQueue(Protocol):
+    """What a policy needs of the settler."""
+
+    def put(self, delivery: LeasedDelivery, outcome: Outcome) -> None: ...
+    def leave(self, delivery: LeasedDelivery) -> None: ...
+    def forget(self, delivery: LeasedDelivery) -> None: ...
+
+
+class AckPolicy:
+    """How the deliveries of a consumer loop are acknowledged: what is done at three moments. This
+    one is for jobs. The outcome of a job is written when its function has ended, and its slot is
+    free by then, so that the next job runs while the settler writes."""
+
+    delivery_slots: Slots | None = None
     """The reader's slots, where deliveries keep theirs until they are settled."""
-    receive: Callable[[Run], None] | None = None
-    """Given each run that may begin, to have the executor `place` it later."""
-    by_hand: Callable[[LeasedDelivery, Fate], None] | None = None
-    """Given the fate of each event that its function settles, before its outcome."""
-    dying: Callable[[LeasedDelivery], None] | None = None
-    """Called with each delivery that is judged dead, before that is written."""
-    auditing: Recording | None = None
-    observe: Observe | None = None
+    manual = False
+    """Whether functions settle their events themselves."""
+    hands_back = True
+    """Whether a loop that stops hands back what has not begun, or runs it."""
+    failed = 0
+    """Events that failed or were not handled, and that nobody retries."""
+
+    _settler: SettlementQueue
+    _in_flight: InFlight
+
+    def attach(self, settler: SettlementQueue, in_flight: InFlight) -> None:
+        self._settler = settler
+        self._in_flight = in_flight
+
+    def received(self, run: Run) -> None:
+        """The first moment: a run is read and may begin."""
+        self._in_flight.add(run)
+
+    def decided(self, run: Run) -> None:
+        """The second: the outcome of a run is known."""
+        self._settler.put(run.delivery, run.outcome)
+
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        """The third: outcomes are written, but for those of `lost` deliveries."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether events wait for something to be written before they can begin."""
+        return False
+
+    def close(self) -> None:
+        """Nothing more will be written."""
 
 
-PLAIN = Manner()
+class AckOnSuccess(AckPolicy):
+    """Each event keeps its slot until its outcome is written, whatever that is. `died` is called
+    for each death that is written."""
+
+    hands_back = False
+
+    def __init__(self, slots: Slots, died: Died | None = None) -> None:
+        self.delivery_slots = self._slots = slots
+        self._died = died
+
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        self._slots.give_back(len(settlements))
+        self._report_deaths(settlements)
+
+    def _report_deaths(self, settlements: Sequence[Settlement]) -> None:
+        if self._died is not None:
+            for item in settlements:
+                if isinstance(item.outcome, Dead):
+                    self._died(item.delivery.queue)
+
+
+class AckManually(AckOnSuccess):
+    """The function decides about each event, and is told when that is written. An event that is
+    dropped undecided keeps its lease until that is over, but not its slot."""
+
+    manual = True
+
+    def __init__(self, slots: Slots, died: Died | None = None) -> None:
+        super().__init__(slots, died)
+        self._fates: dict[LeasedDelivery, Fate] = {}
+
+    def decided(self, run: Run) -> None:
+        if run.outcome is LEFT:
+            self._settler.leave(run.delivery)
+            self._slots.give_back(1)
+            return
+        if run.fate is not None:
+            self._fates[run.delivery] = run.fate
+        self._settler.put(run.delivery, run.outcome)
+
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        super().settled(settlements, lost)
+        for item in settlements:
+            fate = self._fates.pop(item.delivery, None)
+            if fate is not None:
+                fate.written(_lost(item.delivery) if item.delivery in lost else None)
+
+    def close(self) -> None:
+        for fate in self._fates.values():
+            fate.written(StoreUnavailable("the worker ended before the store could be told"))
+        self._fates.clear()
+
+
+class AckOnReceive(AckOnSuccess):
+    """Each event is acknowledged, and that is written, before its function runs: it is handled at
+    most once. Failures are logged and counted. A slot is free when the function has ended."""
+
+    def __init__(self, slots: Slots, died: Died | None = None) -> None:
+        super().__init__(slots, died)
+        self._unwritten: dict[LeasedDelivery, Run] = {}
+        self._acknowledged: set[LeasedDelivery] = set()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._unwritten)
+
+    def received(self, run: Run) -> None:
+        run.note_task()
+        self._unwritten[run.delivery] = run
+        self._settler.put(run.delivery, DONE)
+
+    def decided(self, run: Run) -> None:
+        delivery = run.delivery
+        if delivery not in self._acknowledged:
+            # It was never fit to be handled, and is settled as usual.
+            self._settler.put(delivery, run.outcome)
+            return
+        self._acknowledged.discard(delivery)
+        self._slots.give()
+        if not isinstance(run.outcome, Done):
+            self.failed += 1
+            log.error(
+                "event %s was acknowledged on receipt, failed, and is lost to %s: %s",
+                *(delivery.key_text, delivery.queue, _why(run.outcome)),
+                extra=delivery.fields,
+            )
+
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        self._report_deaths(settlements)
+        for item in settlements:
+            run = self._unwritten.pop(item.delivery, None)
+            if run is None or item.delivery in lost:
+                self._slots.give()
+            else:
+                self._acknowledged.add(item.delivery)
+                self._in_flight.add(run)
+
+
+class NoAck(AckOnSuccess):
+    """For broadcasts: nothing is written. Failures are logged and counted."""
+
+    def decided(self, run: Run) -> None:
+        delivery = run.delivery
+        self._settler.forget(delivery)
+        self._slots.give()
+        if not isinstance(run.outcome, (Done, Released)):
+            self.failed += 1
+            log.error(
+                "the broadcast of event %s failed: %s",
+                *(delivery.key_text, _why(run.outcome)),
+                extra=delivery.fields,
+            )
+
+
+def _lost(delivery: LeasedDelivery) -> LeaseLost:
+    return LeaseLost(f"event {delivery.key_text} went to another worker before it was settled")
+
+
+def _why(outcome: Outcome) -> str:
+    """What is known of a failure that is written nowhere else."""
+    attempts = decode_history(getattr(outcome, "past", b"")).attempts
+    if not attempts:
+        return "it was cut short"
+    last = attempts[-1]
+    return last.traceback or f"{last.error_type} {last.error_text}".strip()

@@ -41,8 +41,9 @@ class _Open(NamedTuple):
 
 
 class Auditing:
-    """For the runs of one loop: jobs, or events of one subscription. Nothing cuts a recording
-    short but the patience of its audit, and the hurry of a worker that must end."""
+    """For the runs of one loop: jobs, or events of one subscription. Never fails, and is not ended
+    by a cancellation: only the timeout of its audit cuts a recording short, and the hurry of a
+    worker that must end."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Auditing:
             asyncio.get_running_loop().call_later(_IN_A_HURRY, self._cut, set(self._open))
 
     async def outcomes(self, runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Record runs; what is to be settled."""
+        """Record runs; the outcomes to settle."""
         failures: list[_Failure] = []
         opened: list[_Open] = []
         for place, (run, outcome) in enumerate(zip(runs, outcomes, strict=True)):
@@ -161,7 +162,7 @@ class Auditing:
             started_at=ended_at - timedelta(seconds=took) if run.has_begun else None,
             ended_at=ended_at,
             duration_ms=took * 1000,
-            worker=run.host.worker,
+            worker=run.settings.worker,
             trace_id=trace_id_of(overrides.headers) or overrides.correlation,
             correlation_id=overrides.correlation,
             headers=overrides.headers,

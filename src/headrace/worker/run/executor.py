@@ -1,30 +1,31 @@
-"""Turns one delivery into one outcome, and writes nothing."""
+"""The steps of a run, from delivery to outcome, in order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.delivery import Fate
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import NotNow
 from headrace.core.job.outcome import Outcome
+from headrace.errors import AuditError
 from headrace.store.values import Control
-from headrace.worker.consume.settler import Settle
-from headrace.worker.run.ack_policy import PLAIN, Manner
+from headrace.worker.observer import Observe
+from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
+from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.batcher import errors_of, values_of
-from headrace.worker.run.facts import Facts
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.intake import Intake
-from headrace.worker.run.manual_ack import HandWork
+from headrace.worker.run.manual_ack import UNRECORDED, ManualRun
 from headrace.worker.run.outcomes import Outcomes
-from headrace.worker.run.recording import Recorder, Recording
-from headrace.worker.run.run import BatchRun, Host, Run
+from headrace.worker.run.run import BatchRun, Run
 from headrace.worker.run.runners import Runners, end_if_forked, forks
-from headrace.worker.run.settings import Terms
+from headrace.worker.run.settings import RunSettings
 from headrace.worker.run.slots import Slots
 from headrace.worker.run.stopper import Stopper
 from headrace.worker.run.trampoline import Work
@@ -32,201 +33,196 @@ from headrace.worker.run.trampoline import Work
 if TYPE_CHECKING:
     from headrace.client.task import Task
 
+log = logging.getLogger("headrace.worker")
+
 _SWEEP = 0.05
 
 
 class Executor:
-    """Runs deliveries side by side. `settle` is called once for each; its slot is given back when
-    it may be used again, which for a thread that will not end is later."""
+    """Turns each delivery of a consumer loop into one outcome, which it gives to the loop's policy;
+    it writes nothing. A slot is free again when the function has ended, which for a thread that
+    does not end may be later than the outcome."""
 
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
         runners: Runners,
         admitter: Admitter,
-        settle: Settle,
         slots: Slots,
-        terms: Terms,
-        manner: Manner = PLAIN,
+        settings: RunSettings,
+        policy: AckPolicy,
+        *,
+        auditing: Auditing | None = None,
+        observe: Observe | None = None,
     ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._auditing = auditing
         self._runners = runners
-        self._settle = settle
-        self._slots = slots
-        self._host = Host(
-            terms.worker, terms.state, partial(admitter.admit, refuse=self._refuse), terms.reporters
-        )
-        self._intake = _intake(tasks, terms, unpack_all=runners.wrapped)
-        self._outcomes = _outcomes(terms, manner)
-        self._in_flight = InFlight(slots, self._begin, manner.in_flight)
-        self._receive = manner.receive
-        self._recorder = self._recorder_with(manner.auditing)
-        self._by_hand = self._by_hand_with(manner.by_hand)
-        self._loop = asyncio.get_running_loop()
-        self._sweeping = False
-        self._events = terms.events
-        self._facts = Facts(terms.now_ms)
+        self._admit = partial(admitter.admit, refuse=self._refuse)
+        self._intake = Intake(tasks, settings, unpack_all=runners.wrapped)
+        self._outcomes = Outcomes(settings, observe)
+        if auditing is not None:
+            auditing.attach(self._outcomes.of_error)
         self._forks = forks()
-        self.stopper = Stopper(self._in_flight, self._outcomes, self._conclude)
-
-    def _recorder_with(self, recording: Recording | None) -> Recorder | None:
-        if recording is None:
-            return None
-        recording.attach(self._outcomes.of_error)
-        return Recorder(recording, self._in_flight, self._settle)
-
-    def _by_hand_with(
-        self, expect: Callable[[LeasedDelivery, Fate], None] | None
-    ) -> HandWork | None:
-        if expect is None:
-            return None
-        close = partial(self._conclude, audited=True)
-        return HandWork(self._enter, self._outcomes, self._in_flight, self._recorder, expect, close)
-
-    @property
-    def runs(self) -> set[Run]:
-        """Those that are under way."""
-        return self._in_flight.running
-
-    def apply_control(self, queue: str, control: Control) -> None:
-        """Do, and do from now on, what people want of a queue."""
-        in_hand = self.stopper.apply_control(queue, control)
-        self._intake.apply_control(queue, control, in_hand)
-
-    @property
-    def busy(self) -> list[asyncio.Future[None]]:
-        """What must end before all outcomes are known. What is abandoned has its outcome: nobody
-        waits for the thread that cannot be stopped."""
-        under_way = (run.future for run in self.runs if not run.abandoned)
-        return [*under_way, *self._in_flight.late, *self._in_flight.serving]
+        self._loop = asyncio.get_running_loop()
+        self._watching = False
+        self._ahead_ms = 0.0
+        self.in_flight = InFlight(slots, self._steps, policy.delivery_slots)
+        self.stopper = Stopper(self.in_flight, self._outcomes, self.conclude)
 
     def start(self, delivery: LeasedDelivery) -> None:
-        """The first steps of every job, in order; then it runs, alone or in a batch."""
-        run = Run(delivery, self._host)
+        """The steps before a run begins. It begins when it has a slot, alone or in a batch."""
+        run = Run(delivery, self._settings)
         try:
             self._intake.decode(run)
             self._intake.resolve(run)
             self._intake.admit(run)
         except BaseException as error:
-            recording = self._conclude(run, self._outcomes.of_error(run, error))
-            if recording is None:
-                self._in_flight.give_slot()
-            else:
-                recording.add_done_callback(lambda _: self._in_flight.give_slot())
+            self._turn_back(run, error)
             return
         if run.task.declared.batch:
-            self._in_flight.gather(run)
-        elif self._receive is not None:
-            self._receive(run)
+            self.in_flight.gather(run)
         else:
-            self._slots.beyond = 0
-            self._in_flight.enter(run)
+            self._policy.received(run)
 
-    def place(self, run: Run) -> None:
-        """Let a run begin that was given to `receive`."""
-        self._in_flight.enter(run)
-
-    def flush(self) -> None:
-        """Run the batches that are not full yet."""
-        self._in_flight.flush()
-
-    async def execute(self, run: Run) -> Outcome:
-        """The other steps, in order."""
-        try:
-            value = await self._enter(run)
-            return self._outcomes.of_value(run, value)
-        except BaseException as error:
-            return self._outcomes.of_error(run, error)
-
-    async def execute_batch(self, batch: BatchRun) -> list[Outcome]:
-        """The same for many jobs that run as one; their outcomes in order."""
-        try:
-            answers = values_of(batch, await self._enter(batch))
-        except BaseException as error:
-            answers = errors_of(batch, error)
-        return self._outcomes.of_answers(batch.members, answers)
-
-    def _begin(self, run: Run) -> Work:
+    def _steps(self, run: Run) -> Work:
+        """The steps from its begin to its end."""
         if isinstance(run, BatchRun):
-            return self._work_batch(run)
-        return self._work(run) if self._by_hand is None else self._by_hand.work(run)
+            return self._perform_batch(run)
+        return self._perform_manual(run) if self._policy.manual else self._perform(run)
 
-    async def _work(self, run: Run) -> None:
-        outcome = await self.execute(run)
+    async def _perform(self, run: Run) -> None:
+        self.in_flight.begin(run)
+        try:
+            run.outcome = self._outcomes.of_value(run, await self._entered(run))
+        except BaseException as error:
+            run.outcome = self._outcomes.of_error(run, error)
         end_if_forked(self._forks)
         if not run.abandoned:
-            if self._events:
-                self._facts.note(run)
-            if self._recorder is not None:
-                (outcome,) = await self._recorder.outcomes(run, [run], [outcome])
-            self._settle(run.delivery, outcome)
-        self._in_flight.leave(run)
+            if self._settings.events:
+                run.note_facts(self._ahead_ms)
+            if self._auditing is not None:
+                await self._audit(self._auditing, run, [run])
+            self._settle(run)
+        self.in_flight.leave(run)
 
-    async def _work_batch(self, batch: BatchRun) -> None:
-        outcomes = await self.execute_batch(batch)
+    async def _perform_batch(self, batch: BatchRun) -> None:
+        """The same for jobs that run as one."""
+        self.in_flight.begin(batch)
+        try:
+            answers = values_of(batch, await self._entered(batch))
+        except BaseException as error:
+            answers = errors_of(batch, error)
+        outcomes = self._outcomes.of_answers(batch.members, answers)
         end_if_forked(self._forks)
-        if self._events:
-            self._facts.note_all(batch)
         pairs = zip(batch.members, outcomes, strict=True)
-        known = [(run, outcome) for run, outcome in pairs if not run.abandoned]
-        if self._recorder is not None and known:
-            runs = [run for run, _ in known]
-            outcomes = [outcome for _, outcome in known]
-            outcomes = await self._recorder.outcomes(batch, runs, outcomes)
-            known = list(zip(runs, outcomes, strict=True))
-        for run, outcome in known:
-            self._settle(run.delivery, outcome)
-        self._in_flight.leave(batch)
+        ended = [(run, outcome) for run, outcome in pairs if not run.abandoned]
+        for run, outcome in ended:
+            run.outcome = outcome
+        runs = [run for run, _ in ended]
+        if self._settings.events:
+            batch.note_facts(self._ahead_ms)
+        if self._auditing is not None and runs:
+            await self._audit(self._auditing, batch, runs)
+        for run in runs:
+            self._settle(run)
+        self.in_flight.leave(batch)
 
-    def _enter(self, run: Run) -> Awaitable[Any]:
-        if not self._sweeping:
-            self._watch_deadlines()
-        return self._runners.start(run)
+    async def _perform_manual(self, run: Run) -> None:
+        """The same for an event that its function settles, which may go on afterwards."""
+        self.in_flight.begin(run)
+        manual = ManualRun(run, self._entered)
+        run.outcome = await manual.outcome(self._outcomes)
+        end_if_forked(self._forks)
+        if self._auditing is not None and not run.abandoned:
+            await self._audit_manual(self._auditing, run)
+        if not run.abandoned:
+            run.abandoned = True
+            if self._settings.events:
+                run.note_facts(self._ahead_ms)
+            self._settle(run)
+        try:
+            if manual.goes_on:
+                with self.in_flight.outlasting(run):
+                    await manual.rest(self._outcomes)
+        finally:
+            self.in_flight.leave(run)
+
+    # The single steps
+
+    def _entered(self, run: Run) -> Awaitable[Any]:
+        """The function's result; it is entered right away, or when there is a place for it."""
+        if not self._watching:
+            self._watch()
+        return self._runners.start(run, self._admit)
+
+    async def _audit(self, auditing: Auditing, whole: Run, runs: Sequence[Run]) -> None:
+        """Have runs recorded, of which `whole` consists. They have ended, each in its time: nobody
+        ends them meanwhile. One that cannot be recorded may get another outcome."""
+        with self.in_flight.finishing(whole):
+            outcomes = await auditing.outcomes(runs, [run.outcome for run in runs])
+        for run, outcome in zip(runs, outcomes, strict=True):
+            run.outcome = outcome
+
+    async def _audit_manual(self, auditing: Auditing, run: Run) -> None:
+        decided = run.outcome
+        await self._audit(auditing, run, [run])
+        # The function may go on, and be ended.
+        self.in_flight.resume(run)
+        if run.outcome is not decided and run.fate is not None:
+            run.fate.written(AuditError(UNRECORDED))
+
+    def _settle(self, run: Run) -> None:
+        if self._runners.wrapped and run.delivery.on_outcome is not None:
+            try:
+                run.delivery.on_outcome(run.outcome)
+            except Exception:
+                log.exception("a middleware failed when it was told what became of a job")
+        self._policy.decided(run)
+
+    # Other ways to an outcome
+
+    def conclude(self, run: Run, outcome: Outcome) -> asyncio.Task[None] | None:
+        """Settle a run whose function was not entered, or has not ended: what it may still do is of
+        no interest. If it has to be recorded first, the task that does so."""
+        run.outcome, run.abandoned = outcome, True
+        if self._settings.events and hasattr(run, "envelope"):
+            run.note_facts(self._ahead_ms)
+        if self._auditing is None:
+            self._settle(run)
+            return None
+        return self.in_flight.finish(self._settle_audited(self._auditing, run))
+
+    async def _settle_audited(self, auditing: Auditing, run: Run) -> None:
+        (run.outcome,) = await auditing.outcomes([run], [run.outcome])
+        self._settle(run)
+
+    def _turn_back(self, run: Run, error: BaseException) -> None:
+        """The intake has turned it back."""
+        auditing = self.conclude(run, self._outcomes.of_error(run, error))
+        if auditing is None:
+            self.in_flight.give_slot()
+        else:
+            auditing.add_done_callback(lambda _: self.in_flight.give_slot())
 
     def _refuse(self, run: Run, why: NotNow) -> None:
-        self._conclude(run, self._outcomes.of_error(run, why))
+        """It may not start now: a limit is used up."""
+        self.conclude(run, self._outcomes.of_error(run, why))
 
-    def _conclude(
-        self, run: Run, outcome: Outcome, *, audited: bool = False
-    ) -> asyncio.Task[None] | None:
-        """Settle a job, if need be when it is recorded; what its function may still do is of no
-        interest."""
-        run.abandoned = True
-        if self._events and hasattr(run, "envelope"):
-            self._facts.note(run)
-        if self._recorder is None or audited:
-            self._settle(run.delivery, outcome)
-            return None
-        return self._recorder.settle(run, outcome)
+    def apply_control(self, queue: str, control: Control) -> None:
+        """Do, now and from now on, what people want of a queue."""
+        in_hand = self.stopper.apply_control(queue, control)
+        self._intake.apply_control(queue, control, in_hand)
 
-    def _watch_deadlines(self) -> None:
-        """One timer for all runs, there only while there are any."""
-        self._sweeping = True
-        self._facts.look_at_clock()
-        self._loop.call_later(_SWEEP, self._sweep_again)
+    def _watch(self) -> None:
+        """One timer for all deadlines, there only while there are runs."""
+        self._watching = True
+        self._ahead_ms = self._settings.now_ms() - time.monotonic() * 1000
+        self._loop.call_later(_SWEEP, self._sweep)
 
-    def _sweep_again(self) -> None:
-        self._sweeping = False
+    def _sweep(self) -> None:
+        self._watching = False
         self.stopper.sweep()
-        if self.runs:
-            self._watch_deadlines()
-
-
-def _intake(tasks: Mapping[str, Task[..., Any]], terms: Terms, *, unpack_all: bool) -> Intake:
-    return Intake(
-        tasks,
-        crash_limit=terms.crash_limit,
-        # A topic may have a limit of its own, below or above the app's.
-        max_payload=max((task.max_payload for task in tasks.values()), default=terms.max_payload),
-        now_ms=terms.now_ms,
-        unpack_all=unpack_all,
-    )
-
-
-def _outcomes(terms: Terms, manner: Manner) -> Outcomes:
-    return Outcomes(
-        terms.worker,
-        max_payload=terms.max_payload,
-        now_ms=terms.now_ms,
-        observe=manner.observe,
-        dying=manner.dying,
-    )
+        if self.in_flight.running:
+            self._watch()

@@ -1,10 +1,12 @@
-"""Where the runs of a worker are: in a batch that fills, in line for a slot, or under way."""
+"""The runs that a consumer loop has in flight."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from headrace.worker.run.batcher import Batcher
 from headrace.worker.run.run import BatchRun, Run
@@ -13,95 +15,143 @@ from headrace.worker.run.trampoline import Trampoline, Work
 
 
 class InFlight:
-    """Gives runs their slots. Each run that comes has one, which the reader took for it.
+    """Owns all runs from their admission until their function has ended, and alone moves them:
 
-    Where deliveries keep the reader's slots until they are settled (`in_flight`), this has
-    slots of its own without number, and looks only after runs that outlast their outcome."""
+        gather → (batch is full) ┐
+        add ─────────────────────┴→ waiting for a slot → ready → begin → running → leave
+
+    Each run comes with a slot, which the reader took for it. With `delivery_slots`, deliveries keep
+    the reader's slots until they are settled; runs then need none, and this only sees to those that
+    outlast their outcome. `perform` gives the steps of a run, the first of which is `begin`."""
 
     def __init__(
-        self, slots: Slots, begin: Callable[[Run], Work], in_flight: Slots | None = None
+        self,
+        slots: Slots,
+        perform: Callable[[Run], Work],
+        delivery_slots: Slots | None = None,
     ) -> None:
-        self._slots = slots
-        self._begin = begin
-        self._trampoline = Trampoline(self._begun)
-        self._in_flight = in_flight
+        self._slots = slots if delivery_slots is None else Slots(0)
+        self._delivery_slots = delivery_slots
+        self._batcher = Batcher(self._slots, self._enter)
+        self._without_slot: deque[Run] = deque()
+        self._trampoline = Trampoline(perform)
         self._outlasting: dict[Run, int] = {}
-        self._in_line: deque[Run] = deque()
-        self._batcher = Batcher(slots, self.enter)
+        self._finishing: set[asyncio.Task[None]] = set()
         self.running: set[Run] = set()
-        self.late: set[asyncio.Task[None]] = set()
-        """What has to end, too, before all outcomes are known."""
+
+    # On the way to the function
 
     def gather(self, run: Run) -> None:
         """Have a job join a batch; as long as that fills, it needs no slot."""
         if not self._batcher.add(run):
             # Not `give`: the reader, which it would wake, is the one who brings the job.
             self._slots.free += 1
-            if self._in_line:
+            if self._without_slot:
                 self._let_in()
 
-    def enter(self, run: Run) -> None:
+    def flush(self) -> None:
+        """Let the batches that fill begin."""
+        self._batcher.flush()
+
+    def add(self, run: Run) -> None:
+        """Let a run begin as soon as it has its slot."""
+        self._slots.beyond = 0
+        self._enter(run)
+
+    def _enter(self, run: Run) -> None:
         if self._slots.free < 0:
             # More came than there are slots for: a batch was hoped for. First come, first served.
-            self._in_line.append(run)
+            self._without_slot.append(run)
             self._let_in()
         else:
             self._trampoline.add(run)
 
-    @property
-    def serving(self) -> set[asyncio.Task[None]]:
-        """What will have those begin that have their slots."""
-        return self._trampoline.serving
+    def _let_in(self) -> None:
+        """Let the first without a slot begin, unless all free slots are owed."""
+        if len(self._without_slot) > -self._slots.free:
+            self._trampoline.add(self._without_slot.popleft())
 
-    def flush(self) -> None:
-        """Have the batches that fill begin."""
-        self._batcher.flush()
+    def begin(self, run: Run) -> None:
+        self.running.add(run)
+
+    # At its end
+
+    @contextmanager
+    def finishing(self, run: Run) -> Iterator[None]:
+        """While its end is written down, a run cannot be ended; a stop waits for it."""
+        self.running.discard(run)
+        self._finishing.add(run.future)
+        try:
+            yield
+        finally:
+            self._finishing.discard(run.future)
+
+    def finish(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have the end of a run written down that left before; a stop waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return task
+
+    def resume(self, run: Run) -> None:
+        """Its end is written down, but its function may go on, and be ended."""
+        self.running.add(run)
 
     def outlast(self, run: Run) -> None:
-        """The run has its outcome, but its function goes on: it needs its place until it ends."""
-        if self._in_flight is not None and run in self.running and run not in self._outlasting:
+        """The run has its outcome, but its function goes on: it keeps its place until it ends."""
+        slots = self._delivery_slots
+        if slots is not None and run in self.running and run not in self._outlasting:
             self._outlasting[run] = len(run.members)
-            self._in_flight.take(len(run.members))
+            slots.take(len(run.members))
+
+    @contextmanager
+    def outlasting(self, run: Run) -> Iterator[None]:
+        """The same within `with`; a stop waits for the function."""
+        self.outlast(run)
+        self._finishing.add(run.future)
+        try:
+            yield
+        finally:
+            self._finishing.discard(run.future)
 
     def leave(self, run: Run) -> None:
+        """The function has ended: its slot is free."""
         self.running.discard(run)
-        if self._outlasting and self._in_flight is not None:
-            self._in_flight.give_back(self._outlasting.pop(run, 0))
-        self._slots.give()
-        if self._in_line:
-            self._let_in()
+        if self._outlasting and self._delivery_slots is not None:
+            self._delivery_slots.give_back(self._outlasting.pop(run, 0))
+        self.give_slot()
 
     def give_slot(self) -> None:
+        """Free the slot of a delivery that does not run."""
         self._slots.give()
-        if self._in_line:
+        if self._without_slot:
             self._let_in()
 
-    def _let_in(self) -> None:
-        """Have the first in line begin, unless all in line are owed their slots."""
-        if len(self._in_line) > -self._slots.free:
-            self._trampoline.add(self._in_line.popleft())
+    # For those who stop runs, or wait for them
 
-    def _begun(self, run: Run) -> Work:
-        self.running.add(run)
-        return self._begin(run)
+    @property
+    def busy(self) -> list[asyncio.Future[None]]:
+        """What must end before all outcomes are known. An abandoned run has its outcome: nobody
+        waits for a thread that cannot be stopped."""
+        running = (run.future for run in self.running if not run.abandoned)
+        return [*running, *self._finishing, *self._trampoline.free]
 
     def waiting(self) -> list[Run]:
-        """The runs of single jobs that are not under way."""
-        in_line = [
-            member for run in (*self._trampoline.waiting, *self._in_line) for member in run.members
-        ]
-        return [*self._batcher.waiting(), *in_line]
+        """The runs of single jobs that have not begun."""
+        entered = (*self._trampoline.ready, *self._without_slot)
+        members = [member for run in entered for member in run.members]
+        return [*self._batcher.waiting(), *members]
 
     def withdraw(self, run: Run) -> None:
-        """Take out a job that is not under way."""
+        """Take out a job that has not begun."""
         if self._batcher.leave_out(run):
             return
-        for line in (self._trampoline.waiting, self._in_line):
-            for other in line:
+        for queue in (self._trampoline.ready, self._without_slot):
+            for other in queue:
                 if run in other.members:
                     if isinstance(other, BatchRun):
                         other.leave_out(run)
                     if other is run or not other.members:
-                        line.remove(other)
+                        queue.remove(other)
                         self.give_slot()
                     return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.core.bounds import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.job.constraints import read_constraints
-from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope, peek_key
+from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope
 from headrace.core.job.failure import NotNow, Unfit
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobKey
@@ -18,6 +18,7 @@ from headrace.core.job.state import Reason
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
 from headrace.worker.run.run import Run
+from headrace.worker.run.settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -32,22 +33,22 @@ class Intake:
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
+        settings: RunSettings,
         *,
-        crash_limit: int,
-        max_payload: int,
-        now_ms: Callable[[], int],
         unpack_all: bool,
     ) -> None:
         self._tasks = tasks
         self._unpack_all = unpack_all
-        self._crash_limit = crash_limit
-        self._max_payload = max_payload
-        self._max_envelope = max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
-        self._now_ms = now_ms
+        self._crash_limit = settings.crash_limit
+        # A topic may have a limit of its own, below or above the app's.
+        limits = [task.max_payload for task in tasks.values()]
+        self._max_payload = max(limits, default=settings.max_payload)
+        self._max_envelope = self._max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
+        self._now_ms = settings.now_ms
         self._controls: dict[str, _QueueControl] = {}
 
     def apply_control(self, queue: str, control: Control, in_hand: Collection[JobKey] = ()) -> None:
-        """What people want of this queue, from now on. Jobs `in_hand` have been told themselves."""
+        """What people want of this queue, from now on. Jobs `in_hand` are ended by the stopper."""
         if control.paused_tasks or control.cancelling:
             self._controls[queue] = _QueueControl(control, in_hand)
         else:
@@ -57,12 +58,12 @@ class Intake:
         delivery = run.delivery
         # Before it is decoded: a few bytes on the wire can take a thousand times the memory.
         if len(delivery.envelope) > self._max_envelope:
-            delivery.key = peek_key(delivery.envelope)
+            delivery.identify()
             raise self._oversize(f"it has {len(delivery.envelope):,} bytes in all")
         try:
             run.envelope = decode_envelope(delivery.envelope)
         except (NewerFormat, Malformed) as error:
-            delivery.key = peek_key(delivery.envelope)
+            delivery.identify()
             newer = isinstance(error, NewerFormat)
             raise Unfit(Reason.NEWER_FORMAT if newer else Reason.MALFORMED, str(error)) from None
         delivery.key = run.envelope.key
@@ -72,7 +73,7 @@ class Intake:
             run.history = decode_history(delivery.history)
         if self._controls:
             # Before anything can be wrong with it: who pauses a task may be about to mend it.
-            self._obey(run)
+            self._turn_back(run)
 
     def resolve(self, run: Run) -> None:
         envelope = run.envelope
@@ -107,12 +108,12 @@ class Intake:
             "send less",
         )
 
-    def _obey(self, run: Run) -> None:
+    def _turn_back(self, run: Run) -> None:
         control = self._controls.get(run.delivery.queue)
         if control is None:
             return
         if run.delivery.key in control.cancelling:
-            # Once: if the wish was of an earlier job with this id, the store gives this one again.
+            # Once: if an earlier job with this id was meant, the store gives this one again.
             control.cancelling.discard(run.delivery.key)
             run.cancelled = True
             raise TaskCancelled
@@ -130,7 +131,7 @@ class Intake:
 
 
 class _QueueControl:
-    """What people want of one queue, to be looked up quickly."""
+    """What people want of one queue, for quick lookups."""
 
     def __init__(self, control: Control, in_hand: Collection[JobKey]) -> None:
         self.paused = control.paused_tasks

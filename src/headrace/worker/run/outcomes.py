@@ -1,23 +1,23 @@
-"""What became of a run: its value or its error as an outcome."""
+"""The value or the error of a run as an outcome."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
-from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import FailedRun, NotNow, Unfit, judge
-from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Dead, Done, Outcome
+from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
 from headrace.errors import AuditError, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
 from headrace.worker.run.run import Run
+from headrace.worker.run.settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -39,23 +39,13 @@ class Encoded:
 
 
 class Outcomes:
-    """Decides for the runs of one worker, by `core.job.failure` and by what the worker did to them
-    meanwhile."""
+    """Judges the runs of one worker, by `core.judgement` and by what the worker did to them."""
 
-    def __init__(
-        self,
-        worker: str,
-        *,
-        max_payload: int,
-        now_ms: Callable[[], int],
-        observe: Observe | None = None,
-        dying: Callable[[LeasedDelivery], None] | None = None,
-    ) -> None:
-        self._worker = worker
-        self._dying = dying
+    def __init__(self, settings: RunSettings, observe: Observe | None = None) -> None:
+        self._worker = settings.worker
+        self._max_payload = settings.max_payload
+        self._now_ms = settings.now_ms
         self._observe = observe
-        self._max_payload = max_payload
-        self._now_ms = now_ms
 
     def of_value(self, run: Run, value: Any) -> Outcome:
         """May raise: a result that cannot be kept is an error like any other."""
@@ -74,7 +64,7 @@ class Outcomes:
         return Done(done_verdict(data), int(ttl * 1000))
 
     def of_answers(self, runs: Sequence[Run], answers: Sequence[Any]) -> list[Outcome]:
-        """What became of the jobs of a batch, each with its value or its error."""
+        """The outcomes of the jobs of a batch, each with its value or its error."""
         outcomes: list[Outcome] = []
         for run, answer in zip(runs, answers, strict=True):
             try:
@@ -89,18 +79,15 @@ class Outcomes:
     def of_error(self, run: Run, error: BaseException) -> Outcome:
         """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
         try:
-            outcome = self._judged(run, error)
+            return self._judged(run, error)
         except BaseException as trouble:
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
             # Without what was raised: whoever looks at it, to show it, may fail as this did.
             log.error("job %s raised %s", run.delivery.key_text, named, extra=run.fields)
-            outcome = self._judged(run, RuntimeError(f"the task raised {named}"))
-        if self._dying is not None and isinstance(outcome, Dead):
-            self._dying(run.delivery)
-        return outcome
+            return self._judged(run, RuntimeError(f"the task raised {named}"))
 
     def note(self, run: Run, error: BaseException) -> None:
-        """An error that changes nothing: the function had said before what becomes of its event."""
+        """Log an error that changes nothing: the function had settled its event before."""
         trouble = None if run.fate is None else run.fate.trouble
         event = run.delivery.key_text
         if error is trouble:
@@ -148,14 +135,14 @@ class Outcomes:
 
 
 def details(run: Run) -> dict[str, Any]:
-    """What an observer is told of a run beside its error."""
-    told = {
+    """What error hooks are given of a run beside its error."""
+    details = {
         "queue": run.delivery.queue,
         "id": run.delivery.key_text,
         "attempt": run.attempt,
-        "worker": run.host.worker,
+        "worker": run.settings.worker,
     }
-    return {**told, "task": run.task.name} if hasattr(run, "task") else told
+    return {**details, "task": run.task.name} if hasattr(run, "task") else details
 
 
 def _scope(run: Run) -> str:

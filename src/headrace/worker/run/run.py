@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
@@ -14,74 +14,67 @@ from headrace.client.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import NO_OVERRIDES, Envelope
 from headrace.core.job.history import NO_HISTORY, History
+from headrace.core.job.outcome import Outcome
+from headrace.worker.run.settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
-    from headrace.worker.run.store_reporter import StoreReporters
 
 _FOREVER = float("inf")
 
 
-class Host:
-    """What the runs of one worker have in common. `admit` returns when the start of a run with
-    limits is counted, or raises `NotNow`."""
-
-    def __init__(
-        self,
-        worker: str,
-        state: Any,
-        admit: Callable[[Run], Awaitable[None]],
-        reporters: StoreReporters | None = None,
-    ) -> None:
-        self.worker = worker
-        self.state = state
-        self.admit = admit
-        self.reporters = reporters
-
-
 class Run:
-    """What the executor's steps fill in and read."""
+    """One delivery on its way to an outcome: what the executor's steps fill in and read."""
 
+    # On the hot path: defaults stand on the class, so that most runs need not set them.
+
+    # Filled in by the intake
     envelope: Envelope
+    history: History = NO_HISTORY
     task: Task[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    future: asyncio.Task[None]
-
-    # On the hot path: what is the same for most runs stands here and is not set on each.
-    history: History = NO_HISTORY
     fed = b""
     """The first argument, encoded, if it is the result of other jobs."""
     limited = False
     """Whether its start must be counted by the store first."""
     alone = False
     """Whether one more worker that dies over it makes it dead: it must not take others along."""
+
+    # Filled in when it begins
+    future: asyncio.Task[None]
+    """The task in which it runs."""
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
-    """When it has run too long or, if it was told to end, has ignored that for too long."""
-    timed_out = 0.0
-    """The seconds that it may take, once it has taken longer."""
+    """When it has run too long or, if it is being ended, has ignored that for too long."""
+    fate: Fate | None = None
+    """Of an event that its function settles: where that is decided."""
+    interrupt: Callable[[], None] | None = None
+    """Of a function in a thread: raises `TaskCancelled` in it."""
+    changed: bytes | None = None
+    """The arguments as a middleware changed them, encoded."""
+    _context: Context | None = None
+
+    # Set by the stopper: why it ends early
     lease_lost = False
     cancelled = False
     """Someone cancelled the job."""
     gate = ""
     """The gate at which it must wait, found closed before it could begin."""
     sent_away = False
-    """The worker stops and wants the job handed back."""
-    abandoned = False
-    """Settled although the function has not ended: what it returns is of no interest."""
-    interrupt: Callable[[], None] | None = None
-    """Of a function in a thread: raises `TaskCancelled` in it."""
-    changed: bytes | None = None
-    """Other arguments than were sent, encoded."""
-    fate: Fate | None = None
-    """Of an event that is settled by hand: where that is heard."""
-    _context: Context | None = None
+    """The worker stops and hands the job back."""
+    timed_out = 0.0
+    """The seconds that it may take, once it has taken longer."""
 
-    def __init__(self, delivery: LeasedDelivery, host: Host) -> None:
+    # Set by the executor
+    outcome: Outcome
+    abandoned = False
+    """Settled before its function has ended: what that returns is of no interest."""
+
+    def __init__(self, delivery: LeasedDelivery, settings: RunSettings) -> None:
         self.delivery = delivery
-        self.host = host
+        self.settings = settings
 
     @property
     def members(self) -> Sequence[Run]:
@@ -90,8 +83,8 @@ class Run:
 
     @property
     def fields(self) -> dict[str, object]:
-        """What a line in the log that speaks of it has as `extra`."""
-        fields = {**self.delivery.fields, "attempt": self.attempt, "worker": self.host.worker}
+        """The `extra` of log records about it."""
+        fields = {**self.delivery.fields, "attempt": self.attempt, "worker": self.settings.worker}
         return {**fields, "task": self.task.name} if hasattr(self, "task") else fields
 
     @property
@@ -104,7 +97,7 @@ class Run:
             self.ends_at = self.started + timeout
 
     def put_off_end(self, starting: float = 0.0) -> None:
-        """Count its time from now on, or from so many seconds later; not if it was told to end."""
+        """Count its time from `starting` seconds from now on; not if it is being ended."""
         if self.timeout and not self.timed_out and not self.cancelled:
             self.ends_at = time.monotonic() + self.timeout + starting
 
@@ -114,9 +107,9 @@ class Run:
             self._context = Context(
                 Job(self.task.app, delivery.key, delivery.queue, self.task.signature.returns),
                 self.attempt,
-                self.host.worker,
+                self.settings.worker,
                 self.fence,
-                self.host.state,
+                self.settings.state,
                 None if self.ends_at == _FOREVER else self.ends_at,
                 self.envelope.overrides.headers,
                 self.reporter(),
@@ -138,20 +131,17 @@ class Run:
         )
 
     def let_go(self) -> None:
-        """Leave the event's handle to whoever else has it: when nobody has, nobody can say any more
-        what became of the event."""
+        """Drop the event's handle: unless others have it, nobody can settle the event any more."""
         self._context = None
 
     def reporter(self) -> RunReporter:
-        reporters = self.host.reporters
-        return (
-            NULL_REPORTER
-            if reporters is None
-            else reporters.of(self.delivery.queue, self.delivery.key)
-        )
+        reporter_of = self.settings.reporter_of
+        if reporter_of is None:
+            return NULL_REPORTER
+        return reporter_of(self.delivery.queue, self.delivery.key)
 
     def use(self, context: Context) -> None:
-        """Let the function have this context."""
+        """Give the function this context."""
         self._context = context
 
     @property
@@ -178,18 +168,36 @@ class Run:
         """Whether anyone will want what the function returns."""
         return bool(self.task.declared.result_ttl or self.envelope.overrides.flow)
 
-    def tell_to_end(self) -> None:
-        """Cancel what can be cancelled; a thread is told, and may or may not listen."""
+    def encode_again(self) -> None:
+        """Have a process given the arguments as a middleware left them."""
+        self.changed, self.fed = self.task.signature.encode(self.args, self.kwargs), b""
+
+    def end(self) -> None:
+        """Cancel it. A thread cannot be cancelled: it can only be asked to end."""
         if self._context is not None:
             self._context.cancel()
         if self.cancelled and self.interrupt is not None:
             self.interrupt()
         self.future.cancel()
 
+    # What goes with its outcome into the record of events
+
+    def note_task(self) -> None:
+        self.delivery.task = self.envelope.task
+
+    def note_facts(self, ahead_ms: float) -> None:
+        """`ahead_ms` is how far the store's clock is ahead of the monotonic one."""
+        delivery, started = self.delivery, self.started
+        delivery.task = self.envelope.task
+        if started:
+            delivery.attempt = 1 if self.history is NO_HISTORY else self.attempt
+            delivery.started_ms = int(started * 1000 + ahead_ms)
+            delivery.took_us = int((time.monotonic() - started) * 1_000_000)
+
 
 # So that all runs share one layout, as in core/job/delivery.py.
 _first = Run.__new__(Run)
-for _name in ("delivery", "host", "envelope", "task", "args", "kwargs", "future"):
+for _name in ("delivery", "settings", "envelope", "task", "args", "kwargs", "future", "outcome"):
     setattr(_first, _name, None)
 for _name in ("history", "started", "ends_at", "timed_out", "abandoned", "_context"):
     setattr(_first, _name, getattr(Run, _name))
@@ -202,7 +210,7 @@ class BatchRun(Run):
 
     def __init__(self, members: Sequence[Run]) -> None:
         first = members[0]
-        super().__init__(first.delivery, first.host)
+        super().__init__(first.delivery, first.settings)
         self.envelope = first.envelope
         self.task = first.task
         self.history = first.history
@@ -235,5 +243,21 @@ class BatchRun(Run):
 
     @property
     def timeout(self) -> float | None:
-        """That of the most impatient of its jobs."""
+        """The shortest of its jobs."""
         return None if self._timeout == _FOREVER else self._timeout
+
+    def note_facts(self, ahead_ms: float) -> None:
+        """The same for each job: they began and ended together."""
+        started_ms = took_us = 0
+        if self.started:
+            started_ms = int(self.started * 1000 + ahead_ms)
+            took_us = int((time.monotonic() - self.started) * 1_000_000)
+        task = self.envelope.task
+        for run in self._members:
+            if not run.abandoned:
+                delivery = run.delivery
+                delivery.task, delivery.attempt = (
+                    task,
+                    1 if run.history is NO_HISTORY else run.attempt,
+                )
+                delivery.started_ms, delivery.took_us = started_ms, took_us

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
-from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.outcome import Outcome
 from headrace.middleware.nesting import running_through, that_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware
-from headrace.worker.consume.settler import Settle
 from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
     from headrace.worker.processes.process_pool import TaskProcess
-
-log = logging.getLogger("headrace.worker")
 
 Enter = Callable[[Run], Awaitable[Any]]
 
@@ -61,24 +55,10 @@ class RunMiddleware:
             return Encoded(await process.run(run))
 
         async def enter() -> Any:
-            run.changed, run.fed = run.task.signature.encode(run.args, run.kwargs), b""
+            run.encode_again()
             return _decoded(run.task, await process.run(run))
 
         return await running_through(wanting, seen, enter)()
-
-
-def telling(settle: Settle) -> Settle:
-    """`settle`, after those are told who asked to be."""
-
-    def told(delivery: LeasedDelivery, outcome: Outcome) -> None:
-        if delivery.told is not None:
-            try:
-                delivery.told(outcome)
-            except Exception:
-                log.exception("a middleware failed when it was told what became of a job")
-        settle(delivery, outcome)
-
-    return told
 
 
 def _decoded(task: Task[..., Any], data: bytes) -> Any:

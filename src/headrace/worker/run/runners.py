@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -21,6 +21,9 @@ from headrace.worker.run.interruption import Answer, Interruptible
 from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_middleware import RunMiddleware
+
+Admit = Callable[[Run], Awaitable[None]]
+"""Returns when the start of a run with limits is counted; raises `NotNow` if it may not start."""
 
 _forks = 0
 
@@ -67,14 +70,16 @@ class Runners:
         self._forks = forks()
         _loops.add(asyncio.get_running_loop())
 
-    def start(self, run: Run) -> Awaitable[Any]:
-        """The function's result, to be awaited. Not itself a coroutine: for a plain task on the
-        loop this is the function's own, with nothing in between."""
+    def start(self, run: Run, admit: Admit) -> Awaitable[Any]:
+        """The function's result, to be awaited. Right before a run with limits begins, `admit` has
+        its start counted. Not itself a coroutine: for a plain task on the loop this is the
+        function's own, with nothing in between."""
         place = run.task.declared.run_in
         if place != "loop":
-            return self._in_thread(run) if place == "thread" else self._in_process(run)
+            in_thread = place == "thread"
+            return self._in_thread(run, admit) if in_thread else self._in_process(run, admit)
         if run.limited:
-            return self._in_loop(run)
+            return self._in_loop(run, admit)
         run.begin()
         running.set(run)
         return self._middleware.function(run, _called) if self.wrapped else _called(run)
@@ -83,16 +88,16 @@ class Runners:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._processes.close()
 
-    async def _in_loop(self, run: Run) -> Any:
-        await run.host.admit(run)
+    async def _in_loop(self, run: Run, admit: Admit) -> Any:
+        await admit(run)
         run.begin()
         running.set(run)
         return await self._middleware.function(run, _called)
 
-    async def _in_thread(self, run: Run) -> Any:
+    async def _in_thread(self, run: Run, admit: Admit) -> Any:
         async with self._free_threads:
             if run.limited:
-                await run.host.admit(run)
+                await admit(run)
             run.begin()
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
@@ -118,10 +123,10 @@ class Runners:
         end_if_forked(self._forks)
         return answer
 
-    async def _in_process(self, run: Run) -> Any:
+    async def _in_process(self, run: Run, admit: Admit) -> Any:
         async with self._processes.one() as process:
             if run.limited:
-                await run.host.admit(run)
+                await admit(run)
             run.begin()
             if self.wrapped:
                 return await self._middleware.process(run, process)

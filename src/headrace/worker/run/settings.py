@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from headrace.worker.run.store_reporter import StoreReporters
+from headrace.client.context import RunReporter
+from headrace.core.job.ids import JobKey
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The same in each of its loops; how these differ is a `Manner`."""
+class RunSettings:
+    """The same in each consumer loop; how loops differ is their `AckPolicy`."""
 
     worker: str
+    """The worker's name."""
     state: Any
+    """What the app's lifespan yielded."""
     crash_limit: int
     max_payload: int
     now_ms: Callable[[], int]
+    """The store's time."""
     events: bool = True
-    """Whether the store tells what each run was like."""
-    reporters: StoreReporters | None = None
+    """Whether the task, attempt and times of each run are written with its outcome."""
+    reporter_of: Callable[[str, JobKey], RunReporter] | None = None
+    """Makes the reporter of a job, of its queue and id."""

@@ -23,8 +23,8 @@ _CANCEL_GRACE = 5.0
 
 
 class Stopper:
-    """The worker stops, a lease is lost, a job is cancelled, a task is paused, time is up. What has
-    begun is told to end and has its outcome when it has; what has not begun has it at once."""
+    """The worker stops, a lease is lost, a job is cancelled, a task is paused, time is up. A run
+    that has begun is cancelled, and has its outcome when it has ended; any other has it at once."""
 
     def __init__(
         self, in_flight: InFlight, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
@@ -42,7 +42,7 @@ class Stopper:
             if not (only_waiting and run.has_begun) and not run.sent_away:
                 for one in (run, *run.members):
                     one.sent_away = True
-                self._tell_to_end(run)
+                self._end_running(run)
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of jobs that another worker has now: whatever they do is not recorded."""
@@ -124,7 +124,7 @@ class Stopper:
         else:
             if run.cancelled and run.has_begun:
                 run.ends_at = time.monotonic() + _CANCEL_GRACE
-            self._tell_to_end(run)
+            self._end_running(run)
 
     def _withdraw(self, run: Run) -> None:
         self._in_flight.withdraw(run)
@@ -138,10 +138,10 @@ class Stopper:
         if all(other.abandoned for other in batch.members):
             batch.cancelled = run.cancelled
             batch.ends_at = time.monotonic() + _CANCEL_GRACE
-            self._tell_to_end(batch)
+            self._end_running(batch)
 
-    def _tell_to_end(self, run: Run) -> None:
-        run.tell_to_end()
+    def _end_running(self, run: Run) -> None:
+        run.end()
         run.future.add_done_callback(partial(self._came_to_nothing, run))
 
     def _came_to_nothing(self, run: Run, future: asyncio.Future[None]) -> None:
@@ -157,7 +157,7 @@ class Stopper:
             one.timed_out = limit
         if run.task.declared.run_in != "thread":
             run.ends_at = time.monotonic() + _CANCEL_GRACE
-            self._tell_to_end(run)
+            self._end_running(run)
             return
         run.context().cancel()
         log.warning(

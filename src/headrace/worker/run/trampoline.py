@@ -1,4 +1,4 @@
-"""Takes runs to their ends in as few asyncio tasks as can be."""
+"""Performs runs in as few asyncio tasks as possible."""
 
 from __future__ import annotations
 
@@ -14,73 +14,64 @@ Work = Coroutine[Any, Any, None]
 
 
 class Trampoline:
-    """A strand is an asyncio task that serves run after run, until one of them has to wait: to that
-    one it belongs from then on, and others are served by the next. So a function that waits for
-    something is alone in its task, and one that does not costs none: making a task and having the
-    loop call it takes as long as all else that is done for a job. Each run has a context of its
-    own."""
+    """Takes run after run in one asyncio task, until one of them waits: the task is that run's own
+    from then on, and another takes the next. So a function that waits is alone in its task, and one
+    that does not costs none: making a task, and having the loop call it, takes as long as all else
+    that is done for a job. Each run has a context of its own."""
 
-    def __init__(self, begin: Callable[[Run], Work]) -> None:
-        self._begin = begin
+    def __init__(self, perform: Callable[[Run], Work]) -> None:
+        self._perform = perform
         self._loop = asyncio.get_running_loop()
-        self._ready: deque[Run] = deque()
-        self._free: set[asyncio.Task[None]] = set()
+        self.ready: deque[Run] = deque()
+        """Runs that have not begun."""
+        self.free: set[asyncio.Task[None]] = set()
+        """The tasks that will begin them."""
         self._next_free = 1
 
     def add(self, run: Run) -> None:
-        self._ready.append(run)
-        if not self._free:
+        self.ready.append(run)
+        if not self.free:
             self._spawn(1)
-
-    @property
-    def waiting(self) -> deque[Run]:
-        """Those that have not begun."""
-        return self._ready
-
-    @property
-    def serving(self) -> set[asyncio.Task[None]]:
-        """The strands that will begin them."""
-        return self._free
 
     def _spawn(self, count: int) -> None:
         for _ in range(count):
             # Not loop.create_task, which makes up a name for each.
-            strand = asyncio.Task(self._serve(), loop=self._loop, name="headrace-job")
-            self._free.add(strand)
+            task = asyncio.Task(self._serve(), loop=self._loop, name="headrace-job")
+            self.free.add(task)
 
     async def _serve(self) -> None:
-        strand = asyncio.current_task()
-        assert strand is not None
+        task = asyncio.current_task()
+        assert task is not None
         try:
-            while self._ready:
-                run = self._ready.popleft()
-                run.future = strand
-                work, context = self._begin(run), copy_context()
+            while self.ready:
+                run = self.ready.popleft()
+                run.future = task
+                work, context = self._perform(run), copy_context()
                 try:
                     waiting = context.run(work.send, None)
                 except StopIteration:
                     self._next_free = 1
-                    if strand.cancelling():
+                    if task.cancelling():
                         # A function has cancelled its own task: that must not hit the next one.
                         return
                     continue
-                self._pass_on(strand)
+                self._pass_on(task)
                 await _Rest(context, work, waiting)
                 return
         finally:
-            self._pass_on(strand)
+            self._pass_on(task)
 
-    def _pass_on(self, strand: asyncio.Task[None]) -> None:
-        """Let other strands serve the others: twice as many each time, for if this one has to wait,
-        so will they."""
-        self._free.discard(strand)
-        if self._ready and not self._free:
-            self._spawn(min(self._next_free, len(self._ready)))
+    def _pass_on(self, task: asyncio.Task[None]) -> None:
+        """Let other tasks take the other runs: twice as many each time, for if this run waits, so
+        will they."""
+        self.free.discard(task)
+        if self.ready and not self.free:
+            self._spawn(min(self._next_free, len(self.ready)))
             self._next_free *= 2
 
 
 class _Rest:
-    """What is left of work that had to wait: hands on to its task what it waits for."""
+    """The rest of work that waits: hands on to its task what it waits for."""
 
     __slots__ = ("_context", "_waiting", "_work")
 
