@@ -132,8 +132,8 @@ class Headrace(Settings):
     ) -> BatchDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task. `timeout` None is no limit; `result_ttl` 0 keeps no result, which
-        is the fastest. With `batch`, the function takes a list of up to so many jobs, of which the
-        first waits up to `max_wait` for others."""
+        is the fastest. With `batch`, the function takes a list of up to `batch` items; the first
+        waits up to `max_wait` for others."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
             return self._registered(self._made(function, options))
@@ -201,8 +201,8 @@ class Headrace(Settings):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[Declaring],
     ) -> ScheduleDecorator:
-        """Have a function or a task run at the times of a cron expression, once for the whole
-        fleet, with these arguments. `missed` says what becomes of ticks at which no worker ran.
+        """Run a function or a task at the times of a cron expression, once for the whole
+        fleet, with these arguments. `missed` says what to do about ticks at which no worker ran.
         `name` is the schedule's, if not the task's; other options are those of `@app.task`."""
         times = Times(
             cron=expression, timezone=timezone, missed=missed, start=start, end=end, limit=limit
@@ -221,7 +221,7 @@ class Headrace(Settings):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[Declaring],
     ) -> ScheduleDecorator:
-        """Have a function or a task run every so many seconds, as `cron` does: at whole intervals
+        """Run a function or a task every `interval`, as `cron` does: at whole intervals
         from `start`, or from midnight UTC of 1970, whatever a run takes."""
         times = Times(every=interval, missed=missed, start=start, end=end, limit=limit)
         return self._scheduling(options, (args, kwargs or {}), times)
@@ -242,7 +242,7 @@ class Headrace(Settings):
         nesting.wrap(self.outgoing, self.middlewares)
 
     def on_error(self, hook: _HookT) -> _HookT:
-        """Have workers call `hook(scope, error, details)` for each error of a handler ("handler",
+        """Call `hook(scope, error, details)` for each error of a handler ("handler",
         "broadcast", "on_dead"), of a sink ("audit") and of the store ("read", "reclaim", "settle",
         "promote", "trim" and so on). Sync, in a thread of its own, or async; nobody waits for it,
         and nothing comes of it if it fails."""
@@ -260,7 +260,7 @@ class Headrace(Settings):
         payloads: bool = False,
         only: Callable[[AuditRecord], bool] | None = None,
     ) -> _SinkT:
-        """Have workers record each delivery, before its outcome is settled: to a topic of
+        """Record each delivery in the worker, before its outcome is settled: to a topic of
         `AuditRecord`, whose own deliveries are not recorded; as a line of a logger; or by a
         function, sync, in a thread of its own, or async. If that fails, or takes longer than
         `timeout` (5 s), the outcome stands, or with `on_error="fail"` the delivery fails."""
@@ -321,7 +321,7 @@ class Headrace(Settings):
     ) -> Worker:
         """A worker of this app's tasks, on the queues they use unless others are given: alike, by
         weight (`{"mail": 3, "default": 1}`), or `strict`, each only what those before it leave. A
-        store that is away when it starts is waited for: for ever, or for so many seconds."""
+        store that is away at the start is waited for: for ever, or for `wait_for_store` seconds."""
         from headrace.worker.worker import Worker
 
         return Worker(

@@ -115,14 +115,14 @@ class Context:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the run times out; None if it may take as long as it likes."""
+        """When the run times out; None if it has no limit."""
         if self._ends_at is None:
             return None
         return datetime.now(UTC) + timedelta(seconds=self._ends_at - time.monotonic())
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run was told to end: the job was cancelled or timed out, or its worker stops.
+        """Whether the run should end: the job was cancelled or timed out, or its worker stops.
         Async tasks are cancelled by themselves; one in a thread should look here now and then."""
         return self._cancelled.is_set()
 

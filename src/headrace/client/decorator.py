@@ -16,7 +16,7 @@ MakeTask = Callable[[Callable[..., Any]], Task[..., Any]]
 
 
 class Decorator:
-    """For a function of which each call is a job."""
+    """For a function whose calls are jobs."""
 
     def __init__(self, make: MakeTask) -> None:
         self._make = make

@@ -53,7 +53,7 @@ class Fate:
         return await asyncio.shield(self._decision)
 
     def written(self, error: BaseException | None = None) -> None:
-        """The store has the outcome or, with `error`, does not: whoever decided is told."""
+        """The store has the outcome or, with `error`, does not: the caller that decided gets it."""
         if self._answer.done():
             return
         self.trouble = error
@@ -80,7 +80,7 @@ class Fate:
             self._decision.set_result(decision)
         else:
             self._decision.set_exception(dropped)
-            # Whoever does not ask does not want to know.
+            # A caller that does not ask does not want to know.
             self._decision.exception()
 
 
@@ -88,7 +88,7 @@ class Delivery:
     """The event at hand. A parameter annotated `Delivery` is filled with it.
 
     With `ack="manual"` the event stays with this worker until one of `ack`, `retry`, `reject` or
-    `defer` says what became of it, in the function or later; each returns when the store has
+    `defer` ends its handling, in the function or later; each returns when the store has
     written it, and only one can be used, once. `ack_sync` and its kind are for code in a thread. A
     delivery that is let go of without a word is handed to another worker when its lease ends.
     """
@@ -111,7 +111,7 @@ class Delivery:
         """The event's metadata, and as `data` the event itself."""
         self.group = group
         self.attempt = attempt
-        """The how-manieth run of this event in its group this is, from 1."""
+        """Attempt number of this event in this group, starting at 1."""
         self.fence = fence
         """Grows whenever the event is taken from a worker that may still be at it."""
         self.redelivered = redelivered
@@ -152,7 +152,7 @@ class Delivery:
 
     @property
     def used(self) -> bool:
-        """Whether it was said what became of the event."""
+        """Whether the event was acknowledged, retried, deferred or rejected."""
         return not self._right
 
     async def _decided(self, decision: Decision) -> None:

@@ -37,8 +37,8 @@ class FlowWriter:
         """Jobs with an id that the store knew already."""
 
     async def send(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> JobKey | None:
-        """Store all; returns the job that stands for the last one, of which nothing more is sent,
-        if its unique name is taken."""
+        """Store all jobs. If the unique name of the last one is taken, returns the job that has it,
+        and sends nothing more."""
         self._drawing = Drawing(nodes, self._flow, outside)
         try:
             for node in nodes:
@@ -99,7 +99,7 @@ class FlowWriter:
         return node.call.parcel(self._now_ms, bond)
 
     async def _follow(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> None:
-        """Have the jobs told of parents that were in the store before."""
+        """Link the jobs to parents that were in the store before."""
         followed: dict[tuple[str, JobKey], list[Child]] = {
             (node.call.queue, node.key): list(_children(node))
             for node in self._known

@@ -68,7 +68,7 @@ class AttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What is known of a job now. Of one that is done, only its state is."""
+    """The state of a job now. A job that is done has only its state."""
 
     id: str
     state: State
@@ -81,7 +81,7 @@ class JobInfo:
     attempt: int
     attempts: tuple[AttemptInfo, ...]
     progress: Progress | None = None
-    """What a job that has not ended last told of itself."""
+    """The last progress of a job that has not ended."""
     waits_for: str | None = None
     """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
     or the name of a rate limit."""
@@ -171,7 +171,7 @@ class Job(Generic[R]):
 
     async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[JobUpdate, None]:
         """The job's state, progress and new log lines: as they are now, then whenever something
-        has changed, until it has ended. What it tells of itself comes at once; other changes are
+        has changed, until it has ended. Progress and log lines come at once; other changes are
         looked for every `poll` seconds."""
         check_seconds("watch(poll=)", poll, least=0.01)
         store = (await self._app.session()).store
@@ -227,8 +227,8 @@ SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 def _failure(job_id: str, snapshot: JobSnapshot, verdict: Verdict | None) -> JobFailed:
     if verdict is None:
         last = decode_history(snapshot.history).attempts[-1:]
-        told = [(a.error_type, a.error_text, a.traceback) for a in last]
-        return JobFailed(job_id, snapshot.reason, *(told or [("", "it was given up", "")])[0])
+        errors = [(a.error_type, a.error_text, a.traceback) for a in last]
+        return JobFailed(job_id, snapshot.reason, *(errors or [("", "it was given up", "")])[0])
     return JobFailed(
         job_id, verdict.reason, verdict.error_type, verdict.error_text, verdict.traceback
     )

@@ -44,7 +44,7 @@ class Unpublished(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What became of one event. `id` is None if it could not even be encoded; `unknown` says that
+    """The outcome of one event. `id` is None if it could not even be encoded; `unknown` says that
     the store's answer was lost, so that it may be published or not."""
 
     id: str | None
@@ -82,7 +82,7 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
             self._unpublished[position] = unpublished
 
     def extend(self, other: PublishOutcome[E]) -> None:
-        """What became of some more events."""
+        """Add the outcome of more events."""
         before = len(self._keys)
         self._keys += other._keys
         self._errors |= {before + at: error for at, error in other._errors.items()}
@@ -101,8 +101,8 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
     @property
     def to_republish(self) -> list[Unpublished[E]]:
         """Those that failed for reasons that pass, in order: give them to `publish_many` again.
-        They keep their ids, so that none is published twice, whatever became of it the first
-        time. Events that cannot travel are not among them."""
+        They keep their ids, so that none is published twice, even if the first time
+        succeeded. Events that cannot travel are not among them."""
         return [self._unpublished[position] for position in sorted(self._unpublished)]
 
     @property

@@ -1,4 +1,4 @@
-"""What is known of one schedule."""
+"""The state of one schedule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What is known of a schedule now. Times are in its time zone."""
+    """The state of a schedule now. Times are in its time zone."""
 
     name: str
     task: str
@@ -87,7 +87,7 @@ class Schedule:
 
     @classmethod
     def broken(cls, name: str, problem: str, record: Record | None = None) -> Schedule:
-        """One of which little can be said."""
+        """A schedule that cannot be read."""
         fired, paused = (record.fired, record.paused) if record else (0, False)
         return cls(
             name, "", "", None, None, "UTC", "skip", None, None, None, None, None,

@@ -59,7 +59,7 @@ class Schedules:
         return define(name, call, times, declared=True)
 
     async def upsert(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Schedule:
-        """Make a schedule, or change it: `cron` (in a `timezone`) or `every` so many seconds, and
+        """Make a schedule, or change it: `cron` (in a `timezone`) or `every`, in seconds, and
         `missed`, `start`, `end` and `limit` as for `@app.cron`. One that stays the same goes on as
         it was; one that is changed begins anew, from now and with no jobs fired, but stays paused
         if it was."""

@@ -30,7 +30,7 @@ class ClientSession:
         self._joined: dict[str, tuple[int, float]] = {}
 
     def note_joined(self, topic: str, groups: int) -> None:
-        """So many groups of a topic exist now."""
+        """This number of groups of a topic exists now."""
         self._joined[topic] = groups, self.monotonic() + _JOINED_FOR
 
     def has_joined(self, topic: str, groups: int) -> bool:

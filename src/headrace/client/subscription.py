@@ -65,7 +65,7 @@ class Subscription(Task[P, R_co]):
 
     @property
     def group(self) -> Group:
-        """What the store is told when the group joins."""
+        """The options of the group, for the store."""
         return Group(self.wants.ordered, self.wants.failing)
 
     @property
@@ -158,7 +158,7 @@ class Subscription(Task[P, R_co]):
         if self.wants.ack == "manual" and not self.wants_delivery:
             raise ConfigError(
                 f"{where}ack='manual' needs a parameter annotated Delivery, by which the function "
-                "says what became of the event"
+                "says how handling the event ended"
             )
         if self.declared.batch is not None and self.wants_delivery:
             raise ConfigError(

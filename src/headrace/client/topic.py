@@ -99,8 +99,8 @@ class Topic(TopicDefinition[E]):
     def subscribe(self, group: str, **options: Any) -> Any:
         """Have workers of this app call a function with each event, once for the whole group. A new
         group begins with what is published from now on, or at `begin`. With `ordered`, events of
-        one key are handled one after the other. With `batch`, the function takes a list of up to so
-        many, of which the first waits up to `max_wait` for others."""
+        one key are handled one after the other. With `batch`, the function takes a list of up to
+        `batch` events; the first waits up to `max_wait` for others."""
         if callable(group):
             raise ConfigError(
                 f"topic {self.name!r}: subscribe() needs the name of a group: "

@@ -48,7 +48,7 @@ class TopicDefinition(Generic[E]):
         self.bound = _bound(self.options)
         self.max_payload = self.options.max_payload or app.max_payload
         self.names_classes = get_origin(event_type) in (Union, UnionType)
-        """Whether each event says of which class it is, for there are several."""
+        """Whether each event names its class, because the topic has several."""
 
     def decode(self, envelope: Envelope) -> E:
         """The event in an envelope, as one of the present version; or `Unfit`."""

@@ -38,7 +38,7 @@ class Waiter:
             return await waiter.wait(key)
 
     async def close(self) -> None:
-        """Those who still wait are told."""
+        """End all waits, with `StoreUnavailable`."""
         queues, self._queues = self._queues, {}
         for waiter in queues.values():
             await waiter.close()
@@ -51,7 +51,7 @@ class _QueueWaiter:
         self._store = store
         self._queue = queue
         self._waiting: dict[JobKey, list[SnapshotFuture]] = {}
-        self._told: set[JobKey] = set()
+        self._to_look_at: set[JobKey] = set()
         self._looking: asyncio.Task[None] | None = None
         self._listening: ListenerHandle | None = None
         self._subscribing = asyncio.Lock()
@@ -90,14 +90,14 @@ class _QueueWaiter:
 
     def _look_for(self, keys: Collection[JobKey]) -> None:
         """Have these looked at; all that come while a look is under way share the next."""
-        self._told.update(keys)
-        if self._told and (self._looking is None or self._looking.done()):
+        self._to_look_at.update(keys)
+        if self._to_look_at and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(), name="headrace-waiter")
 
     async def _look(self) -> None:
-        while self._told:
-            keys = list(self._told)[:_LOOK_TOGETHER]
-            self._told.difference_update(keys)
+        while self._to_look_at:
+            keys = list(self._to_look_at)[:_LOOK_TOGETHER]
+            self._to_look_at.difference_update(keys)
             try:
                 snapshots = await self._store.get(self._queue, keys)
             except StoreError:

@@ -26,8 +26,8 @@ class JobUpdate:
 
 
 class JobWatch:
-    """One watcher of one job. Signals of the store tell when to look; a look now and then finds
-    what no signal tells of, such as the start of the job."""
+    """One watcher of one job. It looks when the store signals a change, and now and then, because
+    some changes have no signal, such as the start of the job."""
 
     def __init__(self, store: Store, queue: str, key: JobKey, poll: float) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class JobWatch:
                         await self._changed.wait()
 
     async def _look(self) -> JobUpdate | None:
-        """What is to be told now; None if the store does not answer, after it did before."""
+        """The next update; None if the store does not answer, after it did before."""
         try:
             (snapshot,) = await self._store.get(self._queue, [self._key])
             if snapshot is None and (self._last is None or await self._is_early()):

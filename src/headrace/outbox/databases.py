@@ -35,7 +35,7 @@ class RelayDatabase(Protocol):
 
 
 class ThreadedDatabase:
-    """A database that blocks whoever asks it: it has a thread of its own."""
+    """A database that blocks its caller: it has a thread of its own."""
 
     def __init__(self, source: TransactionSource) -> None:
         self._source = source

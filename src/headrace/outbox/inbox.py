@@ -47,7 +47,7 @@ class Inbox:
         self, connection: SyncConnection, who: Context | Delivery | str, id: str | None = None
     ) -> bool:
         """Whether this is handled for the first time: the event or job at hand, or the one of this
-        `id` by whoever is called so. If another transaction is just handling it, waits until
+        `id` by a consumer of this name. If another transaction is just handling it, waits until
         that one has ended."""
         return bool(execute(connection, self._insert(who, id)).rows)
 

@@ -1,4 +1,4 @@
-"""The rows that wait to be sent, as one relay sees them: take some, and say what became of them."""
+"""The rows that one relay may send: takes some, and removes, releases or fails them."""
 
 from __future__ import annotations
 

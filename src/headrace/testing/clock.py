@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Stands still until told otherwise; begins at a fixed moment in 2026."""
+    """Stands still until it is moved; begins at a fixed moment in 2026."""
 
     def __init__(self, now_ms: int = 1_767_225_600_000) -> None:
         self._now_ms = now_ms

@@ -57,7 +57,7 @@ NO_OPTIONS = PublishOptions()
 
 
 def publish_options(options: Mapping[str, Any]) -> PublishOptions:
-    """The options of `publish`, of which each may be None; `ConfigError` for what cannot be."""
+    """The options of `publish`, checked; each may be None. `ConfigError` for a wrong one."""
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
         _check_names(options)

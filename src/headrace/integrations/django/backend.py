@@ -136,16 +136,16 @@ class HeadraceBackend(BaseTaskBackend):
     # And back
 
     async def _looked_up(self, result_id: str) -> tuple[JobDetail, list[Ran]]:
-        """A job, and its attempts as far as they are told beside its result."""
+        """A job, and its attempts as far as they are stored beside its result."""
         try:
             job = await self.app.admin.job(result_id)
         except JobNotFound:
             raise TaskResultDoesNotExist(result_id) from None
         runs = [Ran.of(each, job.reason) for each in job.attempts]
         if job.worker and job.state is State.RUNNING:
-            told = [run for each in await self.app.admin.workers() for run in each.runs]
-            # A worker tells of it within two seconds.
-            started = next((run.started for run in told if run.id == job.id), None)
+            runs = [run for each in await self.app.admin.workers() for run in each.runs]
+            # A worker reports it within two seconds.
+            started = next((run.started for run in runs if run.id == job.id), None)
             runs.append(Ran(started, None, job.worker))
         return job, runs
 

@@ -17,7 +17,7 @@ from headrace.errors import Defer, HeadraceError, RetryLater, TaskCancelled
 from headrace.integrations.django.framework import BaseTaskBackend, base, signals
 from headrace.integrations.django.results import Ran, change, facts, kept, new_result, now
 
-# Raised by runs that are put off or cut short: what becomes of the task is not known yet.
+# Raised by runs that are put off or cut short: the outcome of the task is not known yet.
 _UNDECIDED = (Defer, RetryLater, TaskCancelled, CancelledError)
 
 

@@ -101,7 +101,7 @@ def new_result(
 
 
 def change(result: base.TaskResult[Any], **values: Any) -> None:
-    """Fill in what has become known: for those who are given it, a result is frozen."""
+    """Fill in what has become known: to users a result is frozen."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
 
