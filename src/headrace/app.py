@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context
-from headrace.client.decorator import BatchDecorator, Decorator
+from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
 from headrace.client.flow import FlowJob
 from headrace.client.flow_sender import send_flow
 from headrace.client.job import Job
 from headrace.client.outgoing import Outgoing
 from headrace.client.portal import Portal
-from headrace.client.schedule_decorator import ScheduleDecorator
 from headrace.client.schedules import Schedules
 from headrace.client.session import ClientSession
 from headrace.client.task import Task
@@ -119,7 +118,7 @@ class Headrace(Settings):
     @overload
     def task(
         self, function: None = None, /, *, batch: None = None, **options: Unpack[Declaring]
-    ) -> Decorator: ...
+    ) -> TaskDecorator: ...
     @overload
     def task(
         self,
@@ -129,7 +128,7 @@ class Headrace(Settings):
         batch: int,
         max_wait: Duration = BATCH_WAIT,
         **options: Unpack[Declaring],
-    ) -> BatchDecorator: ...
+    ) -> BatchTaskDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task. `timeout` None is no limit; `result_ttl` 0 keeps no result, which
         is the fastest. With `batch`, the function takes a list of up to `batch` items; the first
@@ -140,7 +139,7 @@ class Headrace(Settings):
 
         if function is not None:
             return make(function)
-        return Decorator(make) if options.get("batch") is None else BatchDecorator(make)
+        return TaskDecorator(make) if options.get("batch") is None else BatchTaskDecorator(make)
 
     @overload
     def topic(

@@ -143,9 +143,9 @@ class HeadraceBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id) from None
         runs = [Ran.of(each, job.reason) for each in job.attempts]
         if job.worker and job.state is State.RUNNING:
-            runs = [run for each in await self.app.admin.workers() for run in each.runs]
+            running = [run for each in await self.app.admin.workers() for run in each.runs]
             # A worker reports it within two seconds.
-            started = next((run.started for run in runs if run.id == job.id), None)
+            started = next((run.started for run in running if run.id == job.id), None)
             runs.append(Ran(started, None, job.worker))
         return job, runs
 

@@ -1,8 +1,8 @@
-"""What `@app.cron` and `@app.every` do to a function or a task."""
+"""What `@app.task(...)`, `@app.cron(...)` and `@app.every(...)` make of a function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from headrace.client.context import Context
@@ -14,10 +14,53 @@ from headrace.errors import ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
-MakeTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
+MakeTask = Callable[[Callable[..., Any]], Task[..., Any]]
+PrepareTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
 """Makes a task that could be registered, and is not yet."""
-Register = Callable[[Task[..., Any]], object]
+RegisterTask = Callable[[Task[..., Any]], object]
+
+
+class TaskDecorator:
+    """For a function whose calls are jobs."""
+
+    def __init__(self, make: MakeTask) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        return self._make(function)
+
+
+class BatchTaskDecorator:
+    """For a function that takes many jobs as a list: each is sent with one item, and is given one
+    item of the list that is returned."""
+
+    def __init__(self, make: MakeTask) -> None:
+        self._make = make
+
+    @overload
+    def __call__(
+        self, function: Callable[[Context, list[T]], Coroutine[Any, Any, list[R]]]
+    ) -> Task[[T], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[[Context, list[T]], list[R]]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[Context, list[T]], R]) -> Task[[T], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, list[R]]]
+    ) -> Task[[T], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], list[R]]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], R]) -> Task[[T], R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        return self._make(function)
 
 
 class ScheduleDecorator:
@@ -27,8 +70,8 @@ class ScheduleDecorator:
     def __init__(
         self,
         schedules: Schedules,
-        make: MakeTask,
-        register: Register,
+        make: PrepareTask,
+        register: RegisterTask,
         options: Declaring,
         arguments: tuple[Sequence[Any], Mapping[str, Any]],
         times: Times,
