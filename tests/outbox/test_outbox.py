@@ -249,6 +249,27 @@ async def test_middleware_wraps_the_writing(outbox: Outbox, greet: Any, database
         assert await job.result(timeout=30) == "Ada eu"
 
 
+class Counted(Middleware):
+    def __init__(self) -> None:
+        self.sent = 0
+
+    async def send(self, call: Call[Any], send: Send) -> Job[Any]:
+        self.sent += 1
+        return await send(call)
+
+
+async def test_middleware_runs_when_the_row_is_written_and_never_in_the_relay(
+    outbox: Outbox, greet: Any, database: str
+) -> None:
+    counted = Counted()
+    outbox.app.middleware(counted)
+    with transaction(database) as connection:
+        outbox.enqueue(connection, greet.call("Ada"))
+    assert counted.sent == 1
+    assert await relayed(outbox, database) == 1
+    assert counted.sent == 1
+
+
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
 async def test_middleware_that_waits_needs_an_async_connection(
     app: Headrace, postgres: str
