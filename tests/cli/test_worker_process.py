@@ -12,7 +12,7 @@ def test_a_watchdog_ends_what_does_not_end_by_itself() -> None:
     bitten = threading.Event()
     watchdog = Watchdog(0.0, 0.0, bitten.set)
     watchdog.start()
-    watchdog.tell()
+    watchdog.request_stop()
     assert bitten.wait(LONG)
 
 
@@ -20,6 +20,6 @@ def test_a_second_signal_shortens_the_watchdogs_patience() -> None:
     bitten = threading.Event()
     watchdog = Watchdog(3600.0, 0.0, bitten.set)
     watchdog.start()
-    watchdog.tell()
-    watchdog.tell()
+    watchdog.request_stop()
+    watchdog.request_stop()
     assert bitten.wait(LONG)

@@ -29,7 +29,7 @@ _SHOWS_ALL = "headrace.shows_all"
 
 
 class Noun(click.Group):
-    """Commands about one thing, of which `list` is meant if none is named."""
+    """Commands about one noun; `list` is the default."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self._with_command(ctx, args))
@@ -56,7 +56,7 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
 
 def acted(app: Headrace, action: Callable[[Admin], Awaitable[T]]) -> T:
     """The result of an action, which is recorded as done by the user of this terminal."""
-    return asked(app, lambda app: action(admin_of(app).by(whoever())))
+    return asked(app, lambda app: action(admin_of(app).by(current_user())))
 
 
 def secrets_option(command: Command) -> Command:
@@ -75,8 +75,7 @@ def secrets_option(command: Command) -> Command:
 
 
 def admin_of(app: Headrace) -> Admin:
-    """The admin that tells what may be shown: without what the app hides, unless this command was
-    told to show it."""
+    """The admin that hides what the app hides, unless --show-secrets is given."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_SHOWS_ALL):
         return app.admin
@@ -84,7 +83,7 @@ def admin_of(app: Headrace) -> Admin:
 
 
 def say_what_is_not_searched(app: Headrace, text: str | None) -> None:
-    """Tell whoever looks for a text that what is hidden is not looked into."""
+    """Warn that a search leaves hidden arguments out."""
     if text and admin_of(app).is_redacted:
         click.echo(
             "(arguments are not searched, for this app hides some of them: see --show-secrets)",
@@ -92,7 +91,7 @@ def say_what_is_not_searched(app: Headrace, text: str | None) -> None:
         )
 
 
-def whoever() -> str:
+def current_user() -> str:
     """The user of this process, and the machine it is on: `ann@server`."""
     try:
         user = getpass.getuser()

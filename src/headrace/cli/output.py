@@ -72,7 +72,7 @@ def show_first(
     *,
     as_json: bool,
 ) -> None:
-    """No more than `limit` of what was found; one more among it tells that there are more."""
+    """Show at most `limit` of what was found, and say so if there is more."""
     if as_json:
         json_document([as_json_value(each) for each in found[:limit]])
         return

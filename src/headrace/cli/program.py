@@ -1,4 +1,4 @@
-"""The group of all commands: finds them when they are used, and tells errors in one line."""
+"""The group of all commands: imports them when they are used, and shows errors in one line."""
 
 from __future__ import annotations
 

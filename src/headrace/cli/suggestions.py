@@ -1,4 +1,4 @@
-"""Commands that people are told to type, with names in them that others have chosen."""
+"""Commands for people to paste; names in them are quoted."""
 
 from __future__ import annotations
 

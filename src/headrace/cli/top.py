@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.app_command import admin_of, of_app, secrets_option, whoever
+from headrace.cli.app_command import admin_of, current_user, of_app, secrets_option
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def top(app: Headrace, every: float) -> None:
     if not sys.stdout.isatty():
         raise ConfigError("top needs a terminal: see 'headrace queues' for text")
 
-    view = Top(admin_of(app).by(whoever()), every)
+    view = Top(admin_of(app).by(current_user()), every)
 
     async def run() -> None:
         # Also when the connection is lost: the terminal must be given back as it was.

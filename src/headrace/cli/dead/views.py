@@ -77,7 +77,7 @@ def _row(info: DeadInfo) -> tuple[str | int, ...]:
 
 
 def _event(info: DeadInfo) -> dict[str, Any] | None:
-    """What is known of an event, without its data, which is told as the arguments."""
+    """The facts of an event without its data, which is shown as the arguments."""
     event = info.event
     if event is None:
         return None

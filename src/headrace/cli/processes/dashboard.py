@@ -214,7 +214,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Bound here, so that what is wrong is told in one line."""
+    """Bound here, so that an error is one line."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)

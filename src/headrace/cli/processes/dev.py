@@ -78,7 +78,7 @@ def dev(
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
     folders = _checked(name, port)
-    # The same at each start anew: whoever is in stays in.
+    # The same at each start anew: current_user is in stays in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
     processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
     click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
@@ -119,7 +119,7 @@ def _url(port: int, token: str) -> str:
 
 
 def _checked(name: str, port: int) -> list[Path]:
-    """The folders whose files matter. What is wrong from the start is told at once, once."""
+    """The folders to watch. Errors that are there from the start are raised here, once."""
     app = load_app(name)
     if app.url.startswith("memory:"):
         raise ConfigError(

@@ -23,7 +23,7 @@ _LAST_WORDS = 2.0
 
 class DevProcesses:
     """Runs each of the commands, named for people, as a process of its own, with `settings` as
-    further variables. One that was told to end and has not after `patience` seconds is killed."""
+    further variables. One that does not end within `patience` seconds is killed."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ def relay(app: str, database: str, table: str) -> None:
     """
     sender = Outbox(load_app(app), table=table).relay(database)
     log_to_stderr(None, None)
-    asyncio.run(_until_told(sender))
+    asyncio.run(_until_signalled(sender))
 
 
 @outbox.command()
@@ -91,7 +91,7 @@ def ddl(dialect: str, table: str) -> None:
     click.echo(_nobodys(table).ddl(dialect) + Inbox().ddl(dialect), nl=False)
 
 
-async def _until_told(sender: Relay) -> None:
+async def _until_signalled(sender: Relay) -> None:
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, sender.stop)

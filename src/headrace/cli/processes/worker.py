@@ -24,7 +24,7 @@ from headrace.cli.processes.metrics_options import (
     serve_worker,
     shared_totals,
 )
-from headrace.cli.processes.worker_process import leave, leave_quietly_if_told, work
+from headrace.cli.processes.worker_process import exit_on_signal, leave, work
 from headrace.core import bounds as limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
@@ -171,7 +171,7 @@ def worker(
     3 jobs were cut short.
     """
     # Before anything else: the supervisor may be gone, or want an end, while the app is imported.
-    leave_quietly_if_told()
+    exit_on_signal()
     follow_supervisor()
     name = one_app(app, app_option)
     if name is None:
@@ -213,7 +213,7 @@ def _supervise(settings: Settings, metrics: Place | None, least: int, most: int)
     log_to_stderr(settings.log_level, settings.log_format)
     if app.url.startswith("memory:"):
         raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
-    # What is wrong is told once, here, and not by every process.
+    # Errors are shown once, here, and not by every process.
     workloads = workloads_of(settings.worker(app))
     scaling = Scaling.of(least, most, os.environ)
     asyncio.run(_reach(app, settings.wait_for_store))

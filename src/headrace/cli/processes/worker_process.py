@@ -30,7 +30,7 @@ _GRACE = 15.0
 _LAST_WORDS = 5.0
 
 
-def leave_quietly_if_told() -> None:
+def exit_on_signal() -> None:
     """Until a worker runs there is nothing to hand back: a signal just ends the process."""
     for number in ending_signals():
         signal.signal(number, lambda *_: os._exit(0))
@@ -49,15 +49,15 @@ def _exit_code(worker: Worker) -> int:
     watchdog = Watchdog(worker.drain)
     watchdog.start()
 
-    def told(number: int, _: object) -> None:
+    def on_signal(number: int, _: object) -> None:
         let_go_of_closed_terminal()
         # A terminal that is closed may say so twice, which is no wish to hurry.
-        if number != signal.SIGHUP or not watchdog.told:
-            watchdog.tell()
+        if number != signal.SIGHUP or not watchdog.stop_requested:
+            watchdog.request_stop()
             loop.call_soon_threadsafe(worker.stop)
 
     for number in ending_signals():
-        signal.signal(number, told)
+        signal.signal(number, on_signal)
     try:
         return _to_the_end(loop, main).exit_code
     except HeadraceError as error:
@@ -110,7 +110,7 @@ class Watchdog:
         self._drain = drain
         self._grace = grace
         self._end = end
-        self._told = threading.Event()
+        self._stop_requested = threading.Event()
         self._hurried = threading.Event()
         # Started beforehand: a signal handler must not start threads.
         self._thread = threading.Thread(target=self._watch, name="headrace-watchdog", daemon=True)
@@ -119,18 +119,18 @@ class Watchdog:
         self._thread.start()
 
     @property
-    def told(self) -> bool:
-        """Whether the process was told to end."""
-        return self._told.is_set()
+    def stop_requested(self) -> bool:
+        """Whether a signal asked the process to end."""
+        return self._stop_requested.is_set()
 
-    def tell(self) -> None:
-        """The process was told to end; the second time, at once."""
-        if self._told.is_set():
+    def request_stop(self) -> None:
+        """A signal asked the process to end; the second time, at once."""
+        if self._stop_requested.is_set():
             self._hurried.set()
-        self._told.set()
+        self._stop_requested.set()
 
     def _watch(self) -> None:
-        self._told.wait()
+        self._stop_requested.wait()
         self._hurried.wait(self._drain)
         time.sleep(self._grace)
         log.error("the event loop is blocked and the worker cannot end; its jobs will run again")
