@@ -20,15 +20,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # By hand, with a token that is right.
 _POST = """async () => {
-  const token = document.querySelector("[name=token]").value;
-  const sent = new URLSearchParams({queue: "mail", token: token});
+  const token = document.querySelector("[name=csrf_token]").value;
+  const sent = new URLSearchParams({queue: "mail", csrf_token: token});
   return (await fetch("/do/pause", {method: "POST", body: sent})).status;
 }"""
 
 # As in another tab of the same browser: this page stays where it is.
 _LEAVE = """async () => {
-  const token = document.querySelector("[name=token]").value;
-  await fetch("/logout", {method: "POST", body: new URLSearchParams({token: token})});
+  const token = document.querySelector("[name=csrf_token]").value;
+  await fetch("/logout", {method: "POST", body: new URLSearchParams({csrf_token: token})});
 }"""
 
 

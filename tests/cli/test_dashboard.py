@@ -98,9 +98,9 @@ def test_actions_are_logged_in_the_form_that_was_asked_for(shop: Path, start: St
     url, _, token = url_of(program).partition("?")
     person = browser()
     with person.open(f"{url}queue?name=mail&{token}") as answer:
-        found = re.search(r'name="token" value="(\w+)"', answer.read().decode())
+        found = re.search(r'name="csrf_token" value="(\w+)"', answer.read().decode())
     assert found
-    sent = urllib.parse.urlencode({"token": found[1], "queue": "mail"}).encode()
+    sent = urllib.parse.urlencode({"csrf_token": found[1], "queue": "mail"}).encode()
     form = urllib.request.Request(f"{url}do/pause", sent, {"Origin": url.rstrip("/")})
     person.open(form).close()
     program.says('"verb": "pause"')
@@ -214,8 +214,8 @@ def test_a_proxy_that_is_named_says_who_asks(shop: Path, start: Start) -> None:
     person = browser()
     forwarded = {"X-Forwarded-For": "203.0.113.9", "Origin": url.rstrip("/")}
     with person.open(f"{url}queue?name=mail") as answer:
-        found = re.search(r'name="token" value="(\w+)"', answer.read().decode())
+        found = re.search(r'name="csrf_token" value="(\w+)"', answer.read().decode())
     assert found
-    sent = urllib.parse.urlencode({"token": found[1], "queue": "mail"}).encode()
+    sent = urllib.parse.urlencode({"csrf_token": found[1], "queue": "mail"}).encode()
     person.open(urllib.request.Request(f"{url}do/pause", sent, forwarded)).close()
     program.says('"address": "203.0.113.9"')

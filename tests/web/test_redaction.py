@@ -64,11 +64,13 @@ async def test_a_key_that_is_hidden_can_be_freed(quick: Headrace) -> None:
     async with quick as app:
         await Vault(app).fill()
         async with Person(app, redact=hide) as person:
-            page = await person.page("/group", topic="orders", group="cache")
+            page = await person.page("/group", topic="orders", group="ledger")
             shown = re.search(r'name="key" value="(#[0-9a-f]{10})"', page)
             assert shown
-            await person.do("free_key", back="/topics", topic="orders", group="cache", key=shown[1])
-        assert await app.admin.stopped_keys("orders", "cache") == []
+            await person.do(
+                "free_key", back="/topics", topic="orders", group="ledger", key=shown[1]
+            )
+        assert await app.admin.stopped_keys("orders", "ledger") == []
 
 
 @pytest.fixture
