@@ -17,7 +17,7 @@ from headrace.store.redis.connection.errors import NoGroup
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import signed
 from headrace.store.redis.read.group_reader import GroupReader
-from headrace.store.redis.read.queue_reader import QueueReader
+from headrace.store.redis.read.queue_reader import RedisReader
 from headrace.store.redis.read.source import delivery_of, ready_ms
 from headrace.store.redis.settlement_batch import Batch, parts
 from headrace.store.redis.upkeep import RedisUpkeep
@@ -43,7 +43,7 @@ class RedisConsumer(RedisUpkeep):
         *,
         strict: bool,
     ) -> None:
-        kind = GroupReader if any("@" in queue for queue in queues) else QueueReader
+        kind = GroupReader if any("@" in queue for queue in queues) else RedisReader
         member = signed(name, int(lease * 1000))
         reading = kind(store, member, queues, self._hand_back, strict=strict)
         super().__init__(store, name, lease, reading)

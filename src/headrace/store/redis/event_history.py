@@ -1,4 +1,4 @@
-"""QueueReader the stream of events with a cursor that misses nothing."""
+"""RedisReader the stream of events with a cursor that misses nothing."""
 
 from __future__ import annotations
 

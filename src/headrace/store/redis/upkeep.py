@@ -19,7 +19,7 @@ from headrace.store.values import Arrival, FlowMessage, JobEnding
 
 if TYPE_CHECKING:
     from headrace.core.job.ids import JobKey
-    from headrace.store.redis.read.queue_reader import QueueReader
+    from headrace.store.redis.read.queue_reader import RedisReader
     from headrace.store.redis.topics import RedisTopics
 
 log = logging.getLogger("headrace.store")
@@ -32,7 +32,7 @@ _TICKET_MS = 2000
 class RedisUpkeep:
     """See `headrace.store.contract.Upkeep`."""
 
-    def __init__(self, store: RedisTopics, name: str, lease: float, reading: QueueReader) -> None:
+    def __init__(self, store: RedisTopics, name: str, lease: float, reading: RedisReader) -> None:
         self.name = name
         self._store = store
         self._signed = signed(name, int(lease * 1000))

@@ -11,7 +11,7 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.redis import scripts
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import LOG
-from headrace.store.redis.read.queue_reader import BLOCK_MOST, QueueReader
+from headrace.store.redis.read.queue_reader import BLOCK_MOST, RedisReader
 from headrace.store.redis.read.source import ReadSource
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ log = logging.getLogger("headrace.store")
 _HAS_MORE, _IS_FULL = 1, 2
 
 
-class GroupReader(QueueReader):
+class GroupReader(RedisReader):
     """Reads the shards of one topic, for one group, in one command where it can; any mixture of
     queues and groups one after the other."""
 

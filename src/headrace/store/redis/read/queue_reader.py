@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BLOCK_MOST = 5.0
 
 
-class QueueReader:
+class RedisReader:
     """The reading side of a consumer."""
 
     def __init__(
