@@ -78,7 +78,7 @@ def dev(
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
     folders = _checked(name, port)
-    # The same at each start anew: current_user is in stays in.
+    # The same after each restart: who is logged in stays logged in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
     processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
     click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
