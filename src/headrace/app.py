@@ -26,7 +26,7 @@ from headrace.core import bounds as limits
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.flow.flow import Flow
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.queue_names import check_queue
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
@@ -303,7 +303,7 @@ class Headrace(Settings):
 
     def job(self, id: str) -> Job[Any]:
         """The handle of a job whose id is known."""
-        return Job(self, ids.to_key(id), None)
+        return Job(self, ids.to_id(id), None)
 
     # Working
 
@@ -395,11 +395,11 @@ class Headrace(Settings):
             )
         return self._store
 
-    async def find_queue(self, key: JobKey) -> str | None:
+    async def find_queue(self, job_id: JobId) -> str | None:
         """The queue that knows this job."""
         store = (await self.session()).store
         known = dict.fromkeys([*self.queues, *await store.queues()])
-        return next(iter(await store.locate(list(known), key)), None)
+        return next(iter(await store.locate(list(known), job_id)), None)
 
     def _scheduling(
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace import Headrace
-from headrace.core.job.envelope import encode_envelope, peek_key
+from headrace.core.job.envelope import encode_envelope, peek_id
 from headrace.core.job.history import Attempt, History, encode_history
-from headrace.core.job.ids import new_key, to_key, to_text
+from headrace.core.job.ids import new_id, to_id, to_text
 from headrace.core.job.outcome import Dead
 from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement
@@ -23,27 +23,27 @@ async def bury(
 ) -> list[str]:
     """Send these envelopes and have them judged dead, in this order; their ids."""
     store = (await app.session()).store
-    keys = [peek_key(envelope) or new_key() for envelope in envelopes]
-    await store.append(queue, [Parcel(*pair) for pair in zip(keys, envelopes, strict=True)])
-    consumer = store.consumer(f"undertaker-{to_text(new_key())}", [queue], 30.0)
-    left = set(keys)
+    job_ids = [peek_id(envelope) or new_id() for envelope in envelopes]
+    await store.append(queue, [Parcel(*pair) for pair in zip(job_ids, envelopes, strict=True)])
+    consumer = store.consumer(f"undertaker-{to_text(new_id())}", [queue], 30.0)
+    left = set(job_ids)
     while left:
         deliveries = await consumer.fetch(len(left), 1.0)
         for delivery in deliveries:
-            delivery.key = peek_key(delivery.envelope)
-            if not delivery.key:
-                (delivery.key,) = (key for key in left if len(left) == 1)
-            left.remove(delivery.key)
+            delivery.job_id = peek_id(delivery.envelope)
+            if not delivery.job_id:
+                (delivery.job_id,) = (key for key in left if len(left) == 1)
+            left.remove(delivery.job_id)
         outcome = Dead(reason, encode_history(history or one_attempt()))
         await consumer.settle(queue, [Settlement(delivery, outcome) for delivery in deliveries])
     await consumer.close()
-    return [to_text(key) for key in keys]
+    return [to_text(key) for key in job_ids]
 
 
 def envelope(task: str = "send", *arguments: object, id: str | None = None) -> bytes:
     from headrace.core import codec
 
-    return encode_envelope(to_key(id) if id else new_key(), task, codec.encode(arguments))
+    return encode_envelope(to_id(id) if id else new_id(), task, codec.encode(arguments))
 
 
 def one_attempt(text: str = "no such user") -> History:

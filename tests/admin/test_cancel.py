@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace import ConfigError, Headrace, JobNotFound, State
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from tests.admin.burying import bury, envelope
 
 
@@ -182,6 +182,6 @@ async def test_an_event_in_the_log_is_not_taken_from_its_groups(app: Headrace) -
     with pytest.raises(ConfigError, match="still in its topic's log"):
         await app.admin.cancel(event)
     # Not even if it was added to the log in the moment after it was seen to be scheduled.
-    assert await app.store.cancel("@notes", [to_key(event)]) == [None]
+    assert await app.store.cancel("@notes", [to_id(event)]) == [None]
     assert [each.id for each in await notes.read()] == [event]
     assert (await app.store.groups(["@notes"]))["@notes"][0].behind == 1

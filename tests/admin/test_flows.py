@@ -13,7 +13,7 @@ from headrace.core.flow import graph
 from headrace.core.flow.flow import plan
 from headrace.core.flow.graph import Drawing, decode_graph
 from headrace.core.job.envelope import decode_envelope
-from headrace.core.job.ids import to_key, to_text
+from headrace.core.job.ids import to_id, to_text
 from headrace.core.job.parcel import Bond
 
 
@@ -101,12 +101,12 @@ async def test_a_job_that_is_forgotten_is_done_if_what_follows_it_goes_on(app: H
 async def test_what_was_never_stored_is_not_said_to_be_done(app: Headrace) -> None:
     tasks = Tasks(app)
     last, first = plan(chain(tasks.first.call(1), tasks.first.call()))
-    drawn = Drawing([last, first], last.key, {}).carried_by(last)
-    bond = Bond(last.key, last.key, "one", (first.key,), (), "default", drawn)
+    drawn = Drawing([last, first], last.job_id, {}).carried_by(last)
+    bond = Bond(last.job_id, last.job_id, "one", (first.job_id,), (), "default", drawn)
     # As a sender leaves it that is killed half way.
     store = (await app.session()).store
     await store.append("default", [last.call.parcel(0, bond)])
-    flow = await app.admin.flow(to_text(last.key))
+    flow = await app.admin.flow(to_text(last.job_id))
     assert states_by_task(flow) == {"first": [None, State.BLOCKED]}
 
 
@@ -178,7 +178,7 @@ async def test_only_jobs_of_flows_carry_more_than_before(app: Headrace) -> None:
     store = (await app.session()).store
 
     async def carried(id: str, queue: str = "default") -> tuple[str, bool]:
-        (seen,) = await store.get(queue, [to_key(id)], bodies=True)
+        (seen,) = await store.get(queue, [to_id(id)], bodies=True)
         assert seen is not None
         overrides = decode_envelope(seen.envelope).overrides
         return overrides.end_queue, bool(overrides.graph)

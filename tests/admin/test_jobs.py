@@ -9,7 +9,7 @@ import pytest
 
 from headrace import ConfigError, Context, Headrace, JobNotFound, State
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.ids import new_key, to_text
+from headrace.core.job.ids import new_id, to_text
 from headrace.core.job.parcel import Parcel
 from tests.admin.burying import bury, envelope
 
@@ -63,7 +63,7 @@ async def test_jobs_are_found_by_when_they_were_sent(app: Headrace) -> None:
 
     new, named = await send.enqueue(), await send.options(id="mail-1").enqueue()
     hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    old = int(hour_ago.timestamp() * 1000).to_bytes(6, "big") + new.key[6:]
+    old = int(hour_ago.timestamp() * 1000).to_bytes(6, "big") + new.job_id[6:]
     body = encode_envelope(old, "send", b"\x90")
     await app.store.append("default", [Parcel(old, body)])
 
@@ -194,8 +194,8 @@ async def test_what_a_job_did_once_is_told(app: Headrace) -> None:
 
     job = await charge.enqueue()
     store = (await app.session()).store
-    await store.once_set("default", job.key, "charge", b"\xc0")
-    await store.once_set("default", job.key, "bill", b"\xc0")
+    await store.once_set("default", job.job_id, "charge", b"\xc0")
+    await store.once_set("default", job.job_id, "bill", b"\xc0")
     assert (await app.admin.job(job.id)).once == ("bill", "charge")
 
 
@@ -217,12 +217,12 @@ async def test_a_job_that_ended_in_one_queue_is_found_alive_in_another(app: Head
 
 
 async def test_bytes_that_are_no_job_are_listed_without_a_task(app: Headrace) -> None:
-    key = new_key()
+    job_id = new_id()
     store = (await app.session()).store
     broken = envelope(id="x")[:-1]
-    await store.append("default", [Parcel(key, broken, delay_ms=60_000)])
+    await store.append("default", [Parcel(job_id, broken, delay_ms=60_000)])
     (job,) = (await app.admin.jobs("default")).jobs
-    assert (job.id, job.task) == (to_text(key), None)
+    assert (job.id, job.task) == (to_text(job_id), None)
 
 
 @pytest.mark.parametrize("id", ["never-heard-of", "019df4ab-0000-7000-8000-000000000000"])

@@ -6,7 +6,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, State
 from headrace.admin import DeadInfo, JobSummary
-from headrace.core.job.envelope import peek_key
+from headrace.core.job.envelope import peek_id
 from headrace.core.job.parcel import Parcel
 from tests.admin.burying import bury, envelope
 from tests.admin.counting import counted
@@ -17,9 +17,9 @@ QUEUES = [f"q{n:02}" for n in range(60)]
 
 async def sent(app: Headrace, queue: str, *bodies: bytes) -> list[bytes]:
     """Send envelopes as they are; their keys."""
-    parcels = [Parcel(peek_key(body), body) for body in bodies]
+    parcels = [Parcel(peek_id(body), body) for body in bodies]
     await app.store.append(queue, parcels)
-    return [parcel.key for parcel in parcels]
+    return [parcel.job_id for parcel in parcels]
 
 
 async def all_jobs(app: Headrace, queue: str | None = None, **options: int) -> list[JobSummary]:

@@ -17,9 +17,9 @@ RANDOM = "01a1de95-4479-7107-97f1-0cd58b08d0d7"
 
 
 def found(text: str, *arguments: Any, id: str = RANDOM) -> bool:
-    key = ids.to_key(id)
-    envelope = encode_envelope(key, "send", msgspec.msgpack.encode(arguments))
-    return Search.of(text).finds(key, opened(envelope), b"")
+    job_id = ids.to_id(id)
+    envelope = encode_envelope(job_id, "send", msgspec.msgpack.encode(arguments))
+    return Search.of(text).finds(job_id, opened(envelope), b"")
 
 
 @pytest.mark.parametrize("text", [RANDOM, RANDOM.upper(), RANDOM[:8], "01A1DE95-44"])

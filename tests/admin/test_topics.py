@@ -25,7 +25,7 @@ from headrace import (
     TopicNotFound,
 )
 from headrace.admin import EventInfo
-from headrace.core.job.ids import new_key
+from headrace.core.job.ids import new_id
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import shard_of
 from headrace.core.topic.topic import Subscribing
@@ -176,7 +176,7 @@ async def test_events_are_read_decoded_without_their_type(app: Headrace, namespa
 
 async def test_what_is_no_event_is_shown_as_bytes(app: Headrace) -> None:
     orders_of(app)
-    await app.store.publish("@orders", [Parcel(new_key(), b"\xc1nonsense")])
+    await app.store.publish("@orders", [Parcel(new_id(), b"\xc1nonsense")])
     (event,) = await app.admin.read("orders")
     assert event.data == b"\xc1nonsense"
 
@@ -632,7 +632,7 @@ async def test_why_an_event_is_dead_that_no_subscriber_can_read(app: Headrace) -
     envelope = orders.prepare(Order("a", 1)).parcel
     broken = envelope.envelope.replace(b"cents", b"cants").replace(b"\xa2id", b"\xa2ie")
     await orders.create_groups(await app.session())
-    await app.store.publish("@orders", [Parcel(envelope.key, broken)])
+    await app.store.publish("@orders", [Parcel(envelope.job_id, broken)])
     await worked(app, dead=1)
     (dead,) = await app.admin.dead(BILLING)
     assert dead.reason == Reason.BAD_EVENT

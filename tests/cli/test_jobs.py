@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from headrace import Headrace
 from headrace.cli import main
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.core.job.progress import Progress, encode_progress
 from headrace.store.values import Report
 from tests.admin.burying import bury, envelope
@@ -47,7 +47,7 @@ class Depot:
             await send.options(id="mail-2", delay=3600).enqueue("bob")
             await send.options(id="mail-3", key="ann").enqueue("ann")
             await load.options(id="load-1").enqueue("\x1b[2J wiped")
-            report = Report(to_key("load-1"), encode_progress(Progress(0.4)), ("one", "\x1b two"))
+            report = Report(to_id("load-1"), encode_progress(Progress(0.4)), ("one", "\x1b two"))
             await (await app.session()).store.report("data", [report])
 
     def run(self, *arguments: str) -> Result:

@@ -10,21 +10,21 @@ import pytest
 from headrace import EnqueueUnknown, Headrace, StoreFull, StoreUnavailable
 from headrace.client.sender import Sender
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.store.values import IdempotencyKey
 from tests.servers import RedisServer
 
 
 def parcel() -> Parcel:
-    return Parcel(ids.new_key(), b"envelope")
+    return Parcel(ids.new_id(), b"envelope")
 
 
 class Recorder:
     """Stands where the store stands and notes what is appended, after failing as told."""
 
     def __init__(
-        self, failures: Sequence[Exception] = (), taken: Mapping[JobKey, JobKey] | None = None
+        self, failures: Sequence[Exception] = (), taken: Mapping[JobId, JobId] | None = None
     ) -> None:
         self._failures = list(failures)
         self._taken = taken or {}
@@ -43,7 +43,7 @@ class Recorder:
         *,
         repeat: bool = False,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[int, JobKey]:
+    ) -> dict[int, JobId]:
         await asyncio.sleep(0)
         self.repeats.append(repeat)
         self.keys.append(idempotency)
@@ -51,7 +51,9 @@ class Recorder:
             raise self._failures.pop(0)
         self.batches.append(len(parcels))
         return {
-            at: self._taken[item.key] for at, item in enumerate(parcels) if item.key in self._taken
+            at: self._taken[item.job_id]
+            for at, item in enumerate(parcels)
+            if item.job_id in self._taken
         }
 
 
@@ -99,7 +101,7 @@ async def test_an_answer_that_stays_unknown_names_the_jobs() -> None:
     item = parcel()
     with pytest.raises(EnqueueUnknown) as unknown:
         await sender_to(recorder).send("q", [item])
-    assert unknown.value.job_id == ids.to_text(item.key)
+    assert unknown.value.job_id == ids.to_text(item.job_id)
     assert recorder.given_up == recorder.keys[:1]
 
 
@@ -118,12 +120,12 @@ async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:
         *(sender.send("q", [item]) for item in items), return_exceptions=True
     )
     named = [answer.job_id for answer in answers if isinstance(answer, EnqueueUnknown)]
-    assert named == [ids.to_text(item.key) for item in items]
+    assert named == [ids.to_text(item.job_id) for item in items]
 
 
 async def test_each_sender_is_told_what_stands_where_its_own_jobs_would() -> None:
     sends = [[parcel() for _ in range(count)] for count in (1, 3, 700, 2)]
-    taken = {sends[1][2].key: b"a", sends[2][650].key: b"b", sends[3][0].key: b"c"}
+    taken = {sends[1][2].job_id: b"a", sends[2][650].job_id: b"b", sends[3][0].job_id: b"c"}
     sender = sender_to(Recorder(taken=taken))
     refused = await asyncio.gather(*(sender.send("q", items) for items in sends))
     assert refused == [{}, {2: b"a"}, {650: b"b"}, {0: b"c"}]

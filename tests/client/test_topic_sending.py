@@ -58,7 +58,7 @@ class Recorder:
         taken = min(self.room, len(events))
         self.room -= taken
         self.batches.append(len(events))
-        self.published += [event.key for event in events[:taken]]
+        self.published += [event.job_id for event in events[:taken]]
         return Published(taken)
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
@@ -72,7 +72,7 @@ REFUSED = StoreUnavailable("refused", sent=False)
 
 
 def parcel() -> Parcel:
-    return Parcel(ids.new_key(), b"envelope")
+    return Parcel(ids.new_id(), b"envelope")
 
 
 def sender_to(recorder: Recorder) -> Sender:

@@ -10,7 +10,7 @@ import redis
 
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
@@ -74,7 +74,7 @@ class Change:
         (delivery,) = await self.ground.take(consumer, 1)
         return delivery
 
-    async def run_all(self) -> list[JobKey]:
+    async def run_all(self) -> list[JobId]:
         return await self.ground.run_all(self.plain, self.helper)
 
     async def die(self) -> None:
@@ -94,7 +94,7 @@ class Append(Change):
 
     async def meanwhile(self) -> None:
         # Nothing is kept of what is done: the store does not know these ids any more.
-        assert await self.run_all() == [each.key for each in self.parcels]
+        assert await self.run_all() == [each.job_id for each in self.parcels]
 
     async def check(self) -> None:
         assert await self.count() == EMPTY
@@ -107,7 +107,7 @@ class Enter(Append):
 
     async def prepare(self) -> None:
         child = parcel("child")
-        parent = parcel("parent", constraints=LANE, children=[Child(QUEUE, child.key)])
+        parent = parcel("parent", constraints=LANE, children=[Child(QUEUE, child.job_id)])
         self.parcels = [parent, parcel("child", constraints=LANE, parents=[parent])]
 
 
@@ -222,7 +222,7 @@ class Cancel(Change):
         await self.plain.append(QUEUE, [self.parcel])
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        assert await self.store.cancel(QUEUE, [self.parcel.key]) == [State.CANCELLED]
+        assert await self.store.cancel(QUEUE, [self.parcel.job_id]) == [State.CANCELLED]
 
     async def meanwhile(self) -> None:
         await self.plain.append(QUEUE, [self.parcel])
@@ -260,7 +260,7 @@ class Purge(Change):
         await self.die()
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        await self.store.purge(QUEUE, [self.parcel.key])
+        await self.store.purge(QUEUE, [self.parcel.job_id])
 
     async def meanwhile(self) -> None:
         await self._live_and_die()
@@ -278,7 +278,7 @@ class Follow(Change):
         await self.plain.append(QUEUE, [self.child])
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        children = [Child(QUEUE, self.child.key)]
+        children = [Child(QUEUE, self.child.job_id)]
         assert await self.store.follow(QUEUE, self.parent, children) is None
 
     async def check(self) -> None:
@@ -294,11 +294,11 @@ class Arrive(Change):
         await self.plain.append(QUEUE, [self.child])
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        arrival = Arrival(self.child.key, self.parent.key, JobEnding(State.DONE))
+        arrival = Arrival(self.child.job_id, self.parent.job_id, JobEnding(State.DONE))
         await self.store.arrive(QUEUE, [arrival])
 
     async def meanwhile(self) -> None:
-        assert await self.run_all() == [self.child.key]
+        assert await self.run_all() == [self.child.job_id]
         await self.plain.append(QUEUE, [self.child])
 
     async def check(self) -> None:

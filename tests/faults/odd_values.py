@@ -45,7 +45,7 @@ CONSTRAINTS: Mapping[str, bytes] = {
 
 
 def envelope(key: bytes | None = None, *, task: str = "send", arguments: Any = ("odd",)) -> bytes:
-    return encode_envelope(key or ids.new_key(), task, pack(arguments))
+    return encode_envelope(key or ids.new_id(), task, pack(arguments))
 
 
 def colliding(count: int = 20_000) -> bytes:
@@ -54,7 +54,7 @@ def colliding(count: int = 20_000) -> bytes:
     return b"\x91\xdf" + count.to_bytes(4, "big") + b"".join(pack(key) + b"\0" for key in keys)
 
 
-COLLIDING = encode_envelope(ids.to_key("odd"), "send", colliding())
+COLLIDING = encode_envelope(ids.to_id("odd"), "send", colliding())
 
 
 class OddRedis:
@@ -79,10 +79,10 @@ class OddRedis:
 
     def schedule(self, body: bytes, due_ms: float | None = None) -> None:
         """A job that is due, whose body is this."""
-        key = ids.new_key()
-        self.run("HSET", self.keys.parked, key, body)
-        self.run("HSET", self.keys.jobs, key, "s")
-        self.run("ZADD", self.keys.scheduled, due_ms or time.time() * 1000 - 1000, key)
+        job_id = ids.new_id()
+        self.run("HSET", self.keys.parked, job_id, body)
+        self.run("HSET", self.keys.jobs, job_id, "s")
+        self.run("ZADD", self.keys.scheduled, due_ms or time.time() * 1000 - 1000, job_id)
 
     def bury(self, *fields: bytes, index: bytes | None = b"d%b") -> None:
         """An entry among the dead, which the index knows if there is a key in it."""
@@ -92,14 +92,14 @@ class OddRedis:
             self.run("HSET", self.keys.jobs, fields[1], place)
 
     def index(self, place: bytes) -> None:
-        self.run("HSET", self.keys.jobs, ids.new_key(), place)
+        self.run("HSET", self.keys.jobs, ids.new_id(), place)
 
     def minute(self) -> str:
         return f"{self.keys.minute}{int(time.time() // 60)}"
 
 
 Plant = Callable[[OddRedis], Any]
-_GOOD = ids.to_key("odd")
+_GOOD = ids.to_id("odd")
 
 ON_REDIS: dict[str, Plant] = {
     **{f"constraints: {k}": partial(OddRedis.constrain, constraints=v)
@@ -207,11 +207,11 @@ class OddSqlite:
 
     def job(self, state: str, **cells: Any) -> Any:
         """A job in this state with odd cells."""
-        key = ids.new_key()
+        job_id = ids.new_id()
         [(last,)] = self.run("UPDATE numbers SET last = last + 1 RETURNING last")
         now_ms = int(time.time() * 1000)
-        row = {"id": last, "queue": self.queue, "key": key, "state": state, "position": last,
-               "time_ms": now_ms - 5, "envelope": envelope(key), **cells}  # fmt: skip
+        row = {"id": last, "queue": self.queue, "job_id": job_id, "state": state, "position": last,
+               "time_ms": now_ms - 5, "envelope": envelope(job_id), **cells}  # fmt: skip
         marks = ", ".join("?" * len(row))
         return self.run(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", *row.values())
 
@@ -246,10 +246,10 @@ IN_SQLITE: dict[str, PlantRow] = {
     "count that is text": lambda o: o.job("waiting", count="odd"),
     "ready_ms that is text": lambda o: o.job("waiting", ready_ms="odd"),
     "priority that is text": lambda o: o.job("waiting", priority="odd", flags=_LADEN),
-    "key that is text": lambda o: o.job("waiting", key="odd"),
+    "job id that is text": lambda o: o.job("waiting", job_id="odd"),
     "state": lambda o: o.job("odd"),
     "dead: reason not UTF-8": lambda o: (
-        o.job("dead", key=_GOOD), o.run(f"UPDATE jobs SET reason={_TEXT} WHERE key=?", _GOOD)
+        o.job("dead", job_id=_GOOD), o.run(f"UPDATE jobs SET reason={_TEXT} WHERE job_id=?", _GOOD)
     ),
     "dead: reason that is bytes": lambda o: o.job("dead", reason=BAD_TEXT),
     "dead: history": lambda o: o.job("dead", history=b"\xc1"),
@@ -258,12 +258,12 @@ IN_SQLITE: dict[str, PlantRow] = {
     "dead: envelope that is text": lambda o: o.job("dead", envelope="odd"),
     "dead: time that is text": lambda o: o.job("dead", time_ms="odd"),
     "dead: time beyond all calendars": lambda o: o.job("dead", time_ms=2**62),
-    "dead: key that is text": lambda o: o.job("dead", key="odd"),
+    "dead: job id that is text": lambda o: o.job("dead", job_id="odd"),
     "dead: constraints": lambda o: o.job("dead", constraints=3),
-    "dead: arguments that collide": lambda o: o.job("dead", key=_GOOD, envelope=COLLIDING),
+    "dead: arguments that collide": lambda o: o.job("dead", job_id=_GOOD, envelope=COLLIDING),
     "envelope: arguments that collide": lambda o: o.job("waiting", envelope=COLLIDING),
     "results": lambda o: o.run(
-        "INSERT INTO results (queue, key, expires_ms, verdict) VALUES (?, x'3d78', ?, x'c1')",
+        "INSERT INTO results (queue, job_id, expires_ms, verdict) VALUES (?, x'3d78', ?, x'c1')",
         o.queue, 2**62,
     ),
     "counters": lambda o: o.run(

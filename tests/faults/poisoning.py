@@ -21,9 +21,9 @@ from tests.faults.flooding import LOG, QUEUES, Flood, Post, publish
 def poison() -> dict[str, Parcel]:
     """Events, by why they go dead in every group. Each has a key that it may stop."""
     pack = msgspec.msgpack.encode
-    odd, large = ids.new_key(), ids.new_key()
+    odd, large = ids.new_id(), ids.new_id()
     envelopes = {
-        "malformed": (ids.new_key(), b"\xc1 not an event"),
+        "malformed": (ids.new_id(), b"\xc1 not an event"),
         "bad_event": (odd, encode_envelope(odd, LOG, pack({"customer": 7}))),
         "oversize": (large, encode_envelope(large, LOG, pack(post.Order("x" * 5000, 1)))),
     }
@@ -63,7 +63,7 @@ async def survive_poison(crew: Crew, others: int) -> None:
         dead = {job.reason: job for job in (await store.dead(queue)).jobs}
         if group == "billing":
             crashed = dead.pop("crash_loop")
-            assert (ids.to_text(crashed.key), decode_history(crashed.history).crashes) == (
+            assert (ids.to_text(crashed.job_id), decode_history(crashed.history).crashes) == (
                 deadly,
                 3,
             )

@@ -18,9 +18,9 @@ async def all_done(crew: Crew, ids: list[str], within: float = LONG) -> None:
     await crew.ended(ids, within)
     await crew.idle(within=within)
     store = (await crew.app.session()).store
-    keys = [crew.app.job(job_id).key for job_id in ids]
-    for start in range(0, len(keys), 500):
-        part = keys[start : start + 500]
+    job_ids = [crew.app.job(job_id).job_id for job_id in ids]
+    for start in range(0, len(job_ids), 500):
+        part = job_ids[start : start + 500]
         snapshots = await store.get("default", part)
         assert [each and each.state for each in snapshots] == [State.DONE] * len(part)
     assert await crew.dead() == {}

@@ -33,7 +33,7 @@ async def app(redis_url: str, namespace: str) -> AsyncIterator[Headrace]:
 
 
 def job(task: str = "double", arguments: Any = ([1], {})) -> bytes:
-    return encode_envelope(ids.new_key(), task, pack(arguments))
+    return encode_envelope(ids.new_id(), task, pack(arguments))
 
 
 # What is in the entry, why it is dead, and the bytes that are kept of it.
@@ -44,13 +44,13 @@ _BROKEN: dict[str, tuple[list[bytes], str]] = {
     "text": ([b"j", b'{"task": "double"}'], "malformed"),
     "half an envelope": ([b"j", job()[:20]], "malformed"),
     "endless nesting": ([b"j", b"\x91" * 900], "malformed"),
-    "format 0": ([b"j", pack([0, ids.new_key(), "double", b""])], "malformed"),
-    "format 99": ([b"j", pack([99, ids.new_key(), {"new": "shape"}])], "newer_format"),
-    "format 300": ([b"j", pack([300, ids.new_key(), {"new": "shape"}])], "newer_format"),
+    "format 0": ([b"j", pack([0, ids.new_id(), "double", b""])], "malformed"),
+    "format 99": ([b"j", pack([99, ids.new_id(), {"new": "shape"}])], "newer_format"),
+    "format 300": ([b"j", pack([300, ids.new_id(), {"new": "shape"}])], "newer_format"),
     "unknown task": ([b"j", job("nowhere")], "unknown_task"),
     "wrong argument": ([b"j", job(arguments=(["one"], {}))], "bad_arguments"),
     "too many arguments": ([b"j", job(arguments=([1, 2, 3], {}))], "bad_arguments"),
-    "no arguments": ([b"j", encode_envelope(ids.new_key(), "double", b"")], "bad_arguments"),
+    "no arguments": ([b"j", encode_envelope(ids.new_id(), "double", b"")], "bad_arguments"),
     "too large": ([b"j", job(arguments=([1], {"x": "x" * 100_000}))], "oversize"),
     "a broken history": ([b"j", job("nowhere"), b"h", b"\xc1garbage"], "unknown_task"),
 }
@@ -88,7 +88,7 @@ async def test_many_small_maps_take_no_memory(
     """Twelve million empty maps would be nearly a gigabyte, if anyone made them."""
     count = 12_000_000
     maps = b"\xdd" + count.to_bytes(4, "big") + b"\x80" * count
-    bomb = b"\x94" + pack(1) + pack(ids.new_key()) + pack("work") + maps
+    bomb = b"\x94" + pack(1) + pack(ids.new_id()) + pack("work") + maps
     async with Crew(tmp_path, redis_url, namespace) as crew:
         worker = crew.start()
         await worker.works()

@@ -59,7 +59,7 @@ async def test_other_requests_may_come_between_a_request_and_its_repeat(
             others = await change.ground.send(change.store, 3)
             again = await change.store.append(QUEUE, [item], repeat=True, idempotency=idempotency)
             assert again == {}
-            assert sorted(await change.run_all()) == sorted([item.key, *others])
+            assert sorted(await change.run_all()) == sorted([item.job_id, *others])
         await wire.deliver_late()
         assert await change.run_all() == []
 
@@ -75,7 +75,7 @@ async def test_a_send_that_was_given_up_comes_before_the_next_or_never(
         wire.spoil(Fault.LATE, b"", times=0)
         await sender.send(QUEUE, [next_one])
         assert len(await wire.deliver_late()) > 1
-        assert await change.run_all() == [next_one.key]
+        assert await change.run_all() == [next_one.job_id]
 
 
 async def test_what_a_relay_repeats_is_sent_once(
@@ -89,11 +89,11 @@ async def test_what_a_relay_repeats_is_sent_once(
         wire.spoil(Fault.SWALLOW, calls("append"))
         with pytest.raises(StoreUnavailable):
             await sender.send(QUEUE, parcels[:2])
-        assert await change.run_all() == [each.key for each in parcels[:2]]
+        assert await change.run_all() == [each.job_id for each in parcels[:2]]
         # A row has come meanwhile: it is for the next send.
         assert await sender.send(QUEUE, parcels) == (2, None)
         assert await sender.send(QUEUE, parcels[2:]) == (1, None)
-        assert await change.run_all() == [parcels[2].key]
+        assert await change.run_all() == [parcels[2].job_id]
 
 
 class Ledger:
@@ -149,12 +149,12 @@ async def test_parts_of_a_settlement_that_were_answered_are_not_asked_for_again(
         taken = await change.ground.take(change.worker, 5)
         settlements = [Settlement(each, kept()) for each in taken]
         idempotency = IdempotencyKey()
-        wire.spoil(Fault.SWALLOW, taken[-1].key)
+        wire.spoil(Fault.SWALLOW, taken[-1].job_id)
         with pytest.raises(StoreUnavailable):
             await change.worker.settle(QUEUE, settlements, idempotency=idempotency)
         again = await change.worker.settle(QUEUE, settlements, repeat=True, idempotency=idempotency)
         assert again == []
-        snapshots = await change.plain.get(QUEUE, [each.key for each in taken])
+        snapshots = await change.plain.get(QUEUE, [each.job_id for each in taken])
         assert [each and each.state for each in snapshots] == [State.DONE] * 5
 
 

@@ -242,7 +242,7 @@ async def test_an_outcome_that_the_store_refuses_hurts_no_other(
         jobs = [await hold.options(id=f"job-{number}").enqueue(number) for number in range(9)]
         odd = OddSqlite(str(tmp_path / "jobs.db"), namespace)
         odd.run(
-            "CREATE TRIGGER odd BEFORE DELETE ON jobs WHEN OLD.key = CAST('=job-4' AS BLOB)"
+            "CREATE TRIGGER odd BEFORE DELETE ON jobs WHEN OLD.job_id = CAST('=job-4' AS BLOB)"
             " AND OLD.state = 'running' BEGIN SELECT RAISE(ABORT, 'not this one'); END"
         )
         odd.connection.close()
@@ -284,8 +284,8 @@ async def test_arguments_whose_keys_collide_are_dead_and_block_nobody(app: Headr
         return len(data)
 
     store = (await app.session()).store
-    key = ids.new_key()
-    await store.append("default", [Parcel(key, encode_envelope(key, "take", colliding()))])
+    job_id = ids.new_id()
+    await store.append("default", [Parcel(job_id, encode_envelope(job_id, "take", colliding()))])
     good = await take.enqueue({(x, -1): x for x in range(500)})
     async with app.worker():
         assert await good.result(LONG) == 500

@@ -90,7 +90,7 @@ async def test_what_a_killed_sender_was_told_is_there(crew: Crew) -> None:
     assert waiting >= len(told)
     # A batch is stored as a whole or not at all.
     assert waiting % 200 == 0
-    keys = [crew.app.job(job_id).key for job_id in told]
+    job_ids = [crew.app.job(job_id).job_id for job_id in told]
     # A page at a time: a sender that was killed late has sent more than one call should ask for.
-    for first in range(0, len(keys), 1000):
-        assert None not in await store.get("default", keys[first : first + 1000])
+    for first in range(0, len(job_ids), 1000):
+        assert None not in await store.get("default", job_ids[first : first + 1000])

@@ -60,6 +60,6 @@ async def arrived(app: Headrace, queue: str = "default") -> list[str]:
     while batch := await consumer.fetch(1000, 0.0):
         for delivery in batch:
             envelope = decode_envelope(delivery.envelope)
-            found.append(ids.to_text(envelope.key))
+            found.append(ids.to_text(envelope.job_id))
     await consumer.close()
     return found

@@ -57,7 +57,7 @@ def refuse(relay: Relay, monkeypatch: pytest.MonkeyPatch, unwanted: str, error: 
     append = store.append
 
     async def picky(queue: str, parcels: Sequence[Parcel], **options: Any) -> object:
-        if any(parcel.key.hex() == unwanted.replace("-", "") for parcel in parcels):
+        if any(parcel.job_id.hex() == unwanted.replace("-", "") for parcel in parcels):
             raise error
         return await append(queue, parcels, **options)
 
@@ -290,7 +290,7 @@ def _times_sent(outbox: Outbox) -> list[bytes]:
     sent: list[bytes] = []
 
     async def noting(queue: str, parcels: Sequence[Parcel], **options: Any) -> object:
-        sent.extend(parcel.key for parcel in parcels)
+        sent.extend(parcel.job_id for parcel in parcels)
         return await append(queue, parcels, **options)
 
     store.append = noting

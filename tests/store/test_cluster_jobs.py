@@ -67,7 +67,7 @@ async def test_a_queue_that_moves_to_another_node_takes_its_jobs_and_leases_alon
     await settled(consumer, held)
     await settled(consumer, await eventually(lambda: consumer.fetch(3, 1)))
     assert await store.count("a") == Counts(scheduled=1)
-    snapshots = await store.get("a", [job.key for job in jobs])
+    snapshots = await store.get("a", [job.job_id for job in jobs])
     assert all(snapshot and snapshot.state is State.DONE for snapshot in snapshots)
     await consumer.close()
 
@@ -122,8 +122,8 @@ async def test_other_queues_go_on_while_one_is_being_moved(
 
 async def test_the_end_of_a_job_is_told_to_a_queue_on_another_node(store: RedisStore) -> None:
     first, second = parcel(), parcel()
-    second = msgspec.structs.replace(second, parents=(first.key,))
-    first = msgspec.structs.replace(first, children=(Child("b", second.key),))
+    second = msgspec.structs.replace(second, parents=(first.job_id,))
+    first = msgspec.structs.replace(first, children=(Child("b", second.job_id),))
     await store.append("b", [second])
     await store.append("a", [first])
     assert await store.count("b") == Counts(blocked=1)
@@ -131,11 +131,11 @@ async def test_the_end_of_a_job_is_told_to_a_queue_on_another_node(store: RedisS
     consumer = store.consumer("worker", ["a", "b"], 30)
     await settled(consumer, await consumer.fetch(1, 1))
     (message,) = await consumer.flow_messages("a")
-    assert (message.queue, message.arrival.child) == ("b", second.key)
+    assert (message.queue, message.arrival.child) == ("b", second.job_id)
     await store.arrive(message.queue, [message.arrival])
     await consumer.ack_flow_messages("a", [message])
     (delivery,) = known(await consumer.fetch(1, 1))
-    assert (delivery.queue, delivery.key) == ("b", second.key)
+    assert (delivery.queue, delivery.job_id) == ("b", second.job_id)
     await consumer.close()
 
 

@@ -68,7 +68,7 @@ async def test_a_reader_who_comes_too_late_is_told_once(store: Store) -> None:
     *_, seen = await all_after(store, now.cursor)
     await send(store, 20)
     first, *rest = await all_after(store, seen.cursor)
-    assert (first.fact.kind, first.fact.key) == ("lost", b"")
+    assert (first.fact.kind, first.fact.job_id) == ("lost", b"")
     assert {event.fact.kind for event in rest} == {"sent"}
     kept = await all_after(store, "")
     assert [event.fact for event in rest] == [event.fact for event in kept]

@@ -15,7 +15,7 @@ from headrace.testing.conformance.ground import parcel
 from tests.servers import RedisServer
 
 QUEUES = [f"queue-{number}" for number in range(180)]
-NOBODY = parcel().key
+NOBODY = parcel().job_id
 
 
 @pytest.fixture

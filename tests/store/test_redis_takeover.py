@@ -9,7 +9,7 @@ import redis
 
 from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
-from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, known
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, known
 
 _FILL = """
 for i = 1, ARGV[2] do
@@ -60,6 +60,6 @@ class TestTakeover(Ground):
                 self.ready, "workers", "returned", 0, [held.receipt], retrycount=count, justid=True
             )
         found = known(await other.reclaim(QUEUE, 2, last_chance=False))
-        assert sorted(keys_of(found)) == sorted(sent[5:])
+        assert sorted(ids_of(found)) == sorted(sent[5:])
         (last,) = known(await other.reclaim(QUEUE, 2, last_chance=True))
-        assert (last.key, last.count) == (sent[0], 3)
+        assert (last.job_id, last.count) == (sent[0], 3)

@@ -50,13 +50,13 @@ async def test_a_broken_entry_takes_no_other_along(
     await store.links().send.call("XADD", stream, "*", *fields, key=stream)
     await store.publish(LOG, good[2:])
     member = store.consumer("one", [QUEUE], 30.0)
-    given = {each.key: each.envelope for each in good}
+    given = {each.job_id: each.envelope for each in good}
     seen: list[bytes] = []
     while found := await member.fetch(10, 0):
         seen += [each.envelope for each in found]
         for each in found:
-            each.key = next((key for key, body in given.items() if body == each.envelope), b"")
-        outcomes = [DONE if each.key else Dead("malformed", b"") for each in found]
+            each.job_id = next((key for key, body in given.items() if body == each.envelope), b"")
+        outcomes = [DONE if each.job_id else Dead("malformed", b"") for each in found]
         pairs = zip(found, outcomes, strict=True)
         await member.settle(QUEUE, [Settlement(each, outcome) for each, outcome in pairs])
     assert len(seen) == 5
@@ -65,7 +65,7 @@ async def test_a_broken_entry_takes_no_other_along(
     while (await store.trim(LOG, retention_ms=0, gone_after_ms=10**9)).more:
         pass
     (dead,) = (await store.dead(QUEUE)).jobs
-    assert await store.replay(QUEUE, [dead.key]) == [True]
+    assert await store.replay(QUEUE, [dead.job_id]) == [True]
     await member.close()
 
 

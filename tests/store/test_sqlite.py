@@ -17,7 +17,7 @@ import pytest
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Done, Retried
 from headrace.core.job.parcel import Parcel, Tick
 from headrace.core.job.state import State
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.core.job.delivery import LeasedDelivery
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
     from headrace.store.sqlite.signals import Notification
@@ -97,16 +97,16 @@ def make_store(url: str, clock: ManualClock, namespace: str = "test") -> SqliteS
 
 
 def parcel(name: str, *, delay_ms: int | None = None, at_ms: int | None = None) -> Parcel:
-    key = to_key(name)
-    return Parcel(key, encode_envelope(key, "task", b"\x90"), delay_ms, at_ms)
+    job_id = to_id(name)
+    return Parcel(job_id, encode_envelope(job_id, "task", b"\x90"), delay_ms, at_ms)
 
 
 def parcels(names: str) -> list[Parcel]:
     return [parcel(name) for name in names.split()]
 
 
-def key(name: str) -> JobKey:
-    return to_key(name)
+def key(name: str) -> JobId:
+    return to_id(name)
 
 
 def names(deliveries: Sequence[LeasedDelivery]) -> str:
@@ -327,7 +327,7 @@ class TestSharing:
         assert statements.count("BEGIN IMMEDIATE") == 1
 
     async def test_several_loops_use_one_store(self, store: SqliteStore) -> None:
-        async def elsewhere() -> dict[int, JobKey]:
+        async def elsewhere() -> dict[int, JobId]:
             await store.open()
             added = await store.append("q", parcels("a b"))
             await store.close()
@@ -562,7 +562,7 @@ class TestSettle:
         assert (snapshot.state, snapshot.reason) == (State.DEAD, "rejected ?")
         assert decode_verdict(snapshot.verdict).state is State.DEAD
         [job] = (await store.dead("q")).jobs
-        assert (job.key, job.died_ms, job.history) == (key("a"), NOW_MS, b"history")
+        assert (job.job_id, job.died_ms, job.history) == (key("a"), NOW_MS, b"history")
         assert job.envelope == parcel("a").envelope
 
     async def test_released_jobs_are_first_again_and_uncounted(
@@ -760,7 +760,7 @@ class TestHearing:
         self, store: SqliteStore, consumer: SqliteConsumer
     ) -> None:
         await store.append("q", [*parcels("a b c"), Parcel(key("d"), b"no envelope")])
-        heard: asyncio.Queue[Sequence[JobKey] | None] = asyncio.Queue()
+        heard: asyncio.Queue[Sequence[JobId] | None] = asyncio.Queue()
         subscription = await store.on_finished("q", heard.put_nowait)
         a, b, c, d = await consumer.fetch(4, 0)
         kept = Done(VERDICT, ttl_ms=1000)
@@ -774,7 +774,7 @@ class TestHearing:
     async def test_another_process_is_heard_as_look_for_yourself(
         self, store: SqliteStore, other: SqliteStore, consumer: SqliteConsumer
     ) -> None:
-        heard: asyncio.Queue[Sequence[JobKey] | None] = asyncio.Queue()
+        heard: asyncio.Queue[Sequence[JobId] | None] = asyncio.Queue()
         subscriptions = [
             await store.on_finished("q", heard.put_nowait),
             await consumer.on_due("q", heard.put_nowait),
@@ -792,7 +792,7 @@ class TestHearing:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
 
-        def fail(_: Sequence[JobKey] | None) -> None:
+        def fail(_: Sequence[JobId] | None) -> None:
             raise IndexError
 
         subscription = await consumer.on_due("q", fail)
@@ -822,8 +822,8 @@ class TestPeople:
         await bury(store, consumer, "d")
         first = await store.dead("q", limit=3)
         last = await store.dead("q", first.cursor, limit=3)
-        assert [job.key for job in first.jobs] == [key(name) for name in "dcb"]
-        assert ([job.key for job in last.jobs], last.cursor) == ([key("a")], "")
+        assert [job.job_id for job in first.jobs] == [key(name) for name in "dcb"]
+        assert ([job.job_id for job in last.jobs], last.cursor) == ([key("a")], "")
 
     async def test_replay_begins_anew_and_once(
         self, store: SqliteStore, consumer: SqliteConsumer
@@ -869,14 +869,14 @@ class TestPeople:
     ) -> None:
         def tick(schedule: str) -> Parcel:
             job, now_ms = parcel(f"{schedule}@{clock.now_ms()}"), clock.now_ms()
-            return Parcel(job.key, job.envelope, tick=Tick(schedule, now_ms))
+            return Parcel(job.job_id, job.envelope, tick=Tick(schedule, now_ms))
 
         first = tick("nightly")
         await store.append("q", [first, *(tick(f"customer {n}") for n in range(20))])
         await consumer.settle("q", all_as(DONE, await consumer.fetch(30, 0)))
         clock.advance(7 * 24 * 60 * 60 * 1000)
         await consumer.reclaim("q", 1, last_chance=False)
-        assert await store.append("q", [first]) == {0: first.key}
+        assert await store.append("q", [first]) == {0: first.job_id}
         await store.append("q", [tick("nightly")])
         clock.advance(EVERY_MS)
         await consumer.reclaim("q", 1, last_chance=False)
@@ -894,7 +894,7 @@ class TestPeople:
             await bury(store, consumer, name)
             clock.advance(1)
         await consumer.reclaim("q", 1, last_chance=False)
-        assert [job.key for job in (await store.dead("q")).jobs] == [key("c"), key("b")]
+        assert [job.job_id for job in (await store.dead("q")).jobs] == [key("c"), key("b")]
 
 
 async def bury(store: SqliteStore, consumer: SqliteConsumer, name: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Held, Retried, task_gate
 from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement
@@ -36,8 +36,8 @@ def consumer(store: SqliteStore) -> SqliteConsumer:
 
 
 def parcel(name: str, constraints: Constraints = NO_CONSTRAINTS) -> Parcel:
-    key = to_key(name)
-    return Parcel(key, encode_envelope(key, "task", b"\x90"), constraints=constraints)
+    job_id = to_id(name)
+    return Parcel(job_id, encode_envelope(job_id, "task", b"\x90"), constraints=constraints)
 
 
 async def sent(
@@ -92,7 +92,7 @@ class TestSince:
         clock.advance(1)
         await settle(consumer, Dead("rejected", b"\x90"), *await consumer.fetch(1, 0))
         assert await oldest(store) is None
-        await store.replay("q", [to_key("a")])
+        await store.replay("q", [to_id("a")])
         assert await oldest(store) == clock.now_ms()
 
     async def test_a_job_that_was_blocked_waits_since_it_is_not(
@@ -178,7 +178,7 @@ class TestCost:
 
     async def test_a_job_is_located_by_indexes(self, store: SqliteStore) -> None:
         def plan(connection: sqlite3.Connection) -> list[str]:
-            asked = {"namespace": "test", "names": "[]", "key": to_key("a"), "now_ms": 0}
+            asked = {"namespace": "test", "names": "[]", "job_id": to_id("a"), "now_ms": 0}
             found = connection.execute(f"EXPLAIN QUERY PLAN {browsing.LOCATE}", asked)
             return [row[3] for row in found]
 

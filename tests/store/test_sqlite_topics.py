@@ -17,7 +17,7 @@ from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.clock import SystemClock
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason, State
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.job.delivery import LeasedDelivery
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.outcome import Outcome
     from headrace.store.sqlite.consumer import SqliteConsumer
 
@@ -72,10 +72,10 @@ async def opened(path: Path, clock: Clock) -> SqliteStore:
 
 
 def event(name: str, lane: str = "") -> Parcel:
-    key = to_key(name)
+    job_id = to_id(name)
     return Parcel(
-        key,
-        encode_envelope(key, LOG, b"\x90"),
+        job_id,
+        encode_envelope(job_id, LOG, b"\x90"),
         constraints=Constraints(lane=lane) if lane else NO_CONSTRAINTS,
     )
 
@@ -84,8 +84,8 @@ def events(count: int, lane: str = "") -> list[Parcel]:
     return [event(f"e{number}", lane) for number in range(count)]
 
 
-def keys(parcels: Sequence[Parcel]) -> list[JobKey]:
-    return [parcel.key for parcel in parcels]
+def keys(parcels: Sequence[Parcel]) -> list[JobId]:
+    return [parcel.job_id for parcel in parcels]
 
 
 def envelopes(found: Sequence[Parcel | LeasedDelivery]) -> list[bytes]:
@@ -103,7 +103,7 @@ async def settle(
     assert await consumer.settle(deliveries[0].queue, settlements) == []
 
 
-async def published(store: SqliteStore, parcels: Sequence[Parcel]) -> list[JobKey]:
+async def published(store: SqliteStore, parcels: Sequence[Parcel]) -> list[JobId]:
     assert await store.publish(LOG, parcels) == Published(len(parcels))
     return keys(parcels)
 
@@ -116,7 +116,7 @@ class TestFiles:
             connection.execute("INSERT INTO queues VALUES (7, 'test', 'mail')")
             connection.execute("UPDATE numbers SET last = 1")
             connection.execute(
-                "INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope)"
+                "INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope)"
                 " VALUES (1, 7, x'3d61', 'waiting', 1, 0, x'90')"
             )
             connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
@@ -250,12 +250,12 @@ class TestTaking:
         worker = member(store)
         await worker.fetch(2, 0)
         page = await store.browse(BILLING, State.WAITING, limit=3)
-        assert page.keys == keys(sent[2:5])
+        assert page.job_ids == keys(sent[2:5])
         await worker.fetch(4, 0)
-        listed = list(page.keys)
+        listed = list(page.job_ids)
         while page.cursor:
             page = await store.browse(BILLING, State.WAITING, page.cursor, limit=3)
-            listed += page.keys
+            listed += page.job_ids
         assert set(keys(sent[6:])) <= set(listed)
 
     async def test_an_id_that_nobody_announced_is_added_once_all_the_same(
@@ -263,7 +263,7 @@ class TestTaking:
     ) -> None:
         await store.publish(LOG, events(3))
         assert await store.publish(LOG, events(5)) == Published(5, known=(0, 1, 2))
-        assert [item.key for item in await store.read(LOG)] == keys(events(5))
+        assert [item.job_id for item in await store.read(LOG)] == keys(events(5))
 
     async def test_a_dead_event_that_stops_its_key_is_not_swept(
         self, store: SqliteStore, clock: ManualClock
@@ -275,7 +275,7 @@ class TestTaking:
         for _ in range(3):
             clock.advance((DEAD_KEPT_DAYS + 1) * 86_400)
             await worker.reclaim(BILLING, 9, last_chance=True)
-        assert [job.key for job in (await store.dead(BILLING)).jobs] == [to_key("e0")]
+        assert [job.job_id for job in (await store.dead(BILLING)).jobs] == [to_id("e0")]
         assert await store.free_key(BILLING, "a")
         assert envelopes(await worker.fetch(9, 0)) == envelopes(events(2)[1:])
 
@@ -294,7 +294,7 @@ class TestTaking:
         assert await store.publish(LOG, many[:5], bound=Bound(3)) == Published(3)
         clock.advance(8 * 86_400)
         assert await store.publish(LOG, many[3:], bound=Bound(3)) == Published(4)
-        assert [item.key for item in await store.read(LOG)] == keys(many[4:])
+        assert [item.job_id for item in await store.read(LOG)] == keys(many[4:])
 
     @pytest.mark.parametrize("group", [BLOCK, FAIL_KEY], ids=["block", "fail_key"])
     async def test_a_key_that_is_stopped_after_its_group_went_back_goes_on_in_order(
@@ -458,7 +458,7 @@ class TestProcesses:
         logged = await store.read(LOG, limit=10**6)
         batches = len(logged) // 3
         assert batches in (len(told), len(told) + 1)
-        assert [item.key for item in logged] == [
+        assert [item.job_id for item in logged] == [
             b"=%d.%d" % (number, i) for number in range(batches) for i in range(3)
         ]
         assert (await store.lengths([LOG]))[LOG] == 3 * batches

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
 from headrace.core.job.envelope import decode_envelope, encode_envelope
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import (
     DONE,
     RELEASED,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from headrace.core.job.delivery import LeasedDelivery
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
 
 LEASE = 30.0
 QUEUES = ("q", "far")
@@ -60,7 +60,7 @@ async def tables_in_use(store: SqliteStore) -> set[str]:
 
 
 def plain(name: str) -> Parcel:
-    return Parcel(to_key(name), encode_envelope(to_key(name), "one", b"\x90"))
+    return Parcel(to_id(name), encode_envelope(to_id(name), "one", b"\x90"))
 
 
 async def test_plain_jobs_are_rows_and_nothing_else(store: SqliteStore) -> None:
@@ -86,7 +86,7 @@ async def test_without_events_nothing_is_recorded(clock: ManualClock) -> None:
     worker = store.consumer("w", ["q"], LEASE)
     await store.append("q", [plain("a"), plain("b")])
     await worker.settle("q", [Settlement(each, DONE) for each in await worker.fetch(1, 0)])
-    await store.cancel("q", [to_key("b")])
+    await store.cancel("q", [to_id("b")])
     assert await tables_in_use(store) == {"queues", "numbers", "results"}
     assert await store.events("q") == []
     await store.close()
@@ -117,8 +117,8 @@ class Mix:
         self._paused: set[tuple[str, str]] = set()
         self._starts: dict[str, list[int]] = defaultdict(list)
         self._made = 0
-        self.sent: set[JobKey] = set()
-        self.ended: set[JobKey] = set()
+        self.sent: set[JobId] = set()
+        self.ended: set[JobId] = set()
 
     async def do_something(self) -> None:
         verbs = (self._send, self._send_flow, self._run, self._settle, self._settle, self._upkeep,
@@ -138,7 +138,7 @@ class Mix:
                 await self._settle_all(n, DONE)
         for queue in QUEUES:
             dead = (await self._store.dead(queue, limit=10_000)).jobs
-            await self._store.purge(queue, [job.key for job in dead])
+            await self._store.purge(queue, [job.job_id for job in dead])
         self.ended = {key for key in self.sent if not await self._is_there(key)}
         # Until the last verdict, log and unique name has expired.
         self._clock.advance(25 * 60 * 60)
@@ -149,17 +149,17 @@ class Mix:
         counts = await self._store.count(queue)
         return bool(counts.waiting or counts.running or counts.scheduled or counts.blocked)
 
-    async def _is_there(self, key: JobKey) -> bool:
-        pages = [await self._store.get(queue, [key]) for queue in QUEUES]
+    async def _is_there(self, job_id: JobId) -> bool:
+        pages = [await self._store.get(queue, [job_id]) for queue in QUEUES]
         return any(s is not None and not s.state.final for [s] in pages)
 
-    def _parcel(self, *, in_flow: bool = False, parents: tuple[JobKey, ...] = ()) -> Parcel:
+    def _parcel(self, *, in_flow: bool = False, parents: tuple[JobId, ...] = ()) -> Parcel:
         self._made += 1
-        key = to_key(f"job-{self._made}")
-        self.sent.add(key)
-        envelope = encode_envelope(key, self._chance.choice(TASKS), b"\x90")
+        job_id = to_id(f"job-{self._made}")
+        self.sent.add(job_id)
+        envelope = encode_envelope(job_id, self._chance.choice(TASKS), b"\x90")
         delay = self._chance.choice((None, None, 300, 2_000))
-        return Parcel(key, envelope, delay, None, self._constraints(named=not in_flow), parents)
+        return Parcel(job_id, envelope, delay, None, self._constraints(named=not in_flow), parents)
 
     def _constraints(self, *, named: bool) -> Constraints:
         chance = self._chance
@@ -184,24 +184,24 @@ class Mix:
         parents = [self._parcel(in_flow=True) for _ in range(self._chance.randrange(1, 4))]
         queues = [self._chance.choice(QUEUES) for _ in parents]
         child_queue = self._chance.choice(QUEUES)
-        keys = tuple(parent.key for parent in parents)
-        child = self._parcel(in_flow=True, parents=keys)
+        job_ids = tuple(parent.job_id for parent in parents)
+        child = self._parcel(in_flow=True, parents=job_ids)
         await self._append(child_queue, [child])
         runs_anyway = self._chance.random() < 0.5
         for queue, parent in zip(queues, parents, strict=True):
-            children = (Child(child_queue, child.key, runs_anyway),)
+            children = (Child(child_queue, child.job_id, runs_anyway),)
             await self._append(queue, [msgspec.structs.replace(parent, children=children)])
 
     async def _append(self, queue: str, parcels: list[Parcel]) -> None:
         refused = await self._store.append(queue, parcels)
-        self.sent -= {parcels[at].key for at in refused}
+        self.sent -= {parcels[at].job_id for at in refused}
 
     async def _run(self) -> None:
         n = self._chance.randrange(len(self._workers))
         taken = await self._workers[n].fetch(self._chance.randrange(1, 6), 0)
         for delivery in taken:
             envelope = decode_envelope(delivery.envelope)
-            delivery.key, delivery.task = envelope.key, envelope.task
+            delivery.job_id, delivery.task = envelope.job_id, envelope.task
         await self._begin(n, taken)
 
     async def _begin(self, n: int, taken: list[LeasedDelivery]) -> None:
@@ -249,7 +249,7 @@ class Mix:
             delivery = self._held[n].pop(self._chance.randrange(len(self._held[n])))
             outcome = self._outcome()
             if isinstance(outcome, Cancelled) and self._chance.random() < 0.7:
-                await self._store.cancel(delivery.queue, [delivery.key])
+                await self._store.cancel(delivery.queue, [delivery.job_id])
             settlement = Settlement(delivery, outcome)
             assert await self._workers[n].settle(delivery.queue, [settlement]) == []
 
@@ -280,8 +280,10 @@ class Mix:
 
     async def _tell(self) -> None:
         for delivery in self._held[0]:
-            await self._store.report(delivery.queue, [Report(delivery.key, b"\x91\x00", ("line",))])
-            await self._store.once_set(delivery.queue, delivery.key, "paid", b"\xc3")
+            await self._store.report(
+                delivery.queue, [Report(delivery.job_id, b"\x91\x00", ("line",))]
+            )
+            await self._store.once_set(delivery.queue, delivery.job_id, "paid", b"\xc3")
 
 
 async def test_a_dead_jobs_marks_are_forgotten_with_it(
@@ -290,14 +292,14 @@ async def test_a_dead_jobs_marks_are_forgotten_with_it(
     worker = store.consumer("w", ["q"], LEASE)
     await store.append("q", [plain("a")])
     [delivery] = await worker.fetch(1, 0)
-    await store.once_set("q", to_key("a"), "paid", b"\xc3")
+    await store.once_set("q", to_id("a"), "paid", b"\xc3")
     await worker.settle("q", [Settlement(delivery, Dead("x", b""))])
-    assert await store.once_all("q", to_key("a")) == {"paid": b"\xc3"}
+    assert await store.once_all("q", to_id("a")) == {"paid": b"\xc3"}
     await worker.reclaim("q", 1, last_chance=True)
     clock.advance(31 * 24 * 60 * 60)
     await worker.reclaim("q", 1, last_chance=True)
     assert (await store.count("q")).dead == 0
-    assert await store.once_all("q", to_key("a")) == {}
+    assert await store.once_all("q", to_id("a")) == {}
 
 
 async def test_an_expired_cancelled_job_ends_with_its_lease(
@@ -306,11 +308,11 @@ async def test_an_expired_cancelled_job_ends_with_its_lease(
     lost, other = store.consumer("w1", ["q"], LEASE), store.consumer("w2", ["q"], LEASE)
     await store.append("q", [plain("a")])
     await lost.fetch(1, 0)
-    assert await store.cancel("q", [to_key("a")]) == [State.RUNNING]
+    assert await store.cancel("q", [to_id("a")]) == [State.RUNNING]
     for _ in range(8):
         assert await other.reclaim("q", 10, last_chance=True) == []
         clock.advance(reclaim_every(LEASE) * 1.1)
-    [snapshot] = await store.get("q", [to_key("a")])
+    [snapshot] = await store.get("q", [to_id("a")])
     assert snapshot is not None
     assert snapshot.state is State.CANCELLED
     assert (await store.control("q")).cancelling == ()

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.clock import SystemClock
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, encode_verdict
@@ -56,9 +56,9 @@ def _write_version_1(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO queues VALUES (7, 'test', 'q')")
     connection.execute("UPDATE numbers SET last = 5")
     for id, name, *place, history in JOBS:
-        row = (id, 7, to_key(name), *place, history, envelope(name))
+        row = (id, 7, to_id(name), *place, history, envelope(name))
         connection.execute(f"INSERT INTO jobs VALUES ({','.join('?' * len(row))})", row)
-    result = (1, 7, to_key("ended"), LATER_MS, VERDICT)
+    result = (1, 7, to_id("ended"), LATER_MS, VERDICT)
     connection.execute("INSERT INTO results VALUES (?, ?, ?, ?, ?)", result)
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
@@ -66,16 +66,16 @@ def _write_version_1(connection: sqlite3.Connection) -> None:
 
 
 def envelope(name: str) -> bytes:
-    return encode_envelope(to_key(name), "task", b"\x90")
+    return encode_envelope(to_id(name), "task", b"\x90")
 
 
 async def test_every_job_is_where_it_was(store: SqliteStore) -> None:
-    snapshots = await store.get("q", [to_key(job[1]) for job in JOBS], bodies=True)
+    snapshots = await store.get("q", [to_id(job[1]) for job in JOBS], bodies=True)
     seen = [
         (s.state, s.worker, s.reason, s.history, s.envelope) for s in snapshots if s is not None
     ]
     assert seen == [(job[2], job[6], job[7], job[8], envelope(job[1])) for job in JOBS]
-    [ended] = await store.get("q", [to_key("ended")])
+    [ended] = await store.get("q", [to_id("ended")])
     assert ended is not None
     assert ended.verdict == VERDICT
 
@@ -97,8 +97,8 @@ async def test_what_was_running_can_be_settled_by_its_holder(store: SqliteStore)
 
 
 async def test_what_was_dead_can_be_sent_again(store: SqliteStore) -> None:
-    assert await store.replay("q", [to_key("given-up")]) == [True]
-    [snapshot] = await store.get("q", [to_key("given-up")], bodies=True)
+    assert await store.replay("q", [to_id("given-up")]) == [True]
+    [snapshot] = await store.get("q", [to_id("given-up")], bodies=True)
     assert snapshot is not None
     assert (snapshot.state, snapshot.history) == (State.WAITING, b"")
 

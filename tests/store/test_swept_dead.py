@@ -65,7 +65,7 @@ class TestSweptDead(TopicGround):
         member = self.member(store)
         assert set(await self.handle_all(store, member, DEAD)) == set(keys([*heads, *others]))
         await self.grow_old(member)
-        dead = [job.key for job in (await store.dead(BILLING)).jobs]
+        dead = [job.job_id for job in (await store.dead(BILLING)).jobs]
         assert sorted(dead) == sorted(keys(heads))
         assert [key.waiting for key in await store.stopped_keys(BILLING)] == [1] * 3
         for key in "abc":

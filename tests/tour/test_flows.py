@@ -215,10 +215,10 @@ async def test_a_job_that_begins_while_its_flow_is_cancelled_goes_on(
         await go_on.wait()
         return 1
 
-    async def late(queue: str, keys: Any, *, running: bool = True) -> Any:
+    async def late(queue: str, job_ids: Any, *, running: bool = True) -> Any:
         if queue == "first":
             await begun.wait()
-        return await cancel(queue, keys, running=running)
+        return await cancel(queue, job_ids, running=running)
 
     app.store.cancel = late  # type: ignore[method-assign]
     job = await app.enqueue(chain(wait.call(), tasks.add.call()))

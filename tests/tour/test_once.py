@@ -176,7 +176,7 @@ async def test_a_dead_job_that_is_replayed_does_not_repeat_what_it_did(app: Head
         job = await buy.enqueue()
         with pytest.raises(JobFailed):
             await job.result(30)
-        assert await app.store.replay("default", [job.key]) == [True]
+        assert await app.store.replay("default", [job.job_id]) == [True]
         while await job.status() is not State.DONE:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert await job.result(30) == 5

@@ -241,7 +241,7 @@ async def test_a_job_that_the_store_has_lost_before_its_time_is_not_taken_for_do
 
     job = await later.options(delay=3600).enqueue()
     empty = Headrace("memory://")
-    watch = JobWatch((await app.session()).store, "default", job.key, poll=0.01)
+    watch = JobWatch((await app.session()).store, "default", job.job_id, poll=0.01)
     async with empty, aclosing(watch.updates()) as updates:
         assert (await anext(updates)).state is State.SCHEDULED
         # As after a restart of a server that keeps nothing.

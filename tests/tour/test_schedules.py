@@ -91,7 +91,7 @@ async def test_several_workers_run_each_tick_once(app: Headrace, runs: Runs) -> 
     async with app.worker(), app.worker(), app.worker():
         await runs.until(10)
     left = await app.store.browse("default", State.WAITING)
-    jobs = runs.seen + [ids.to_text(key) for key in left.keys]
+    jobs = runs.seen + [ids.to_text(job_id) for job_id in left.job_ids]
     assert len(set(jobs)) == len(jobs)
     times = sorted(datetime.fromisoformat(id.removeprefix("beat@")) for id in jobs)
     assert {later - earlier for earlier, later in pairwise(times)} == {timedelta(seconds=0.1)}

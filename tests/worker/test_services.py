@@ -36,15 +36,17 @@ def consumer(store: SqliteStore) -> SqliteConsumer:
 
 
 async def send(store: Store, count: int = 1, delay_ms: int | None = None) -> None:
-    keys = [ids.new_key() for _ in range(count)]
-    parcels = [Parcel(key, encode_envelope(key, "task", b"\x90"), delay_ms) for key in keys]
+    job_ids = [ids.new_id() for _ in range(count)]
+    parcels = [
+        Parcel(job_id, encode_envelope(job_id, "task", b"\x90"), delay_ms) for job_id in job_ids
+    ]
     await store.append(QUEUE, parcels)
 
 
 async def taken(consumer: SqliteConsumer, count: int) -> list[LeasedDelivery]:
     deliveries = await consumer.fetch(count, 0)
     for delivery in deliveries:
-        delivery.key = decode_envelope(delivery.envelope).key
+        delivery.job_id = decode_envelope(delivery.envelope).job_id
     return deliveries
 
 

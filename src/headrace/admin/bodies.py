@@ -9,7 +9,7 @@ from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope, decode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.queue_names import is_log
 from headrace.core.topic.content import readable
 from headrace.errors import HeadraceError
@@ -46,9 +46,9 @@ def arguments_of(envelope: Envelope | None, most: int = MOST_SHOWN) -> Any:
         return None
 
 
-def sent_at(key: JobKey, envelope: Envelope | None) -> datetime | None:
+def sent_at(job_id: JobId, envelope: Envelope | None) -> datetime | None:
     """When the job was made, by the clock of its sender."""
-    made = ids.created_ms(key)
+    made = ids.created_ms(job_id)
     if made is None and envelope is not None:
         made = envelope.overrides.sent_ms
     return to_datetime(made) if made else None

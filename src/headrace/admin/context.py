@@ -15,7 +15,7 @@ from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.contract import Store
 
 
@@ -82,12 +82,12 @@ class AdminContext:
         found = [name for each in only for name in await self._queue_names(each)]
         return list(dict.fromkeys(found))
 
-    async def _sources_of(self, keys: Sequence[JobKey], only: str | None = None) -> list[str]:
+    async def _sources_of(self, job_ids: Sequence[JobId], only: str | None = None) -> list[str]:
         """Those of `_sources` in which any of these jobs can be."""
         names, store = await self._sources(only), await self._store()
-        if len(keys) >= len(names):
+        if len(job_ids) >= len(names):
             return names
-        known = {name for key in keys for name in await store.locate(names, key)}
+        known = {name for job_id in job_ids for name in await store.locate(names, job_id)}
         return [name for name in names if name in known]
 
     async def _walk(self, only: str | None, *, bounded: bool) -> Walk:

@@ -16,7 +16,7 @@ from headrace.core.job import ids
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import decode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.times import epoch_ms, epoch_ms_before
 from headrace.errors import ConfigError
@@ -36,7 +36,7 @@ class JobMatcher:
 
     search: Search = _ANYTHING
     task: str | None = None
-    flow: JobKey = b""
+    flow: JobId = b""
     reason: str | None = None
     error: str = ""
     since_ms: int = 0
@@ -48,7 +48,7 @@ class JobMatcher:
         return cls(
             search=Search.of(wanted.search, arguments=wanted.arguments, redaction=redaction),
             task=wanted.task,
-            flow=b"" if wanted.flow is None else ids.to_key(wanted.flow),
+            flow=b"" if wanted.flow is None else ids.to_id(wanted.flow),
             reason=wanted.reason,
             error=(wanted.error or "").casefold(),
             since_ms=await _since_ms(store, wanted.since),
@@ -60,21 +60,21 @@ class JobMatcher:
         """Whether every job matches, so that none has to be read."""
         return self == JobMatcher(replace(self.search, text=""))
 
-    def may_match(self, key: JobKey) -> bool:
+    def may_match(self, job_id: JobId) -> bool:
         """False if the key alone says that the job was sent at another time."""
-        made_ms = ids.created_ms(key)
+        made_ms = ids.created_ms(job_id)
         return made_ms is None or self.since_ms <= made_ms < self.until_ms
 
-    def matches(self, key: JobKey, seen: JobSnapshot) -> bool:
+    def matches(self, job_id: JobId, seen: JobSnapshot) -> bool:
         """Whether a job matches; times are about when it was sent."""
         if self.is_open:
             return True
         envelope = opened(seen.envelope)
         return (
-            self._in_time(key, envelope)
+            self._in_time(job_id, envelope)
             and (self.task is None or (envelope is not None and envelope.task == self.task))
-            and (not self.flow or self._of_flow(key, envelope))
-            and self.search.finds(key, envelope, seen.history)
+            and (not self.flow or self._of_flow(job_id, envelope))
+            and self.search.finds(job_id, envelope, seen.history)
         )
 
     def matches_dead(self, job: DeadJob) -> bool:
@@ -86,25 +86,27 @@ class JobMatcher:
             and (not self.error or self._has_error(job))
             and (
                 not self.search.text
-                or self.search.finds(job.key, opened(job.envelope), job.history)
+                or self.search.finds(job.job_id, opened(job.envelope), job.history)
             )
         )
 
     def _found(self, job: DeadJob) -> bool:
-        return self.search.finds(job.key, opened(job.envelope), job.history)
+        return self.search.finds(job.job_id, opened(job.envelope), job.history)
 
     def ends_with(self, jobs: Sequence[DeadJob]) -> bool:
         """Whether pages after this one, whose jobs died earlier, can hold no match."""
         return not jobs or jobs[-1].died_ms < self.since_ms
 
-    def _in_time(self, key: JobKey, envelope: Envelope | None) -> bool:
+    def _in_time(self, job_id: JobId, envelope: Envelope | None) -> bool:
         if not self.since_ms and self.until_ms == _EVER_MS:
             return True
-        sent = sent_at(key, envelope)
+        sent = sent_at(job_id, envelope)
         return sent is not None and self.since_ms <= sent.timestamp() * 1000 < self.until_ms
 
-    def _of_flow(self, key: JobKey, envelope: Envelope | None) -> bool:
-        return key == self.flow or (envelope is not None and envelope.overrides.flow == self.flow)
+    def _of_flow(self, job_id: JobId, envelope: Envelope | None) -> bool:
+        return job_id == self.flow or (
+            envelope is not None and envelope.overrides.flow == self.flow
+        )
 
     def _has_error(self, job: DeadJob) -> bool:
         """Whether the text is in the last error as it may be seen."""

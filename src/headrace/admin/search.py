@@ -15,7 +15,7 @@ from headrace.client.job import AttemptInfo
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import decode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 
 _RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
 _BEGINNING = 8
@@ -42,10 +42,10 @@ class Search:
     ) -> Search:
         return cls((text or "").casefold(), arguments and not redaction.active, redaction)
 
-    def finds(self, key: JobKey, envelope: Envelope | None, history: bytes) -> bool:
+    def finds(self, job_id: JobId, envelope: Envelope | None, history: bytes) -> bool:
         return (
             not self.text
-            or self._names(ids.to_text(key).casefold())
+            or self._names(ids.to_text(job_id).casefold())
             or (
                 any(self.text in text.casefold() for text in self._texts(envelope, history))
                 and self._may_be_seen(envelope, history)

@@ -37,7 +37,7 @@ class RunInfo:
     @classmethod
     def of(cls, record: RunRecord) -> RunInfo:
         started = to_datetime(record.started_ms)
-        return cls(ids.to_text(record.key), record.queue, record.task, started)
+        return cls(ids.to_text(record.job_id), record.queue, record.task, started)
 
 
 @dataclass(frozen=True, slots=True)

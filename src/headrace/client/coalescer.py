@@ -118,4 +118,4 @@ def bounded(parcels: Iterable[Parcel]) -> Iterator[list[Parcel]]:
 
 def texts(parcels: Sequence[Parcel]) -> list[str]:
     """The ids of parcels, for people."""
-    return [ids.to_text(parcel.key) for parcel in parcels]
+    return [ids.to_text(parcel.job_id) for parcel in parcels]

@@ -14,7 +14,7 @@ from headrace.client.topic_definition import TopicDefinition
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import Overrides
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import shard_of
 from headrace.core.task.labels import MAX_LABEL_BYTES, check_label
@@ -50,7 +50,7 @@ class EventEncoder:
         self._template = EnvelopeTemplate(topic.task, self._overrides)
         self._by_class = topic.names_classes and not options.overrides.kind
         self._templates_by_class: dict[type, EnvelopeTemplate] = {}
-        self._ids: Iterator[JobKey] = ids.new_keys()
+        self._ids: Iterator[JobId] = ids.new_ids()
         self.named = options.id is not None
         """Whether the caller chose the id."""
 
@@ -74,7 +74,7 @@ class EventEncoder:
             return self._only
         shards = len(self._logs)
         lane = parcel.constraints.lane
-        return self._logs[shard_of(lane, shards) if lane else zlib.crc32(parcel.key) % shards]
+        return self._logs[shard_of(lane, shards) if lane else zlib.crc32(parcel.job_id) % shards]
 
     def prepared(self, event: Any) -> Prepared:
         """The event with the log it belongs to."""

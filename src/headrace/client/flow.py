@@ -28,7 +28,7 @@ class FlowJob(Job[R]):
         self, jobs: Sequence[Job[Any]], ends: Sequence[Job[Any]], gives_list: bool
     ) -> None:
         first = ends[0]
-        super().__init__(first._app, first.key, first._queue, first._returns)
+        super().__init__(first._app, first.job_id, first._queue, first._returns)
         self.jobs = tuple(jobs)
         """All jobs of the flow, each before those that wait for it."""
         self.ends = tuple(ends)
@@ -68,8 +68,8 @@ class FlowJob(Job[R]):
         # What waits for others first: nothing of the flow starts while it is being cancelled.
         for queue, jobs in (await _by_queue(reversed(self.jobs))).items():
             for chunk in _chunks(jobs):
-                keys = [job.key for job in chunk]
-                states.update(await store.cancel(queue, keys, running=False))
+                job_ids = [job.job_id for job in chunk]
+                states.update(await store.cancel(queue, job_ids, running=False))
         if states == {None}:
             raise JobNotFound(self.id)
         return State.CANCELLED in states
@@ -79,7 +79,7 @@ class FlowJob(Job[R]):
         seen: dict[Job[Any], JobSnapshot | None] = dict.fromkeys(jobs)
         for queue, there in (await _by_queue(seen)).items():
             for chunk in _chunks(there):
-                found = await store.get(queue, [job.key for job in chunk])
+                found = await store.get(queue, [job.job_id for job in chunk])
                 seen.update(zip(chunk, found, strict=True))
         return seen
 

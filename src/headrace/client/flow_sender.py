@@ -29,7 +29,7 @@ async def send_flow(outgoing: Outgoing, step: Step[Any]) -> FlowJob[Any]:
     async def send(calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         _give_back(nodes, calls)
         sent.append(await _send_nodes(outgoing, nodes, ends, step.gives_list))
-        return [outgoing.job(node.call, node.key) for node in nodes]
+        return [outgoing.job(node.call, node.job_id) for node in nodes]
 
     await outgoing.flow_sending(send)([node.call for node in nodes])
     if len(sent) != 1:
@@ -57,11 +57,11 @@ async def _send_nodes(
     session = await outgoing.session()
     outside = await _outside(session.store, nodes)
     now_ms = await outgoing.now_ms(session, [node.call for node in nodes])
-    standing = await FlowWriter(session, ends[0].key, now_ms).send(nodes, outside)
+    standing = await FlowWriter(session, ends[0].job_id, now_ms).send(nodes, outside)
     if standing is not None:
         job = outgoing.job(ends[0].call, standing)
         return FlowJob([job], [job], gives_list=False)
-    jobs = {node: outgoing.job(node.call, node.key) for node in nodes}
+    jobs = {node: outgoing.job(node.call, node.job_id) for node in nodes}
     return FlowJob(list(reversed(jobs.values())), [jobs[end] for end in ends], gives_list)
 
 
@@ -71,7 +71,7 @@ async def _pass_through(outgoing: Outgoing, through: Callable[[Send], Send], nod
 
     async def note(call: Call[Any]) -> Job[Any]:
         sent.append(call)
-        return outgoing.job(call, node.key)
+        return outgoing.job(call, node.job_id)
 
     await through(note)(node.call)
     if len(sent) != 1:
@@ -83,7 +83,7 @@ async def _pass_through(outgoing: Outgoing, through: Callable[[Send], Send], nod
 
 
 def _check_unique(nodes: Iterable[Node], last: Node | None) -> None:
-    """A job that stands for another cannot be waited for under its own key."""
+    """A job that stands for another cannot be waited for under its own id."""
     for node in nodes:
         call = node.call
         if not is_unique(node):
@@ -115,7 +115,7 @@ async def _outside(store: Store, nodes: Iterable[Node]) -> dict[Job[Any], str]:
     for queue, jobs in by_queue.items():
         for at in range(0, len(jobs), BATCH):
             chunk = jobs[at : at + BATCH]
-            seen = await store.get(queue, [job.key for job in chunk])
+            seen = await store.get(queue, [job.job_id for job in chunk])
             for job, snapshot in zip(chunk, seen, strict=True):
                 if snapshot is None:
                     raise JobNotFound(job.id)

@@ -13,7 +13,7 @@ from headrace.client.sender import insist
 from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
 from headrace.core.flow.graph import Drawing
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Bond, Child, Parcel
 from headrace.errors import HeadraceError
 from headrace.store.values import Arrival
@@ -25,7 +25,7 @@ class FlowWriter:
     """Appends the jobs of a flow, children first, in bounded batches by queue. A job that ends must
     find those that wait for it."""
 
-    def __init__(self, session: ClientSession, flow: JobKey, now_ms: int) -> None:
+    def __init__(self, session: ClientSession, flow: JobId, now_ms: int) -> None:
         self._store = session.store
         self._sender = session.sender
         self._flow = flow
@@ -36,7 +36,7 @@ class FlowWriter:
         self._known: list[Node] = []
         """Jobs with an id that the store knew already."""
 
-    async def send(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> JobKey | None:
+    async def send(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> JobId | None:
         """Store all jobs. If the unique name of the last one is taken, returns the job that has it,
         and sends nothing more."""
         self._drawing = Drawing(nodes, self._flow, outside)
@@ -56,11 +56,11 @@ class FlowWriter:
             raise
         return None
 
-    async def _send_unique(self, node: Node) -> JobKey | None:
+    async def _send_unique(self, node: Node) -> JobId | None:
         named = node.call.options.id is not None
         self._stored.add(node)
         instead = await self._sender.send(node.call.queue, [self._parcel(node)], named=named)
-        if instead and instead[0] != node.key:
+        if instead and instead[0] != node.job_id:
             return instead[0]
         self._known += [node] if instead else []
         return None
@@ -86,9 +86,9 @@ class FlowWriter:
         self._known += [batch.nodes[position] for position in instead]
 
     def _parcel(self, node: Node) -> Parcel:
-        parents = tuple(parent.key for parent in node.parents)
+        parents = tuple(parent.job_id for parent in node.parents)
         bond = Bond(
-            node.key,
+            node.job_id,
             self._flow,
             node.feed,
             parents,
@@ -100,16 +100,16 @@ class FlowWriter:
 
     async def _follow(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> None:
         """Link the jobs to parents that were in the store before."""
-        followed: dict[tuple[str, JobKey], list[Child]] = {
-            (node.call.queue, node.key): list(_children(node))
+        followed: dict[tuple[str, JobId], list[Child]] = {
+            (node.call.queue, node.job_id): list(_children(node))
             for node in self._known
             if node.children
         }
         for node in nodes:
             for parent, runs_anyway in node.parents.items():
                 if isinstance(parent, Job):
-                    child = Child(node.call.queue, node.key, runs_anyway)
-                    followed.setdefault((outside[parent], parent.key), []).append(child)
+                    child = Child(node.call.queue, node.job_id, runs_anyway)
+                    followed.setdefault((outside[parent], parent.job_id), []).append(child)
         todo = list(followed.items())
         for at in range(0, len(todo), _FOLLOW_TOGETHER):
             together = todo[at : at + _FOLLOW_TOGETHER]
@@ -117,14 +117,14 @@ class FlowWriter:
                 *(self._follow_one(*place, children) for place, children in together)
             )
 
-    async def _follow_one(self, queue: str, parent: JobKey, children: list[Child]) -> None:
+    async def _follow_one(self, queue: str, parent: JobId, children: list[Child]) -> None:
         ending = await insist(partial(self._store.follow, queue, parent, children))
         if ending is None:
             return
         arrivals: dict[str, list[Arrival]] = {}
         for child in children:
             arrivals.setdefault(child.queue, []).append(
-                Arrival(child.key, parent, ending, child.runs_anyway)
+                Arrival(child.job_id, parent, ending, child.runs_anyway)
             )
         for there, batch in arrivals.items():
             await insist(partial(self._store.arrive, there, batch))
@@ -132,14 +132,14 @@ class FlowWriter:
     async def _undo(self) -> None:
         """Cancel what was stored of a flow that could not be sent as a whole. Jobs whose id the
         caller chose are left: they may have been there before, and sending again completes them."""
-        left: dict[str, list[JobKey]] = {}
+        left: dict[str, list[JobId]] = {}
         for node in self._stored:
             if node.call.options.id is None:
-                left.setdefault(node.call.queue, []).append(node.key)
-        for queue, keys in left.items():
-            for at in range(0, len(keys), BATCH):
+                left.setdefault(node.call.queue, []).append(node.job_id)
+        for queue, job_ids in left.items():
+            for at in range(0, len(job_ids), BATCH):
                 try:
-                    await self._store.cancel(queue, keys[at : at + BATCH])
+                    await self._store.cancel(queue, job_ids[at : at + BATCH])
                 except HeadraceError:
                     # The error that led here is raised, and says more.
                     return
@@ -168,4 +168,4 @@ def is_unique(node: Node) -> bool:
 
 def _children(node: Node) -> Iterator[Child]:
     for child, runs_anyway in node.children:
-        yield Child(child.call.queue, child.key, runs_anyway)
+        yield Child(child.call.queue, child.job_id, runs_anyway)

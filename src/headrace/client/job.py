@@ -17,7 +17,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.history import Attempt, decode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, decode_verdict
@@ -100,31 +100,31 @@ class JobApp(Protocol):
         """What this event loop holds of the store; opened when first asked for."""
         ...
 
-    async def find_queue(self, key: JobKey) -> str | None:
+    async def find_queue(self, job_id: JobId) -> str | None:
         """The queue that knows this job."""
 
 
 class Job(Generic[R]):
     """A job on its way. The handle holds no state of the job: each question goes to the store."""
 
-    __slots__ = ("_app", "_queue", "_returns", "key")
+    __slots__ = ("_app", "_queue", "_returns", "job_id")
 
-    def __init__(self, app: JobApp, key: JobKey, queue: str | None, returns: Any = Any) -> None:
+    def __init__(self, app: JobApp, job_id: JobId, queue: str | None, returns: Any = Any) -> None:
         self._app = app
         self._queue = queue
         self._returns = returns
-        self.key = key
+        self.job_id = job_id
 
     @property
     def id(self) -> str:
-        return ids.to_text(self.key)
+        return ids.to_text(self.job_id)
 
     async def result(self, timeout: float | None = None) -> R:
         """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
         after `timeout` seconds, or `ResultExpired` if the result is not kept (any more)."""
         session = await self._app.session()
         try:
-            snapshot = await session.waiter.wait(await self._found_queue(), self.key, timeout)
+            snapshot = await session.waiter.wait(await self._found_queue(), self.job_id, timeout)
         except TimeoutError:
             raise ResultTimeout(self.id, timeout or 0.0) from None
         if snapshot is None:
@@ -151,7 +151,7 @@ class Job(Generic[R]):
         if it is running and its worker was asked to end it; False if it had ended otherwise.
         `JobNotFound` if the store does not know it."""
         session = await self._app.session()
-        (state,) = await session.store.cancel(await self._found_queue(), [self.key])
+        (state,) = await session.store.cancel(await self._found_queue(), [self.job_id])
         if state is None:
             raise JobNotFound(self.id)
         return state in (State.CANCELLED, State.RUNNING)
@@ -167,7 +167,7 @@ class Job(Generic[R]):
     async def log(self) -> list[str]:
         """The last 1,000 lines that the job wrote with `ctx.log`, kept for a day after the last."""
         session = await self._app.session()
-        return (await session.store.log(await self._found_queue(), self.key)).lines
+        return (await session.store.log(await self._found_queue(), self.job_id)).lines
 
     async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[JobUpdate, None]:
         """The job's state, progress and new log lines: as they are now, then whenever something
@@ -175,7 +175,7 @@ class Job(Generic[R]):
         looked for every `poll` seconds."""
         check_seconds("watch(poll=)", poll, least=0.01)
         store = (await self._app.session()).store
-        watch = JobWatch(store, await self._found_queue(), self.key, poll)
+        watch = JobWatch(store, await self._found_queue(), self.job_id, poll)
         async with aclosing(watch.updates()) as updates:
             async for update in updates:
                 yield update
@@ -183,7 +183,7 @@ class Job(Generic[R]):
     async def _snapshot(self, *, bodies: bool) -> JobSnapshot:
         session = await self._app.session()
         queue = await self._found_queue()
-        (snapshot,) = await session.store.get(queue, [self.key], bodies=bodies)
+        (snapshot,) = await session.store.get(queue, [self.job_id], bodies=bodies)
         if snapshot is None:
             raise JobNotFound(self.id)
         return snapshot
@@ -191,7 +191,7 @@ class Job(Generic[R]):
     async def _found_queue(self) -> str:
         """The queue, which a handle made from an id alone has to look for."""
         if self._queue is None:
-            self._queue = await self._app.find_queue(self.key)
+            self._queue = await self._app.find_queue(self.job_id)
             if self._queue is None:
                 raise JobNotFound(self.id)
         return self._queue
@@ -214,10 +214,10 @@ class Job(Generic[R]):
         return f"<Job {self.id}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and other.key == self.key
+        return isinstance(other, Job) and other.job_id == self.job_id
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash(self.job_id)
 
 
 Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
@@ -262,7 +262,7 @@ def _task_name(envelope: bytes) -> str | None:
 
 
 def _sent(job_id: str, envelope: bytes) -> datetime | None:
-    made = ids.created_ms(ids.to_key(job_id))
+    made = ids.created_ms(ids.to_id(job_id))
     if made is None:
         try:
             made = decode_envelope(envelope).overrides.sent_ms

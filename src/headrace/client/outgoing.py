@@ -11,7 +11,7 @@ from headrace.client.coalescer import BATCH
 from headrace.client.job import Job, JobApp, Send, SendMany
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.task.call import Call
 from headrace.errors import ConfigError
@@ -51,7 +51,7 @@ class Outgoing:
         now_ms = await self.now_ms(session, [call]) if call.options else None
         parcel = call.parcel(now_ms)
         instead = await session.sender.send(call.queue, [parcel], named=call.options.id is not None)
-        return Job(self._app, instead[0] if instead else parcel.key, call.queue, call.returns)
+        return Job(self._app, instead[0] if instead else parcel.job_id, call.queue, call.returns)
 
     async def send_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Send any number of calls through the app's middleware."""
@@ -83,13 +83,13 @@ class Outgoing:
             if call.queue not in parcels:
                 parcels[call.queue] = []
             parcels[call.queue].append(parcel)
-            jobs.append(Job(self._app, parcel.key, call.queue, call.returns))
+            jobs.append(Job(self._app, parcel.job_id, call.queue, call.returns))
         for queue, batch in parcels.items():
             instead = await session.sender.send(queue, batch, named=named)
             if instead:
                 positions = [at for at, call in enumerate(calls) if call.queue == queue]
                 for position, key in instead.items():
-                    jobs[positions[position]].key = key
+                    jobs[positions[position]].job_id = key
         return jobs
 
     async def session(self) -> ClientSession:
@@ -102,9 +102,9 @@ class Outgoing:
             return await session.store.time_ms()
         return self._app.clock.now_ms()
 
-    def job(self, call: Call[Any], key: JobKey) -> Job[Any]:
+    def job(self, call: Call[Any], job_id: JobId) -> Job[Any]:
         """The handle of the job of a call."""
-        return Job(self._app, key, call.queue, call.returns)
+        return Job(self._app, job_id, call.queue, call.returns)
 
 
 def _unchanged(send: SendMany) -> SendMany:

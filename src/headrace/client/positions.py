@@ -25,7 +25,7 @@ def position_of(place: Place) -> Position:
         return Position("new")
     if place == "start":
         return Position("start")
-    return Position("event", event=ids.to_key(place))
+    return Position("event", event=ids.to_id(place))
 
 
 async def positions_of(store: TopicStore, logs: Sequence[str], place: Place) -> list[Position]:
@@ -68,14 +68,14 @@ async def read_logs(
     else:
         places = await positions_of(store, logs, after)
         cursors = await asyncio.gather(*map(store.position, logs, places))
-    known = ids.to_key(after) if isinstance(after, str) else None
+    known = ids.to_id(after) if isinstance(after, str) else None
     # One more, for the event that it begins after is among those that come behind its place.
     pages = await _pages(store, dict(zip(logs, cursors, strict=True)), limit + (known is not None))
     found = [
         (logged.at_ms, shard, at, logged)
         for shard, page in enumerate(pages)
         for at, logged in enumerate(page)
-        if logged.key != known
+        if logged.job_id != known
     ]
     return [logged for *_, logged in sorted(found, key=lambda each: each[:3])][:limit]
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from headrace.client.topic_definition import TopicDefinition
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import EnqueueUnknown, HeadraceError
 
@@ -36,7 +36,7 @@ class Unpublished(Generic[E]):
 
     @property
     def id(self) -> str:
-        return ids.to_text(self.prepared.parcel.key)
+        return ids.to_text(self.prepared.parcel.job_id)
 
     def __repr__(self) -> str:
         return f"<Unpublished {self.id} {self.event!r}>"
@@ -65,13 +65,13 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
     """One result for each event, in the order in which they were given."""
 
     def __init__(self) -> None:
-        self._keys: list[JobKey | None] = []
+        self._keys: list[JobId | None] = []
         self._errors: dict[int, HeadraceError] = {}
         self._unpublished: dict[int, Unpublished[E]] = {}
 
-    def add(self, keys: Sequence[JobKey | None]) -> None:
+    def add(self, job_ids: Sequence[JobId | None]) -> None:
         """Some more events, published unless `fail` says otherwise."""
-        self._keys += keys
+        self._keys += job_ids
 
     def fail(
         self, position: int, error: HeadraceError, unpublished: Unpublished[E] | None = None

@@ -20,7 +20,7 @@ from headrace.client.publication import (
 from headrace.client.session import ClientSession
 from headrace.client.topic_definition import TopicDefinition
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.topic.publish_options import PublishOptions, publish_options
 from headrace.errors import (
@@ -60,7 +60,7 @@ class Publisher(Generic[E]):
         missing = await self._put(session, log, [parcel], named)
         if missing:
             raise _own(missing[0], parcel)
-        return ids.to_text(parcel.key)
+        return ids.to_text(parcel.job_id)
 
     async def many(
         self, events: Iterable[E | Unpublished[E]], options: Mapping[str, Any]
@@ -194,7 +194,7 @@ class _Batches(Generic[E]):
     ) -> list[_LogBatch[E]]:
         """The events that can travel, a batch for each log."""
         found: dict[str, _LogBatch[E]] = {}
-        keys: list[JobKey | None] = []
+        keys: list[JobId | None] = []
         for position, event in enumerate(events, len(self._outcome)):
             try:
                 if isinstance(event, Unpublished):
@@ -206,7 +206,7 @@ class _Batches(Generic[E]):
                 keys.append(None)
                 self._outcome.fail(position, error)
                 continue
-            keys.append(parcel.key)
+            keys.append(parcel.job_id)
             batch = found.get(log)
             if batch is None:
                 batch = found[log] = _LogBatch(log)
@@ -242,7 +242,7 @@ class _Batches(Generic[E]):
 def _own(error: HeadraceError, parcel: Parcel) -> HeadraceError:
     """The error, naming only this event."""
     if isinstance(error, EnqueueUnknown):
-        mine = EnqueueUnknown([ids.to_text(parcel.key)], str(error.__cause__))
+        mine = EnqueueUnknown([ids.to_text(parcel.job_id)], str(error.__cause__))
         mine.__cause__ = error.__cause__
         return mine
     return error

@@ -21,7 +21,7 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.parcel import Parcel, Tick
 from headrace.core.schedule.cadence import to_zone
 from headrace.core.schedule.definition import Definition, Times, check_schedule_name, define
-from headrace.core.schedule.schedule import Record, arm, decode_record, encode_record, tick_key
+from headrace.core.schedule.schedule import Record, arm, decode_record, encode_record, tick_id
 from headrace.core.task.call import Call
 from headrace.errors import (
     ConfigError,
@@ -136,7 +136,7 @@ class Schedules:
         tick that has its job already gets no second one, whatever middleware does."""
         through = self._app.outgoing.sending
         if through is None:
-            jobs = [definition.parcel(tick_key(name, at), now_ms, Tick(name, at)) for at in ticks]
+            jobs = [definition.parcel(tick_id(name, at), now_ms, Tick(name, at)) for at in ticks]
             await self._append(definition.queue, jobs)
             return []
         refused: builtins.list[Exception] = []
@@ -152,7 +152,7 @@ class Schedules:
 
     async def _send_tick(self, tick: Tick, now_ms: int, call: Call[Any]) -> Job[Any]:
         """Send what middleware made of a tick's call: under the tick's id, so that it stays one."""
-        key = tick_key(tick.schedule, tick.at_ms)
+        key = tick_id(tick.schedule, tick.at_ms)
         named = call.with_options(replace(call.options, id=ids.to_text(key)))
         await self._append(call.queue, [msgspec.structs.replace(named.parcel(now_ms), tick=tick)])
         return Job(self._app, key, call.queue, call.returns)

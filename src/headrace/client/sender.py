@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.client.coalescer import Coalescer, bounded, texts
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import (
     EnqueueUnknown,
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _TRIES = 6
 _FIRST_PAUSE = 0.05
 
-Instead = Mapping[int, JobKey]
+Instead = Mapping[int, JobId]
 """Index of each parcel that was not added, with the job that is there instead."""
 Missing = Mapping[int, HeadraceError]
 """Index to error, for each event that was, or may have been, not published."""
@@ -71,7 +71,7 @@ class Sender:
         return sender.send(events, named)
 
 
-class _QueueSender(Coalescer[JobKey]):
+class _QueueSender(Coalescer[JobId]):
     """Appends the jobs of one queue."""
 
     def __init__(self, store: Store, queue: str) -> None:
@@ -84,11 +84,11 @@ class _QueueSender(Coalescer[JobKey]):
 
     async def _append_all(self, parcels: Sequence[Parcel], named: bool) -> Instead:
         """In batches that are bounded both ways: many small jobs, or a few large ones."""
-        instead: dict[int, JobKey] = {}
+        instead: dict[int, JobId] = {}
         done = 0
         for batch in bounded(parcels):
-            for position, key in (await self._append(batch, named)).items():
-                instead[done + position] = key
+            for position, job_id in (await self._append(batch, named)).items():
+                instead[done + position] = job_id
             done += len(batch)
         return instead
 

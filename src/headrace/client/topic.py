@@ -182,7 +182,7 @@ class Topic(TopicDefinition[E]):
         await create_groups(session, self.name, self.subscriptions)
 
     def _logged(self, logged: LoggedEvent) -> Event[E]:
-        return read_event(logged.envelope, logged.key, self.name, self.decode, self._kind)
+        return read_event(logged.envelope, logged.job_id, self.name, self.decode, self._kind)
 
     def __repr__(self) -> str:
         return f"<Topic {self.name!r} of {self._kind}>"

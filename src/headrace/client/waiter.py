@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import JobSnapshot, ListenerHandle, Store
 
@@ -25,17 +25,17 @@ class Waiter:
         self._store = store
         self._queues: dict[str, _QueueWaiter] = {}
 
-    async def wait(self, queue: str, key: JobKey, timeout: float | None) -> JobSnapshot | None:
+    async def wait(self, queue: str, job_id: JobId, timeout: float | None) -> JobSnapshot | None:
         """The job once it has ended, None if the store does not know it; `TimeoutError` if it takes
         longer. One that has ended already is found whatever the timeout."""
-        (snapshot,) = await self._store.get(queue, [key])
+        (snapshot,) = await self._store.get(queue, [job_id])
         if snapshot is None or snapshot.state.final:
             return snapshot
         waiter = self._queues.get(queue)
         if waiter is None:
             waiter = self._queues[queue] = _QueueWaiter(self._store, queue)
         async with asyncio.timeout(timeout):
-            return await waiter.wait(key)
+            return await waiter.wait(job_id)
 
     async def close(self) -> None:
         """End all waits, with `StoreUnavailable`."""
@@ -50,21 +50,21 @@ class _QueueWaiter:
     def __init__(self, store: Store, queue: str) -> None:
         self._store = store
         self._queue = queue
-        self._waiting: dict[JobKey, list[SnapshotFuture]] = {}
-        self._to_look_at: set[JobKey] = set()
+        self._waiting: dict[JobId, list[SnapshotFuture]] = {}
+        self._to_look_at: set[JobId] = set()
         self._looking: asyncio.Task[None] | None = None
         self._listening: ListenerHandle | None = None
         self._subscribing = asyncio.Lock()
         self._lingering: asyncio.TimerHandle | None = None
 
-    async def wait(self, key: JobKey) -> JobSnapshot | None:
+    async def wait(self, job_id: JobId) -> JobSnapshot | None:
         answer: SnapshotFuture = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, []).append(answer)
+        self._waiting.setdefault(job_id, []).append(answer)
         try:
             await self._listen()
-            return await self._answered(key, answer)
+            return await self._answered(job_id, answer)
         finally:
-            self._forget(key, answer)
+            self._forget(job_id, answer)
 
     async def close(self) -> None:
         for answers in self._waiting.values():
@@ -75,49 +75,49 @@ class _QueueWaiter:
             self._looking.cancel()
         await self._stop_listening()
 
-    async def _answered(self, key: JobKey, answer: SnapshotFuture) -> JobSnapshot | None:
+    async def _answered(self, job_id: JobId, answer: SnapshotFuture) -> JobSnapshot | None:
         """Signals are best effort: without one, look now and then."""
         pause = _POLL_FIRST
         while True:
-            self._look_for([key])
+            self._look_for([job_id])
             done, _ = await asyncio.wait([answer], timeout=pause)
             if done:
                 return answer.result()
             pause = min(pause * 2, _POLL_MOST)
 
-    def _on_finished(self, keys: Sequence[JobKey] | None) -> None:
-        self._look_for(self._waiting if keys is None else self._waiting.keys() & set(keys))
+    def _on_finished(self, job_ids: Sequence[JobId] | None) -> None:
+        self._look_for(self._waiting if job_ids is None else self._waiting.keys() & set(job_ids))
 
-    def _look_for(self, keys: Collection[JobKey]) -> None:
+    def _look_for(self, job_ids: Collection[JobId]) -> None:
         """Have these looked at; all that come while a look is under way share the next."""
-        self._to_look_at.update(keys)
+        self._to_look_at.update(job_ids)
         if self._to_look_at and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(), name="headrace-waiter")
 
     async def _look(self) -> None:
         while self._to_look_at:
-            keys = list(self._to_look_at)[:_LOOK_TOGETHER]
-            self._to_look_at.difference_update(keys)
+            job_ids = list(self._to_look_at)[:_LOOK_TOGETHER]
+            self._to_look_at.difference_update(job_ids)
             try:
-                snapshots = await self._store.get(self._queue, keys)
+                snapshots = await self._store.get(self._queue, job_ids)
             except StoreError:
                 # The next poll tries again.
                 return
-            for key, snapshot in zip(keys, snapshots, strict=True):
+            for job_id, snapshot in zip(job_ids, snapshots, strict=True):
                 if snapshot is None or snapshot.state.final:
-                    self._answer(key, snapshot)
+                    self._answer(job_id, snapshot)
 
-    def _answer(self, key: JobKey, snapshot: JobSnapshot | None) -> None:
-        for answer in self._waiting.get(key, ()):
+    def _answer(self, job_id: JobId, snapshot: JobSnapshot | None) -> None:
+        for answer in self._waiting.get(job_id, ()):
             if not answer.done():
                 answer.set_result(snapshot)
 
-    def _forget(self, key: JobKey, answer: SnapshotFuture) -> None:
+    def _forget(self, job_id: JobId, answer: SnapshotFuture) -> None:
         answer.cancel()
-        answers = self._waiting[key]
+        answers = self._waiting[job_id]
         answers.remove(answer)
         if not answers:
-            del self._waiting[key]
+            del self._waiting[job_id]
         if not self._waiting:
             self._linger()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.errors import JobNotFound, StoreUnavailable
@@ -29,10 +29,10 @@ class JobWatch:
     """One watcher of one job. It looks when the store signals a change, and now and then, because
     some changes have no signal, such as the start of the job."""
 
-    def __init__(self, store: Store, queue: str, key: JobKey, poll: float) -> None:
+    def __init__(self, store: Store, queue: str, job_id: JobId, poll: float) -> None:
         self._store = store
         self._queue = queue
-        self._key = key
+        self._key = job_id
         self._poll = poll
         self._changed = asyncio.Event()
         self._last: JobUpdate | None = None
@@ -79,6 +79,6 @@ class JobWatch:
         """Whether the job cannot have run yet: then it is not done, but the store has lost it."""
         return self._due_ms is not None and await self._store.time_ms() < self._due_ms
 
-    def _on_change(self, keys: Sequence[JobKey] | None) -> None:
-        if keys is None or self._key in keys:
+    def _on_change(self, job_ids: Sequence[JobId] | None) -> None:
+        if job_ids is None or self._key in job_ids:
             self._changed.set()

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.breaker import Breaker
 from headrace.core.clock import to_datetime
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.scaling import Scaler
 
 WORKERS = "workers"
@@ -49,7 +49,7 @@ class Scaled(msgspec.Struct, frozen=True):
 class RunRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job, or an event, that a worker runs."""
 
-    key: JobKey
+    job_id: JobId
     queue: str
     task: str
     started_ms: int

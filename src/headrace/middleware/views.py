@@ -78,7 +78,7 @@ class JobRun:
 
     @property
     def id(self) -> str:
-        return ids.to_text(self._run.delivery.key)
+        return ids.to_text(self._run.delivery.job_id)
 
     @property
     def queue(self) -> str:

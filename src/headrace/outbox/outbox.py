@@ -79,7 +79,7 @@ class Outbox:
         async def write(call: Call[Any]) -> Job[Any]:
             parcel = self._parcel(call)
             execute(connection, self._insert(call.queue, parcel))
-            return Job(self.app, parcel.key, call.queue, call.returns)
+            return Job(self.app, parcel.job_id, call.queue, call.returns)
 
         return _without_waiting(self._through(write)(_checked(call)))
 
@@ -89,7 +89,7 @@ class Outbox:
         async def write(call: Call[Any]) -> Job[Any]:
             parcel = self._parcel(call)
             await execute_async(connection, self._insert(call.queue, parcel))
-            return Job(self.app, parcel.key, call.queue, call.returns)
+            return Job(self.app, parcel.job_id, call.queue, call.returns)
 
         return await self._through(write)(_checked(call))
 
@@ -173,7 +173,7 @@ class Outbox:
 
     def _insert(self, destination: str, parcel: Parcel) -> Make:
         values = {
-            "id": ids.to_text(parcel.key),
+            "id": ids.to_text(parcel.job_id),
             "destination": destination,
             "parcel": encode_parcel(parcel),
         }
@@ -204,7 +204,7 @@ def _prepared(publication: Publication) -> tuple[PublishOutcome[Any], list[Prepa
     topic, options = publication.topic, publication.options
     prepared = [prepare(topic, event, options) for event in publication.events]
     outcome: PublishOutcome[Any] = PublishOutcome()
-    outcome.add([each.parcel.key for each in prepared])
+    outcome.add([each.parcel.job_id for each in prepared])
     return outcome, prepared
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.job.constraints import decode_constraints, encode_constraints
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import HeadraceError
 
@@ -22,7 +22,7 @@ class StoredParcel(msgspec.Struct, array_like=True, frozen=True):
     """On the wire. New fields go to the end, with a default."""
 
     format: int
-    key: JobKey
+    job_id: JobId
     envelope: bytes
     delay_ms: int | None
     at_ms: int | None
@@ -32,7 +32,7 @@ class StoredParcel(msgspec.Struct, array_like=True, frozen=True):
         """What is to be sent. A delay counts from when the row was written, `waited_ms` ago."""
         delay = None if self.delay_ms is None else max(0, self.delay_ms - max(0, waited_ms))
         return Parcel(
-            self.key, self.envelope, delay, self.at_ms, decode_constraints(self.constraints)
+            self.job_id, self.envelope, delay, self.at_ms, decode_constraints(self.constraints)
         )
 
 
@@ -44,7 +44,7 @@ def encode_parcel(parcel: Parcel) -> bytes:
     return _encode(
         StoredParcel(
             _FORMAT,
-            parcel.key,
+            parcel.job_id,
             parcel.envelope,
             parcel.delay_ms,
             parcel.at_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log, log_source
 from headrace.errors import StoreUnavailable, TopicFull
@@ -25,7 +25,7 @@ class RowSender:
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._unanswered: dict[str, tuple[list[JobKey], IdempotencyKey]] = {}
+        self._unanswered: dict[str, tuple[list[JobId], IdempotencyKey]] = {}
 
     async def open(self) -> None:
         """Connect, if need be."""
@@ -34,7 +34,7 @@ class RowSender:
     async def send(self, destination: str, parcels: Sequence[Parcel]) -> Taken:
         """How many of them, from the first on, the store has now, and why not all: a queue has room
         for any number, a topic may be full."""
-        keys = [parcel.key for parcel in parcels]
+        keys = [parcel.job_id for parcel in parcels]
         before, idempotency = self._unanswered.pop(destination, ([], IdempotencyKey()))
         if before and keys[: len(before)] == before:
             keys, parcels = before, parcels[: len(before)]

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
@@ -27,7 +27,7 @@ from headrace.store.values import (
     FlowMessage,
     IdempotencyKey,
     JobEnding,
-    KeyPage,
+    JobIdPage,
     LogPage,
     MinuteCount,
     QueueState,
@@ -71,7 +71,7 @@ UNREADABLE = "unreadable"
 class DeadJob(msgspec.Struct, frozen=True):
     """A job that was given up, with the bytes it came in."""
 
-    key: JobKey
+    job_id: JobId
     died_ms: int
     reason: str
     envelope: bytes
@@ -94,7 +94,7 @@ class Promotion(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-Listener = Callable[[Sequence[JobKey] | None], None]
+Listener = Callable[[Sequence[JobId] | None], None]
 """Called on the loop that listens: with the jobs concerned, or None if all must be looked at."""
 
 
@@ -129,7 +129,7 @@ class Store(TopicStore, Protocol):
         *,
         repeat: bool = False,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[int, JobKey]:
+    ) -> dict[int, JobId]:
         """Store new jobs, all or none. Returns the jobs that were not added: position to the job
         that is there instead. A job whose id the store knows is left as it is. One whose `unique`
         name is taken is not added; if `debounced`, its time, arguments and constraints replace the
@@ -157,7 +157,7 @@ class Store(TopicStore, Protocol):
         ...
 
     async def cancel(
-        self, queue: str, keys: Sequence[JobKey], *, running: bool = True
+        self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
     ) -> list[State | None]:
         """Cancel jobs. Returns for each: `CANCELLED` if it now is (it never starts, and its verdict
         is kept for its `ttl_ms` or ten minutes); `RUNNING` if its worker was asked to end it; the
@@ -179,7 +179,7 @@ class Store(TopicStore, Protocol):
         ...
 
     async def follow(
-        self, queue: str, parent: JobKey, children: Sequence[Child]
+        self, queue: str, parent: JobId, children: Sequence[Child]
     ) -> JobEnding | None:
         """Make stored jobs children of `parent`, so that its end arrives at them. If it has already
         ended, returns its ending instead; if the store does not know it (any more), an ending as
@@ -193,7 +193,7 @@ class Store(TopicStore, Protocol):
         cancelled one."""
         ...
 
-    async def arrived(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+    async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
         """For each pair of a blocked job and one that it waits for, whether the end of the latter
         has arrived."""
         ...
@@ -203,20 +203,22 @@ class Store(TopicStore, Protocol):
         over. A log keeps its last 1,000 lines, for a day after the last one."""
         ...
 
-    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
+    async def log(self, queue: str, job_id: JobId, start: int = 0) -> LogPage:
         """The log of a job from line number `start` on, as far as it is kept."""
         ...
 
-    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+    async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
         """Mark with a live job that `name` was done, with its value; kept through retries, death
         and replay."""
         ...
 
-    async def once_all(self, queue: str, key: JobKey) -> dict[str, bytes]:
+    async def once_all(self, queue: str, job_id: JobId) -> dict[str, bytes]:
         """What a job has done once: values by name."""
         ...
 
-    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+    async def browse(
+        self, queue: str, state: State, cursor: str = "", limit: int = 100
+    ) -> JobIdPage:
         """A page of the jobs in a state. A job that stays in the state is listed; one that moves
         meanwhile may be missed. A page may be short or empty without being the last. `done` and
         `cancelled` jobs cannot be listed: an empty page."""
@@ -275,7 +277,7 @@ class Store(TopicStore, Protocol):
         ...
 
     async def get(
-        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
+        self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
         """What is known of these jobs; with `bodies` also envelope and history."""
         ...
@@ -290,7 +292,7 @@ class Store(TopicStore, Protocol):
 
     async def count(self, queue: str) -> Counts: ...
 
-    async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
+    async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
         """The queues in which `get` would find the job, in their order, and the logs that hold the
         event; in as few round trips as possible."""
         ...
@@ -305,7 +307,7 @@ class Store(TopicStore, Protocol):
         ...
 
     async def replay(
-        self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
+        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
         """Send dead jobs again with a clean history, as they were or with the given envelopes, one
         for each. False for a job that is not dead (any more), so asking twice replays once. They
@@ -313,7 +315,7 @@ class Store(TopicStore, Protocol):
         that one."""
         ...
 
-    async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
+    async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """Forget dead jobs; False for those that were not dead."""
         ...
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.topic.topic import OnFailure
 from headrace.store.values import Counts, IdempotencyKey
@@ -48,7 +48,7 @@ class Position(msgspec.Struct, frozen=True):
     first that was added at `at_ms` or later."""
 
     kind: Literal["new", "start", "event", "time"]
-    event: JobKey = b""
+    event: JobId = b""
     at_ms: int = 0
 
 
@@ -83,7 +83,7 @@ class GroupState(msgspec.Struct, frozen=True):
 class LoggedEvent(msgspec.Struct, frozen=True):
     """An event as it stands in a log."""
 
-    key: JobKey
+    job_id: JobId
     at_ms: int
     """When it was added to the log, by the store's clock."""
     envelope: bytes
@@ -105,7 +105,7 @@ class StoppedKey(msgspec.Struct, frozen=True):
 
     key: str
     state: Literal["blocked", "failed"]
-    event: JobKey
+    event: JobId
     """The one that went dead."""
     since_ms: int
     waiting: int = 0

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 
 
@@ -77,8 +77,8 @@ class JobEnding(msgspec.Struct, frozen=True):
 class Arrival(msgspec.Struct, frozen=True):
     """The end of `parent`, on its way to `child`."""
 
-    child: JobKey
-    parent: JobKey
+    child: JobId
+    parent: JobId
     ending: JobEnding
     runs_anyway: bool = False
 
@@ -94,7 +94,7 @@ class FlowMessage(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What a running job reports: its progress, and lines for its log."""
 
-    key: JobKey
+    job_id: JobId
     progress: bytes = b""
     """An encoded `Progress`; empty for no change."""
     lines: tuple[str, ...] = ()
@@ -111,12 +111,12 @@ class Control(msgspec.Struct, frozen=True):
 
     paused: bool = False
     paused_tasks: frozenset[str] = frozenset()
-    cancelling: tuple[JobKey, ...] = ()
+    cancelling: tuple[JobId, ...] = ()
     """Jobs that were running when someone cancelled them, and have not ended yet."""
 
 
-class KeyPage(msgspec.Struct, frozen=True):
-    keys: list[JobKey]
+class JobIdPage(msgspec.Struct, frozen=True):
+    job_ids: list[JobId]
     cursor: str
     """Where the next page begins; empty after the last."""
 
@@ -131,7 +131,7 @@ class Fact(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One thing that happened to a job. `detail` is a reason or a delay, as the kind has it."""
 
     kind: Kind
-    key: JobKey
+    job_id: JobId
     task: str = ""
     attempt: int = 0
     started_ms: int = 0

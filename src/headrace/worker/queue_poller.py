@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle
 from headrace.worker.service import Service
@@ -91,7 +91,7 @@ class QueuePoller(Service):
             self._all_well_at(queue)
         self._next_at[queue] = min(self._next_at[queue], self._monotonic() + rest)
 
-    def _notified(self, queue: str, _: Sequence[JobKey] | None) -> None:
+    def _notified(self, queue: str, _: Sequence[JobId] | None) -> None:
         self._next_at[queue] = min(self._next_at[queue], self._not_before[queue])
         self.wake()
 

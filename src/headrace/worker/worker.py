@@ -47,7 +47,7 @@ class Worker:
     ) -> None:
         cpus = os.cpu_count() or 1
         self.app = app
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{ids.new_key()[-4:].hex()}"
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{ids.new_id()[-4:].hex()}"
         chosen = choose(app, queues, strict)
         self.weights = chosen.weights
         self.queues = list(self.weights)

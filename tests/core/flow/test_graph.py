@@ -25,11 +25,11 @@ def test_a_job_is_in_the_graph_of_the_last_one_or_carries_that_of_its_neighbours
         return work.options(id=f"{long}{number}").call(number)
 
     last, *others = plan(chain(group(named(number) for number in range(150)), named(150)))
-    drawing = Drawing([last, *others], last.key, {})
+    drawing = Drawing([last, *others], last.job_id, {})
     whole = carried(drawing, last)
     assert whole is not None
     assert whole.complete is not bool(long)
     for node in others:
         own = carried(drawing, node)
-        assert (own is None) is (node.key in whole.keys)
-        assert own is None or own.keys == {node.key, last.key}
+        assert (own is None) is (node.job_id in whole.job_ids)
+        assert own is None or own.job_ids == {node.job_id, last.job_id}

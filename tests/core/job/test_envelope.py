@@ -21,8 +21,8 @@ from headrace.core.job.envelope import (
     WireRetry,
     decode_envelope,
     encode_envelope,
-    key_and_task,
-    peek_key,
+    id_and_task,
+    peek_id,
 )
 from headrace.core.job.history import NO_HISTORY, Attempt, History, decode_history, encode_history
 from headrace.core.job.retry import Retry
@@ -78,12 +78,12 @@ def test_an_envelope_comes_back_as_it_was(
     key: bytes, task: str, payload: bytes, changed: Overrides
 ) -> None:
     envelope = decode_envelope(encode_envelope(key, task, payload, changed))
-    assert (envelope.format, envelope.key, envelope.task) == (FORMAT, key, task)
+    assert (envelope.format, envelope.job_id, envelope.task) == (FORMAT, key, task)
     assert (envelope.payload, envelope.overrides) == (payload, changed)
 
 
 def test_a_plain_job_costs_few_bytes() -> None:
-    envelope = encode_envelope(ids.new_key(), "add", pack([1, 2]))
+    envelope = encode_envelope(ids.new_id(), "add", pack([1, 2]))
     assert len(envelope) < 35
     assert decode_envelope(envelope).overrides == NO_OVERRIDES
 
@@ -94,7 +94,7 @@ def test_fields_that_a_newer_sender_added_are_tolerated(
 ) -> None:
     known = msgspec.msgpack.decode(encode_envelope(key, "add", payload, changed))
     envelope = decode_envelope(pack([*known, *extra]))
-    assert (envelope.key, envelope.payload, envelope.overrides) == (key, payload, changed)
+    assert (envelope.job_id, envelope.payload, envelope.overrides) == (key, payload, changed)
 
 
 def test_overrides_that_a_newer_sender_added_are_tolerated() -> None:
@@ -113,7 +113,7 @@ def test_a_newer_format_is_told_from_garbage_and_its_key_is_known(
     data = pack([newer, key, *rest])
     with pytest.raises(NewerFormat, match=f"format {newer}.*upgrade"):
         decode_envelope(data)
-    assert peek_key(data) == key
+    assert peek_id(data) == key
 
 
 @pytest.mark.parametrize("version", [0, -1])
@@ -134,7 +134,7 @@ def test_a_format_that_never_was_is_malformed(version: int) -> None:
 def test_garbage_is_malformed_or_newer_and_nothing_else(data: bytes) -> None:
     with suppress(Malformed, NewerFormat):
         decode_envelope(data)
-    assert isinstance(peek_key(data), bytes)
+    assert isinstance(peek_id(data), bytes)
 
 
 @given(st.binary(min_size=1, max_size=700), texts, st.binary(max_size=20))
@@ -142,7 +142,7 @@ def test_garbage_is_malformed_or_newer_and_nothing_else(data: bytes) -> None:
 @example(b"k", "t" * 40, b"")
 def test_key_and_task_are_told_without_decoding(key: bytes, task: str, payload: bytes) -> None:
     envelope = encode_envelope(key, task, payload)
-    assert key_and_task(envelope) == (pack(key) + pack(task), task.encode())
+    assert id_and_task(envelope) == (pack(key) + pack(task), task.encode())
 
 
 @given(garbage)
@@ -151,7 +151,7 @@ def test_key_and_task_are_told_without_decoding(key: bytes, task: str, payload: 
 @example(b"\x94\x01\xc4\x01k\xc0")
 @example(b"\x94\x01\xc4\x01k\xd9")
 def test_bytes_that_are_no_envelope_have_no_more_than_they_are_made_of(data: bytes) -> None:
-    named, task = key_and_task(data)
+    named, task = id_and_task(data)
     assert named in data
     assert named.endswith(task)
 
@@ -164,10 +164,10 @@ def test_a_cut_envelope_is_malformed(key: bytes, payload: bytes, cut: int) -> No
 
 
 def test_the_key_of_a_malformed_job_is_known_if_it_can_be() -> None:
-    assert peek_key(pack([1, b"key", 5, None])) == b"key"
-    assert peek_key(pack([1])) == b""
-    assert peek_key(pack([1, "text", "add", b""])) == b""
-    assert peek_key(pack({"key": b"key"})) == b""
+    assert peek_id(pack([1, b"key", 5, None])) == b"key"
+    assert peek_id(pack([1])) == b""
+    assert peek_id(pack([1, "text", "add", b""])) == b""
+    assert peek_id(pack({"key": b"key"})) == b""
 
 
 def test_the_key_is_found_without_building_what_comes_after_it() -> None:
@@ -175,7 +175,7 @@ def test_the_key_is_found_without_building_what_comes_after_it() -> None:
     data = pack([1, b"key", "add", b"", [{}] * 100_000])
     tracemalloc.start()
     try:
-        assert peek_key(data) == b"key"
+        assert peek_id(data) == b"key"
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -33,39 +33,39 @@ any_id = st.one_of(printable, uuid4_texts, uuid7_texts, odd_uuid_texts, long_as_
 @example("3d000000-0000-7000-8000-000000000000")
 @example("3dffffff-ffff-7fff-bfff-ffffffffffff")
 def test_every_id_comes_back_from_its_key(text: str) -> None:
-    assert ids.to_text(ids.to_key(text)) == text
+    assert ids.to_text(ids.to_id(text)) == text
 
 
 @given(any_id, any_id)
 def test_different_ids_have_different_keys(one: str, other: str) -> None:
-    assert (ids.to_key(one) == ids.to_key(other)) is (one == other)
+    assert (ids.to_id(one) == ids.to_id(other)) is (one == other)
 
 
 @given(uuid7_texts.filter(lambda text: not text.startswith("3d")))
 def test_a_uuid7_takes_sixteen_bytes(text: str) -> None:
-    assert ids.to_key(text) == uuid.UUID(text).bytes
+    assert ids.to_id(text) == uuid.UUID(text).bytes
 
 
 @given(uuid7_texts.filter(lambda text: not text.startswith("3d")))
 def test_a_uuid7_that_is_spelled_otherwise_is_another_id(text: str) -> None:
     spelled = text.upper()
     if spelled != text:
-        assert ids.to_key(spelled) != ids.to_key(text)
+        assert ids.to_id(spelled) != ids.to_id(text)
 
 
 @given(st.integers(0, 2**128 - 1))
 def test_every_sixteen_bytes_that_are_no_text_come_back_from_their_text(number: int) -> None:
     key = uuid.UUID(uuid7(number)).bytes
     if key[0] != ord("="):
-        assert ids.to_key(ids.to_text(key)) == key
+        assert ids.to_id(ids.to_text(key)) == key
 
 
 def test_new_ids_are_unique() -> None:
-    assert len({ids.new_key() for _ in range(20_000)}) == 20_000
+    assert len({ids.new_id() for _ in range(20_000)}) == 20_000
 
 
 def test_a_new_id_is_a_uuid7() -> None:
-    made = uuid.UUID(ids.to_text(ids.new_key()))
+    made = uuid.UUID(ids.to_text(ids.new_id()))
     assert made.version == 7
     assert made.variant == uuid.RFC_4122
 
@@ -76,9 +76,11 @@ def test_new_ids_sort_by_time(times: list[int]) -> None:
     start, moments = 1_700_000_000_000_000_000, iter(sorted(times))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.core.job.ids.time.time_ns", lambda: start + next(moments) * 1000)
-        keys = [ids.new_key() for _ in times]
-    assert keys == sorted(keys)
-    assert [ids.to_text(key) for key in keys] == sorted(ids.to_text(key) for key in keys)
+        job_ids = [ids.new_id() for _ in times]
+    assert job_ids == sorted(job_ids)
+    assert [ids.to_text(job_id) for job_id in job_ids] == sorted(
+        ids.to_text(job_id) for job_id in job_ids
+    )
 
 
 # Up to the year 4095, in which keys would begin like those of ids that callers chose.
@@ -86,12 +88,12 @@ def test_new_ids_sort_by_time(times: list[int]) -> None:
 def test_an_id_tells_when_it_was_made(time_ns: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.core.job.ids.time.time_ns", lambda: time_ns)
-        assert ids.created_ms(ids.new_key()) == time_ns // 1_000_000
+        assert ids.created_ms(ids.new_id()) == time_ns // 1_000_000
 
 
 @pytest.mark.parametrize("text", ["order-17", "=" * 15, str(uuid.UUID(int=0))])
 def test_an_id_that_a_caller_chose_does_not_tell_when_it_was_made(text: str) -> None:
-    assert ids.created_ms(ids.to_key(text)) is None
+    assert ids.created_ms(ids.to_id(text)) is None
 
 
 @pytest.mark.parametrize(
@@ -101,13 +103,13 @@ def test_an_id_that_a_caller_chose_does_not_tell_when_it_was_made(text: str) -> 
 )
 def test_what_cannot_be_an_id_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="job id"):
-        ids.to_key(text)
+        ids.to_id(text)
 
 
 @pytest.mark.parametrize("value", [5, None, b"order-17", uuid.UUID(int=7)])
 def test_an_id_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match="job id"):
-        ids.to_key(value)  # type: ignore[arg-type]
+        ids.to_id(value)  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=40))

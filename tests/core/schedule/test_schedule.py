@@ -21,7 +21,7 @@ from headrace.core.schedule.schedule import (
     arm,
     decode_record,
     encode_record,
-    tick_key,
+    tick_id,
 )
 from headrace.core.task.call import Call
 from headrace.core.task.send_options import PLAIN
@@ -197,10 +197,10 @@ def test_no_tick_is_fired_twice_early_or_out_of_order(
 def test_the_job_of_a_tick_has_its_id_and_options() -> None:
     sent = call(expires=60, timeout=5, headers={"tenant": "eu"}, queue="slow", delay=2)
     definition = define("nightly", sent, Times(every=1))
-    parcel = definition.parcel(tick_key("nightly", NOON), NOON + 5, Tick("nightly", NOON))
+    parcel = definition.parcel(tick_id("nightly", NOON), NOON + 5, Tick("nightly", NOON))
     envelope = decode_envelope(parcel.envelope)
-    assert ids.to_text(parcel.key) == "nightly@2026-06-01T12:00:00Z"
-    assert (envelope.key, envelope.task, definition.queue) == (parcel.key, "report", "slow")
+    assert ids.to_text(parcel.job_id) == "nightly@2026-06-01T12:00:00Z"
+    assert (envelope.job_id, envelope.task, definition.queue) == (parcel.job_id, "report", "slow")
     assert parcel.tick == Tick("nightly", NOON)
     assert parcel.delay_ms == 2000
     overrides = envelope.overrides
@@ -209,7 +209,7 @@ def test_the_job_of_a_tick_has_its_id_and_options() -> None:
 
 
 def test_ticks_within_a_second_have_ids_of_their_own() -> None:
-    assert ids.to_text(tick_key("fast", NOON + 100)) == "fast@2026-06-01T12:00:00.100Z"
+    assert ids.to_text(tick_id("fast", NOON + 100)) == "fast@2026-06-01T12:00:00.100Z"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
 
 def test_the_longest_name_makes_an_id() -> None:
     define("ä" * 100, call(), Times(every=5))
-    tick_key("ä" * 100, NOON + 1)
+    tick_id("ä" * 100, NOON + 1)
 
 
 def test_a_record_survives_its_way_through_the_store() -> None:

@@ -9,7 +9,7 @@ from headrace import Headrace
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Envelope, Feed, WireRetry, decode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Bond, Child, Parcel
 from headrace.core.job.retry import Retry
 from headrace.core.task.call import Call
@@ -25,7 +25,7 @@ def call(**options: Any) -> Call[int]:
 
 def opened(parcel: Parcel) -> Envelope:
     envelope = decode_envelope(parcel.envelope)
-    assert envelope.key == parcel.key
+    assert envelope.job_id == parcel.job_id
     return envelope
 
 
@@ -39,12 +39,12 @@ def test_a_plain_call_becomes_a_job_that_is_due_at_once() -> None:
 
 def test_each_parcel_is_a_job_of_its_own() -> None:
     one = call()
-    assert len({one.parcel().key for _ in range(100)}) == 100
+    assert len({one.parcel().job_id for _ in range(100)}) == 100
 
 
 def test_a_chosen_id_is_the_same_in_each_parcel() -> None:
     named = call(id="order-17")
-    assert named.parcel(NOW).key == named.parcel(NOW + 1).key == ids.to_key("order-17")
+    assert named.parcel(NOW).job_id == named.parcel(NOW + 1).job_id == ids.to_id("order-17")
 
 
 def test_a_chosen_id_carries_the_time_of_sending_since_it_cannot_tell() -> None:
@@ -94,14 +94,14 @@ def test_a_call_says_what_it_is() -> None:
     assert repr(call(queue="mail")) == "<Call of 'add' on 'mail'>"
 
 
-def bond(feed: Feed = "", parents: tuple[JobKey, ...] = ()) -> Bond:
+def bond(feed: Feed = "", parents: tuple[JobId, ...] = ()) -> Bond:
     return Bond(b"k" * 16, b"f" * 16, feed, parents, (Child("mail", b"c" * 16),))
 
 
 def test_a_job_of_a_flow_carries_the_key_of_the_flow_and_how_it_is_fed() -> None:
     parcel = call().parcel(NOW, bond("one", (b"p" * 16,)))
     envelope = opened(parcel)
-    assert (envelope.key, envelope.overrides.flow) == (b"k" * 16, b"f" * 16)
+    assert (envelope.job_id, envelope.overrides.flow) == (b"k" * 16, b"f" * 16)
     assert (envelope.overrides.feed, parcel.parents) == ("one", (b"p" * 16,))
     assert parcel.children == (Child("mail", b"c" * 16),)
 

@@ -25,7 +25,7 @@ def decode(envelope: Envelope) -> str:
 def made(
     payload: bytes = b"paid", overrides: Overrides = NO_OVERRIDES, key: bytes = b""
 ) -> Event[str]:
-    data = encode_envelope(key or ids.new_key(), "@orders", payload, overrides)
+    data = encode_envelope(key or ids.new_id(), "@orders", payload, overrides)
     return read_event(data, b"", "orders", decode, "OrderPaid")
 
 
@@ -42,7 +42,7 @@ def test_an_event_tells_all_that_its_envelope_says() -> None:
             content="application/json",
             version=3,
         ),
-        key=ids.to_key("order-5"),
+        key=ids.to_id("order-5"),
     )
     assert (event.id, event.topic, event.key) == ("order-5", "orders", "o-1")
     assert (event.type, event.source, event.correlation_id) == ("Refund", "shop", "c-1")
@@ -85,8 +85,8 @@ def test_an_event_that_cannot_be_decoded_says_so_when_it_is_asked_for() -> None:
 
 
 def test_bytes_that_are_no_envelope_are_an_event_without_data() -> None:
-    key = ids.new_key()
-    event = read_event(b"\xc1", key, "orders", decode, "OrderPaid")
-    assert (event.id, event.topic, event.raw) == (ids.to_text(key), "orders", b"\xc1")
+    job_id = ids.new_id()
+    event = read_event(b"\xc1", job_id, "orders", decode, "OrderPaid")
+    assert (event.id, event.topic, event.raw) == (ids.to_text(job_id), "orders", b"\xc1")
     with pytest.raises(EventError, match="not a job envelope"):
         _ = event.data

@@ -26,7 +26,7 @@ FULL = Overrides(
 
 @pytest.mark.parametrize("overrides", [Overrides(), Overrides(source="shop"), FULL])
 @pytest.mark.parametrize("key", ["", "o-1", "鍵" * 80])
-@pytest.mark.parametrize("id", [bytes(range(16)), ids.to_key("order-5"), ids.to_key("x" * 256)])
+@pytest.mark.parametrize("id", [bytes(range(16)), ids.to_id("order-5"), ids.to_id("x" * 256)])
 @pytest.mark.parametrize("payload", [b"", b"x" * 300, b"x" * 70_000])
 def test_a_template_writes_what_encode_envelope_would(
     overrides: Overrides, key: str, id: bytes, payload: bytes
@@ -38,9 +38,9 @@ def test_a_template_writes_what_encode_envelope_would(
 
 
 def test_a_plain_event_is_no_longer_than_a_plain_job() -> None:
-    key = ids.new_key()
-    written = EnvelopeTemplate("@orders", Overrides()).envelope(key, b"x", "")
-    assert written == encode_envelope(key, "@orders", b"x")
+    job_id = ids.new_id()
+    written = EnvelopeTemplate("@orders", Overrides()).envelope(job_id, b"x", "")
+    assert written == encode_envelope(job_id, "@orders", b"x")
 
 
 def test_options_that_are_none_are_not_given() -> None:
@@ -87,9 +87,9 @@ def test_headers_that_are_too_much_together_are_refused() -> None:
 
 def test_keys_of_a_batch_are_ids_of_now_in_order_and_all_different() -> None:
     before = datetime.now(UTC).timestamp() * 1000
-    made = ids.new_keys()
+    made = ids.new_ids()
     keys = [next(made) for _ in range(10_000)]
     assert keys == sorted(set(keys))
     moments = [ids.created_ms(key) or 0 for key in keys]
     assert before - 1 <= moments[0] <= moments[-1] <= before + 2_000
-    assert all(ids.to_key(ids.to_text(key)) == key for key in keys[:100])
+    assert all(ids.to_id(ids.to_text(key)) == key for key in keys[:100])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Delivery, DeliveryUsed, Headrace, Retry
-from headrace.core.job.ids import to_key
+from headrace.core.job.ids import to_id
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import DeadJob
 from tests.worker.states import until
@@ -281,7 +281,7 @@ async def test_an_event_that_is_always_dropped_goes_dead_in_the_end(
     async with app.worker():
         event = await orders.publish(Order("o-1"))
         (job,) = await dead_ones(app)
-    assert (job.key, job.reason) == (to_key(event), "crash_loop")
+    assert (job.job_id, job.reason) == (to_id(event), "crash_loop")
     assert seen == [1, 2, 3]
     (dead,) = await app.admin.dead("billing@orders")
     for text in (dead.error_text, caplog.text):

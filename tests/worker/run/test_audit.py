@@ -31,7 +31,7 @@ from headrace import (
 from headrace.audit.audit import Audit
 from headrace.audit.sinks import TopicSink
 from headrace.core.job.envelope import Overrides, encode_envelope
-from headrace.core.job.ids import new_key
+from headrace.core.job.ids import new_id
 from headrace.core.job.parcel import Parcel
 from tests.worker.run.test_acks import settled
 from tests.worker.states import reach, until
@@ -76,11 +76,14 @@ def add_task(
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda key: b"\xc1 no envelope", "malformed"),
-        (lambda key: encode_envelope(key, "gone", b"\x90"), "unknown_task"),
-        (lambda key: encode_envelope(key, "add", b"\x91\xa1x"), "bad_arguments"),
-        (lambda key: encode_envelope(key, "add", b"x" * 200_000), "oversize"),
-        (lambda key: encode_envelope(key, "add", b"\x90", Overrides(expires_ms=1)), "expired"),
+        (lambda job_id: b"\xc1 no envelope", "malformed"),
+        (lambda job_id: encode_envelope(job_id, "gone", b"\x90"), "unknown_task"),
+        (lambda job_id: encode_envelope(job_id, "add", b"\x91\xa1x"), "bad_arguments"),
+        (lambda job_id: encode_envelope(job_id, "add", b"x" * 200_000), "oversize"),
+        (
+            lambda job_id: encode_envelope(job_id, "add", b"\x90", Overrides(expires_ms=1)),
+            "expired",
+        ),
     ],
 )
 async def test_what_is_not_fit_to_run_is_recorded(
@@ -93,8 +96,8 @@ async def test_what_is_not_fit_to_run_is_recorded(
     else:
         add_task(app)
     async with app, app.worker():
-        key = new_key()
-        await app.store.append("default", [Parcel(key, make(key))])
+        job_id = new_id()
+        await app.store.append("default", [Parcel(job_id, make(job_id))])
         await until(lambda: records)
     (record,) = records
     assert (record.outcome, record.reason, record.started_at) == ("dead", reason, None)
@@ -267,7 +270,7 @@ async def test_an_unreadable_event_is_recorded_with_its_group(
     orders = orders_of(app)
     orders.subscribe("billing")(bill_nothing)
     async with app.worker():
-        await app.store.publish("@orders", [Parcel(new_key(), b"\xc1")])
+        await app.store.publish("@orders", [Parcel(new_id(), b"\xc1")])
         await until(lambda: records)
     (record,) = records
     assert (record.topic, record.group, record.reason) == ("orders", "billing", "malformed")
@@ -472,7 +475,7 @@ async def test_while_a_sink_is_slow_no_more_is_taken_than_there_are_slots(app: H
 
     app.audit(write)
     add_task(app)
-    await app.store.append("default", [Parcel(new_key(), b"\xc1") for _ in range(10)])
+    await app.store.append("default", [Parcel(new_id(), b"\xc1") for _ in range(10)])
     async with app.worker(concurrency=2):
         await until(lambda: len(asked) == 10)
     assert max(asked) <= 2

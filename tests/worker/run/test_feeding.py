@@ -6,7 +6,7 @@ import pytest
 
 from headrace import Headrace, JobFailed, chain, group
 from headrace.core.job.envelope import Overrides, encode_envelope
-from headrace.core.job.ids import new_key, to_text
+from headrace.core.job.ids import new_id, to_text
 from headrace.core.job.parcel import Parcel
 
 # At the top level, as tasks that another process must import have to be.
@@ -53,10 +53,10 @@ async def test_a_job_whose_input_is_missing_is_unfit(app: Headrace) -> None:
     async def double(number: int) -> int:
         return number * 2
 
-    key = new_key()
-    envelope = encode_envelope(key, "double", b"\x90", Overrides(feed="one"))
+    job_id = new_id()
+    envelope = encode_envelope(job_id, "double", b"\x90", Overrides(feed="one"))
     async with app.worker():
-        await app.store.append("default", [Parcel(key, envelope)])
+        await app.store.append("default", [Parcel(job_id, envelope)])
         with pytest.raises(JobFailed, match="first argument is missing") as failed:
-            await app.job(to_text(key)).result(30)
+            await app.job(to_text(job_id)).result(30)
     assert failed.value.reason == "bad_arguments"

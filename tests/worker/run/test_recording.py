@@ -41,7 +41,7 @@ async def test_each_job_of_a_batch_is_recorded(app: Headrace) -> None:
         for job in jobs:
             await job.result(30)
     done = await facts(app, "done")
-    assert {fact.key for fact in done} == {job.key for job in jobs}
+    assert {fact.job_id for fact in done} == {job.job_id for job in jobs}
     assert {(fact.task, fact.attempt) for fact in done} == {("load", 1)}
     assert len({fact.started_ms for fact in done}) == 1
 

@@ -13,7 +13,7 @@ from headrace.client.once import Once
 from headrace.core.clock import SystemClock
 from headrace.core.job import ids
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.store import SqliteStore
@@ -30,13 +30,13 @@ class Hesitant(SqliteStore):
     asked: asyncio.Event
     answering: asyncio.Event
 
-    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+    async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
         self.asked.set()
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("the store is away")
         await self.answering.wait()
-        await super().once_set(queue, key, name, value)
+        await super().once_set(queue, job_id, name, value)
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ async def store() -> AsyncIterator[Hesitant]:
 
 
 @pytest.fixture
-async def key(store: Hesitant) -> JobKey:
-    key = ids.new_key()
-    await store.append(QUEUE, [Parcel(key, encode_envelope(key, "task", b"\x90"))])
-    return key
+async def job_id(store: Hesitant) -> JobId:
+    job_id = ids.new_id()
+    await store.append(QUEUE, [Parcel(job_id, encode_envelope(job_id, "task", b"\x90"))])
+    return job_id
 
 
-def reporter(store: Hesitant, key: JobKey, patience: float = 30.0) -> StoreReporter:
-    return StoreReporters(store, ProgressWriter(store, lambda: 0), patience).of(QUEUE, key)
+def reporter(store: Hesitant, job_id: JobId, patience: float = 30.0) -> StoreReporter:
+    return StoreReporters(store, ProgressWriter(store, lambda: 0), patience).of(QUEUE, job_id)
 
 
 async def block(reporter: StoreReporter) -> bool:
@@ -67,37 +67,37 @@ async def block(reporter: StoreReporter) -> bool:
     return once.first
 
 
-async def test_a_store_that_is_away_is_asked_again(store: Hesitant, key: JobKey) -> None:
+async def test_a_store_that_is_away_is_asked_again(store: Hesitant, job_id: JobId) -> None:
     store.failures = 2
-    speaking = reporter(store, key)
+    speaking = reporter(store, job_id)
     assert [await block(speaking), await block(speaking)] == [True, False]
 
 
-async def test_a_store_that_stays_away_fails_the_block(store: Hesitant, key: JobKey) -> None:
+async def test_a_store_that_stays_away_fails_the_block(store: Hesitant, job_id: JobId) -> None:
     store.failures = 1000
     with pytest.raises(StoreUnavailable):
-        await block(reporter(store, key, patience=0.1))
+        await block(reporter(store, job_id, patience=0.1))
 
 
 async def test_a_run_that_is_cancelled_while_it_notes_ends_after_it_has(
-    store: Hesitant, key: JobKey
+    store: Hesitant, job_id: JobId
 ) -> None:
     store.answering.clear()
-    run = asyncio.create_task(block(reporter(store, key)))
+    run = asyncio.create_task(block(reporter(store, job_id)))
     await asyncio.wait_for(store.asked.wait(), 30)
     run.cancel()
     await asyncio.sleep(0)
     store.answering.set()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert "charge" in await store.once_all(QUEUE, key)
+    assert "charge" in await store.once_all(QUEUE, job_id)
 
 
-async def test_a_thread_that_outlives_its_worker_is_told(store: Hesitant, key: JobKey) -> None:
+async def test_a_thread_that_outlives_its_worker_is_told(store: Hesitant, job_id: JobId) -> None:
     reporters: list[StoreReporter] = []
 
     async def worker() -> None:
-        reporters.append(reporter(store, key))
+        reporters.append(reporter(store, job_id))
 
     thread = threading.Thread(target=lambda: asyncio.run(worker()))
     thread.start()

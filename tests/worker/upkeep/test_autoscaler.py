@@ -88,8 +88,10 @@ class Scene:
         )
 
     async def send(self, count: int, delay_ms: int | None = None) -> None:
-        keys = [ids.new_key() for _ in range(count)]
-        parcels = [Parcel(key, encode_envelope(key, "task", b"\x90"), delay_ms) for key in keys]
+        job_ids = [ids.new_id() for _ in range(count)]
+        parcels = [
+            Parcel(job_id, encode_envelope(job_id, "task", b"\x90"), delay_ms) for job_id in job_ids
+        ]
         await self.store.append(QUEUE, parcels)
 
     async def step(self, after: float = 0.0) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.job import ids
 from headrace.core.job.envelope import decode_envelope, encode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
@@ -47,9 +47,9 @@ class Time:
     now = 100.0
 
 
-async def family(store: Store, queue: str) -> JobKey:
+async def family(store: Store, queue: str) -> JobId:
     """A job in another queue that waits for one here; its key."""
-    parent, child = ids.new_key(), ids.new_key()
+    parent, child = ids.new_id(), ids.new_id()
     waiting = Parcel(child, encode_envelope(child, "task", b"\x90"), parents=(parent,))
     await store.append(queue, [waiting])
     awaited = Parcel(
@@ -63,13 +63,13 @@ async def run_all(store: Store) -> None:
     consumer = store.consumer("runner", {HERE: 1}, 30.0)
     deliveries = await consumer.fetch(1000, 0)
     for delivery in deliveries:
-        delivery.key = decode_envelope(delivery.envelope).key
+        delivery.job_id = decode_envelope(delivery.envelope).job_id
     await consumer.settle(HERE, [Settlement(delivery, DONE) for delivery in deliveries])
     await consumer.close()
 
 
-async def state(store: Store, queue: str, key: JobKey) -> State:
-    (snapshot,) = await store.get(queue, [key])
+async def state(store: Store, queue: str, job_id: JobId) -> State:
+    (snapshot,) = await store.get(queue, [job_id])
     assert snapshot is not None
     return snapshot.state
 
@@ -120,7 +120,7 @@ async def test_a_letter_that_is_delivered_twice_changes_nothing(store: Fragile) 
 
 
 async def test_more_letters_than_one_look_takes_follow_without_a_rest(store: Fragile) -> None:
-    parents, children = ([ids.new_key() for _ in range(1_200)] for _ in range(2))
+    parents, children = ([ids.new_id() for _ in range(1_200)] for _ in range(2))
     pairs = list(zip(parents, children, strict=True))
     await store.append(
         "there",

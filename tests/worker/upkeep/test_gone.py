@@ -61,7 +61,7 @@ async def test_those_who_died_are_forgotten_once_they_hold_nothing(app: Headrace
     )
     assert len(await holding.fetch(1, 1.0)) == 1
     (delivery,) = await idle.fetch(1, 1.0)
-    delivery.key = decode_envelope(delivery.envelope).key
+    delivery.job_id = decode_envelope(delivery.envelope).job_id
     await idle.settle("default", [Settlement(delivery, DONE)])
     assert await names(app) == {"idle", "holding"}
     taken_over = 0

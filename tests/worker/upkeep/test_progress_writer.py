@@ -62,9 +62,9 @@ async def writer(store: Recorded, time: Time) -> ProgressWriter:
 
 
 async def sent(store: Recorded, queue: str = QUEUE) -> Place:
-    key = ids.new_key()
-    await store.append(queue, [Parcel(key, encode_envelope(key, "task", b"\x90"))])
-    return queue, key
+    job_id = ids.new_id()
+    await store.append(queue, [Parcel(job_id, encode_envelope(job_id, "task", b"\x90"))])
+    return queue, job_id
 
 
 async def told(store: Recorded, place: Place) -> tuple[Progress | None, list[str]]:
@@ -173,7 +173,7 @@ async def test_before_a_job_ends_its_last_words_are_written(
     consumer = store.consumer("worker", {QUEUE: 1}, 30.0)
     deliveries = {d.envelope: d for d in await consumer.fetch(2, 0)}
     (delivery,) = [d for envelope, d in deliveries.items() if ending[1] in envelope]
-    delivery.key = ending[1]
+    delivery.job_id = ending[1]
     writer.log(ending, ["goodbye"])
     writer.log(other, ["not yet"])
     await writer.before_settling(QUEUE, [Settlement(delivery, RELEASED)])

@@ -20,8 +20,10 @@ LEASE = 30.0
 
 
 async def send(store: SqliteStore, queue: str, count: int, delay_ms: int) -> None:
-    keys = [ids.new_key() for _ in range(count)]
-    parcels = [Parcel(key, encode_envelope(key, "task", b"\x90"), delay_ms) for key in keys]
+    job_ids = [ids.new_id() for _ in range(count)]
+    parcels = [
+        Parcel(job_id, encode_envelope(job_id, "task", b"\x90"), delay_ms) for job_id in job_ids
+    ]
     await store.append(queue, parcels)
 
 

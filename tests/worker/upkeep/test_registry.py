@@ -138,7 +138,7 @@ def test_a_record_that_cannot_be_read_is_left_out() -> None:
 def begun(key: bytes, ago: float) -> Run:
     """A run that began so many seconds ago."""
     delivery = LeasedDelivery("mail", 1, b"")
-    delivery.key = key
+    delivery.job_id = key
     run = Run(delivery, RunSettings("worker-1", None, 3, 1000, lambda: 0))
     run.envelope = Envelope(1, key, "send", b"")
     run.started = time.monotonic() - ago
@@ -154,7 +154,7 @@ async def test_a_record_says_what_runs_the_longest_first_and_not_all_of_many(
     entry = registry(store, clock, set(), runs)
     await entry.beat()
     (record,) = await records(store)
-    assert [run.key for run in record.runs] == [b"%d" % s for s in range(MOST_RUNS + 4, 4, -1)]
+    assert [run.job_id for run in record.runs] == [b"%d" % s for s in range(MOST_RUNS + 4, 4, -1)]
     first = record.runs[0]
     assert (first.queue, first.task) == ("mail", "send")
     assert abs(clock.now_ms() - 1000 * (MOST_RUNS + 4) - first.started_ms) < 1000

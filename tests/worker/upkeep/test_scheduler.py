@@ -65,7 +65,7 @@ async def steps(*schedulers: Scheduler) -> None:
 
 async def sent(app: Headrace, queue: str = QUEUE) -> list[str]:
     page = await app.store.browse(queue, State.WAITING)
-    return sorted(ids.to_text(key) for key in page.keys)
+    return sorted(ids.to_text(job_id) for job_id in page.job_ids)
 
 
 def at(name: str, *seconds: float) -> list[str]:

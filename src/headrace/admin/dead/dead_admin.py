@@ -19,8 +19,8 @@ from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import PageScan, ScannedJobs, Stop
 from headrace.admin.recorded import recorded
 from headrace.core import bounds as limits
-from headrace.core.job import ids as job_ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job import ids as id_codec
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, JobNotFound
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _CONDITIONS = "reason=, task=, error=, search=, since="
 
-Verb = Callable[[str, Sequence[JobKey]], Awaitable[list[bool]]]
+Verb = Callable[[str, Sequence[JobId]], Awaitable[list[bool]]]
 
 
 class DeadAdmin(AdminContext):
@@ -105,11 +105,11 @@ class DeadAdmin(AdminContext):
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
         """One dead job or event, in whichever queue or group it is; `JobNotFound` if it is not dead
         (any more)."""
-        store, key = await self._store(), job_ids.to_key(id)
-        for name in await store.locate(await self._sources(queue), key):
-            (snapshot,) = await store.get(name, [key], bodies=True)
+        store, job_id = await self._store(), id_codec.to_id(id)
+        for name in await store.locate(await self._sources(queue), job_id):
+            (snapshot,) = await store.get(name, [job_id], bodies=True)
             if snapshot is not None and snapshot.state is State.DEAD:
-                return DeadInfo.of(name, _seen(key, snapshot), self._redaction)
+                return DeadInfo.of(name, _seen(job_id, snapshot), self._redaction)
         raise JobNotFound(id)
 
     @recorded
@@ -167,22 +167,26 @@ class DeadAdmin(AdminContext):
         done = 0
         for name in await self._with_dead(queue):
             if group_source(name):
-                found = [job.key async for jobs in matching(store, name, matcher) for job in jobs]
+                found = [
+                    job.job_id async for jobs in matching(store, name, matcher) for job in jobs
+                ]
                 done += len(await _taken(verb, name, found[::-1]))
                 continue
             async for jobs in matching(store, name, matcher):
-                done += len(await _taken(verb, name, [job.key for job in jobs]))
+                done += len(await _taken(verb, name, [job.job_id for job in jobs]))
         return done
 
     async def _apply_to(self, verb: Verb, named: Iterable[str], queue: str | None) -> int:
-        keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
-        store, done = await self._store(), set[JobKey]()
-        for name in await self._sources_of(keys, queue):
+        job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))
+        store, done = await self._store(), set[JobId]()
+        for name in await self._sources_of(job_ids, queue):
             if group_source(name):
-                done |= await _taken(verb, name, await _oldest_first(store, name, keys))
+                done |= await _taken(verb, name, await _oldest_first(store, name, job_ids))
             else:
                 # A job is dead in one queue, other than an event, which each group may have.
-                done |= await _taken(verb, name, [key for key in keys if key not in done])
+                done |= await _taken(
+                    verb, name, [job_id for job_id in job_ids if job_id not in done]
+                )
         return len(done)
 
     async def _with_dead(self, queue: str | None) -> list[str]:
@@ -192,23 +196,23 @@ class DeadAdmin(AdminContext):
         return [name for name, now in zip(names, states, strict=True) if now.counts.dead]
 
 
-async def _taken(verb: Verb, queue: str, keys: Sequence[JobKey]) -> set[JobKey]:
+async def _taken(verb: Verb, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:
     """Apply the verb to the jobs that are dead in the queue; returns their keys."""
-    taken: set[JobKey] = set()
-    for start in range(0, len(keys), PAGE):
-        batch = keys[start : start + PAGE]
+    taken: set[JobId] = set()
+    for start in range(0, len(job_ids), PAGE):
+        batch = job_ids[start : start + PAGE]
         taken.update(key for key, done in zip(batch, await verb(queue, batch), strict=True) if done)
     return taken
 
 
-async def _oldest_first(store: Store, queue: str, keys: Sequence[JobKey]) -> Sequence[JobKey]:
+async def _oldest_first(store: Store, queue: str, job_ids: Sequence[JobId]) -> Sequence[JobId]:
     """Those that are dead, in the order in which they died, for they may have to keep an order."""
-    if len(keys) < 2:
-        return keys
-    wanted, found = set(keys), list[JobKey]()
+    if len(job_ids) < 2:
+        return job_ids
+    wanted, found = set(job_ids), list[JobId]()
     async with aclosing(matching(store, queue, JobMatcher())) as pages:
         async for jobs in pages:
-            found += [job.key for job in jobs if job.key in wanted]
+            found += [job.job_id for job in jobs if job.job_id in wanted]
             if len(found) == len(wanted):
                 break
     return found[::-1]
@@ -224,7 +228,7 @@ async def _latest(store: Store, queue: str, matcher: JobMatcher, limit: int) -> 
     return found[:limit]
 
 
-def _seen(key: JobKey, snapshot: JobSnapshot) -> DeadJob:
+def _seen(job_id: JobId, snapshot: JobSnapshot) -> DeadJob:
     """The dead job in a snapshot."""
     died_ms = snapshot.died_ms or 0
-    return DeadJob(key, died_ms, snapshot.reason, snapshot.envelope, snapshot.history)
+    return DeadJob(job_id, died_ms, snapshot.reason, snapshot.envelope, snapshot.history)

@@ -46,7 +46,7 @@ class DeadInfo:
         attempts = [AttemptInfo.of(attempt) for attempt in history.attempts]
         kind = RedactedDead if redaction.active else cls
         info = kind(
-            id=ids.to_text(job.key),
+            id=ids.to_text(job.job_id),
             queue=queue,
             task=task_of(job.envelope),
             reason=job.reason,
@@ -78,7 +78,7 @@ class DeadInfo:
     @property
     def event(self) -> EventInfo | None:
         """What its envelope says, if it is an event that a group has given up."""
-        return event_in(ids.to_key(self.id), self.opened)
+        return event_in(ids.to_id(self.id), self.opened)
 
     @property
     def plain_arguments(self) -> Any:
@@ -113,7 +113,7 @@ class RedactedDead(DeadInfo):
 
     @property
     def event(self) -> EventInfo | None:
-        return event_in(ids.to_key(self.id), self.opened, self._redaction)
+        return event_in(ids.to_id(self.id), self.opened, self._redaction)
 
     @property
     def size(self) -> int:

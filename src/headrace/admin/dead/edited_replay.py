@@ -13,7 +13,7 @@ from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import codec
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.queue_names import is_log
 from headrace.core.task.signature import Misfit
@@ -55,27 +55,27 @@ class EditedReplay:
         self._redaction = redaction
         self._on_edit = on_edit
 
-    async def check(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
+    async def check(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """For each job whether it is dead; raises if one of those cannot be edited."""
-        edited = await self._edited(queue, keys, self._on_edit)
-        return [key in edited for key in keys]
+        edited = await self._edited(queue, job_ids, self._on_edit)
+        return [key in edited for key in job_ids]
 
-    async def send(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        edited = await self._edited(queue, keys)
+    async def send(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
+        edited = await self._edited(queue, job_ids)
         if not edited:
-            return [False] * len(keys)
+            return [False] * len(job_ids)
         sent = await self._store.replay(queue, list(edited), list(edited.values()))
         done = dict(zip(edited, sent, strict=True))
-        return [done.get(key, False) for key in keys]
+        return [done.get(job_id, False) for job_id in job_ids]
 
     async def _edited(
-        self, queue: str, keys: Sequence[JobKey], on_edit: OnEdit | None = None
-    ) -> dict[JobKey, bytes]:
+        self, queue: str, job_ids: Sequence[JobId], on_edit: OnEdit | None = None
+    ) -> dict[JobId, bytes]:
         """The new envelopes of those that are dead."""
-        snapshots = await self._store.get(queue, keys, bodies=True)
+        snapshots = await self._store.get(queue, job_ids, bodies=True)
         return {
-            key: self._changed(ids.to_text(key), seen.envelope, on_edit)
-            for key, seen in zip(keys, snapshots, strict=True)
+            job_id: self._changed(ids.to_text(job_id), seen.envelope, on_edit)
+            for job_id, seen in zip(job_ids, snapshots, strict=True)
             if seen is not None and seen.state is State.DEAD
         }
 

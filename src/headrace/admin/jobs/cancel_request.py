@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.admin.jobs.listing import snapshots
 from headrace.admin.matcher import JobMatcher
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 
@@ -43,29 +43,29 @@ class CancelRequest:
     """One request to cancel, on its way through queues and pages."""
 
     store: Store
-    _states: dict[JobKey, State] = field(default_factory=dict)
-    _logged: dict[JobKey, None] = field(default_factory=dict)
+    _states: dict[JobId, State] = field(default_factory=dict)
+    _logged: dict[JobId, None] = field(default_factory=dict)
 
-    async def named(self, queues: Sequence[str], keys: Sequence[JobKey]) -> None:
+    async def named(self, queues: Sequence[str], job_ids: Sequence[JobId]) -> None:
         """Cancel jobs by key, each in the first of the queues in which it has not ended; events in
         all groups."""
-        left = list(keys)
+        left = list(job_ids)
         for queue in queues:
             for start in range(0, len(left), CANCELLED_TOGETHER):
                 await self._cancel(queue, left[start : start + CANCELLED_TOGETHER])
             if not group_source(queue):
                 left = [key for key in left if self._states.get(key) not in _HIT]
 
-    async def scheduled(self, logs: Sequence[str], keys: Sequence[JobKey]) -> None:
+    async def scheduled(self, logs: Sequence[str], job_ids: Sequence[JobId]) -> None:
         """Cancel those not found yet that are events whose time has not come: no group has seen
         them."""
-        left = [key for key in keys if key not in self._states]
+        left = [job_id for job_id in job_ids if job_id not in self._states]
         for log in logs:
             for start in range(0, len(left), CANCELLED_TOGETHER):
                 await self._cancel_scheduled(log, left[start : start + CANCELLED_TOGETHER])
 
-    async def _cancel_scheduled(self, log: str, keys: Sequence[JobKey]) -> None:
-        seen = zip(keys, await self.store.get(log, keys), strict=True)
+    async def _cancel_scheduled(self, log: str, job_ids: Sequence[JobId]) -> None:
+        seen = zip(job_ids, await self.store.get(log, job_ids), strict=True)
         due = [key for key, each in seen if each is not None and each.state is State.SCHEDULED]
         await self._cancel(log, due)
 
@@ -83,11 +83,13 @@ class CancelRequest:
         cursor, more = "", True
         while more:
             page = await self.store.browse(queue, state, cursor, CANCELLED_TOGETHER)
-            keys = page.keys if matcher.is_open else await self._meant(queue, page.keys, matcher)
-            await self._cancel_met(queue, keys)
+            job_ids = (
+                page.job_ids if matcher.is_open else await self._meant(queue, page.job_ids, matcher)
+            )
+            await self._cancel_met(queue, job_ids)
             cursor, more = page.cursor, bool(page.cursor)
 
-    def report(self, keys: Sequence[JobKey] = ()) -> CancelReport:
+    def report(self, job_ids: Sequence[JobId] = ()) -> CancelReport:
         """What was done; of these keys also which are not known."""
         states = list(self._states.values())
         ended = [key for key, state in self._states.items() if state not in _HIT]
@@ -95,21 +97,23 @@ class CancelRequest:
             cancelled=states.count(State.CANCELLED),
             running=states.count(State.RUNNING),
             ended=tuple(map(ids.to_text, ended)),
-            unknown=tuple(ids.to_text(key) for key in keys if key not in self._states),
+            unknown=tuple(ids.to_text(key) for key in job_ids if key not in self._states),
             logged=tuple(ids.to_text(key) for key in self._logged if key not in self._states),
         )
 
-    async def _meant(self, queue: str, keys: Sequence[JobKey], matcher: JobMatcher) -> list[JobKey]:
-        likely = [key for key in keys if matcher.may_match(key)]
+    async def _meant(
+        self, queue: str, job_ids: Sequence[JobId], matcher: JobMatcher
+    ) -> list[JobId]:
+        likely = [key for key in job_ids if matcher.may_match(key)]
         return [
             key
             async for key, seen in snapshots(self.store, queue, likely)
             if matcher.matches(key, seen)
         ]
 
-    async def _cancel_met(self, queue: str, keys: Sequence[JobKey]) -> None:
+    async def _cancel_met(self, queue: str, job_ids: Sequence[JobId]) -> None:
         """Cancel jobs that were there a moment ago: what is not any more has ended."""
-        left = await self._cancel(queue, keys)
+        left = await self._cancel(queue, job_ids)
         if left and group_source(queue):
             seen = zip(left, await self.store.get(queue, left), strict=True)
             logged = {key: None for key, each in seen if each and not each.state.final}
@@ -118,11 +122,11 @@ class CancelRequest:
         for key in left:
             self._states.setdefault(key, State.DONE)
 
-    async def _cancel(self, queue: str, keys: Sequence[JobKey]) -> list[JobKey]:
+    async def _cancel(self, queue: str, job_ids: Sequence[JobId]) -> list[JobId]:
         """Those that the store knows nothing of."""
-        states = await self.store.cancel(queue, keys) if keys else []
-        left: list[JobKey] = []
-        for key, state in zip(keys, states, strict=True):
+        states = await self.store.cancel(queue, job_ids) if job_ids else []
+        left: list[JobId] = []
+        for key, state in zip(job_ids, states, strict=True):
             if state is None:
                 left.append(key)
             elif self._states.get(key) not in _HIT:

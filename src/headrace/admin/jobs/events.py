@@ -51,7 +51,7 @@ class JobEvent:
             time=to_datetime(event.at_ms),
             queue=queue,
             kind=fact.kind,
-            id=ids.to_text(fact.key) if fact.key else "",
+            id=ids.to_text(fact.job_id) if fact.job_id else "",
             task=fact.task,
             attempt=fact.attempt,
             duration=timedelta(microseconds=fact.took_us) if fact.took_us else None,

@@ -9,7 +9,7 @@ from headrace.admin.bodies import opened, task_of
 from headrace.admin.jobs.job_admin import Found, JobAdmin
 from headrace.core.flow.graph import Graph, Spot, decode_graph
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason, State
 from headrace.store.contract import JobSnapshot
 
@@ -61,22 +61,22 @@ class FlowAdmin(JobAdmin):
         flow, graph = envelope.overrides.flow, decode_graph(envelope.overrides.graph)
         if key != flow:
             whole = await _graph_of(store, envelope.overrides.end_queue or name, flow)
-            graph = whole if whole is not None and key in whole.keys else graph
+            graph = whole if whole is not None and key in whole.job_ids else graph
         if graph is None:
             return _alone((name, key, seen), flow, complete=False)
         jobs = await FlowSurvey(store, graph).jobs()
         return FlowInfo(ids.to_text(flow), jobs, graph.complete)
 
 
-def _alone(found: Found, flow: JobKey, *, complete: bool) -> FlowInfo:
+def _alone(found: Found, flow: JobId, *, complete: bool) -> FlowInfo:
     queue, key, seen = found
     job = FlowJobInfo(ids.to_text(key), queue, task_of(seen.envelope), seen.state, (), ())
     return FlowInfo(ids.to_text(flow), (job,), complete)
 
 
-async def _graph_of(store: Store, queue: str, key: JobKey) -> Graph | None:
+async def _graph_of(store: Store, queue: str, job_id: JobId) -> Graph | None:
     """What the last job of a flow carries; None if it has ended well, or was forgotten."""
-    (seen,) = await store.get(queue, [key], bodies=True)
+    (seen,) = await store.get(queue, [job_id], bodies=True)
     envelope = None if seen is None else opened(seen.envelope)
     return None if envelope is None else decode_graph(envelope.overrides.graph)
 
@@ -87,41 +87,43 @@ class FlowSurvey:
     def __init__(self, store: Store, graph: Graph) -> None:
         self._store = store
         self._graph = graph
-        self._seen: dict[JobKey, JobSnapshot | None] = {}
-        self._arrived: set[tuple[JobKey, JobKey]] = set()
-        self._states: dict[JobKey, State | None] = {}
-        self._children: dict[JobKey, list[Spot]] = {spot.key: [] for spot in graph.jobs}
+        self._seen: dict[JobId, JobSnapshot | None] = {}
+        self._arrived: set[tuple[JobId, JobId]] = set()
+        self._states: dict[JobId, State | None] = {}
+        self._children: dict[JobId, list[Spot]] = {spot.job_id: [] for spot in graph.jobs}
         for spot in graph.jobs:
             for parent in spot.parents:
-                self._children[graph.jobs[parent].key].append(spot)
+                self._children[graph.jobs[parent].job_id].append(spot)
 
     async def jobs(self) -> tuple[FlowJobInfo, ...]:
         await self._look()
         await self._read_arrivals()
         # From the end: the state of a forgotten job follows from those after it.
         for spot in reversed(self._graph.jobs):
-            seen = self._seen[spot.key]
-            self._states[spot.key] = self._guessed(spot) if seen is None else seen.state
+            seen = self._seen[spot.job_id]
+            self._states[spot.job_id] = self._guessed(spot) if seen is None else seen.state
         return tuple(map(self._info, self._graph.jobs))
 
     async def _look(self) -> None:
         # Bodies only where they are needed to know the task: each may have megabytes.
         for queue, spots in self._by_queue(self._graph.jobs).items():
             for bodies in (False, True):
-                keys = [spot.key for spot in spots if (self._graph.task(spot) is None) is bodies]
-                if keys:
-                    found = await self._store.get(queue, keys, bodies=bodies)
-                    self._seen.update(zip(keys, found, strict=True))
+                job_ids = [
+                    spot.job_id for spot in spots if (self._graph.task(spot) is None) is bodies
+                ]
+                if job_ids:
+                    found = await self._store.get(queue, job_ids, bodies=bodies)
+                    self._seen.update(zip(job_ids, found, strict=True))
 
     async def _read_arrivals(self) -> None:
-        waiting = [spot for spot in self._graph.jobs if _waits(self._seen[spot.key])]
+        waiting = [spot for spot in self._graph.jobs if _waits(self._seen[spot.job_id])]
         for queue, spots in self._by_queue(waiting).items():
             parents = self._graph.jobs
             pairs = [
-                (spot.key, parents[at].key)
+                (spot.job_id, parents[at].job_id)
                 for spot in spots
                 for at in spot.parents
-                if self._seen[parents[at].key] is None
+                if self._seen[parents[at].job_id] is None
             ]
             arrived = await self._store.arrived(queue, pairs) if pairs else []
             self._arrived.update(pair for pair, was in zip(pairs, arrived, strict=True) if was)
@@ -133,29 +135,29 @@ class FlowSurvey:
         return found
 
     def _guessed(self, spot: Spot) -> State | None:
-        if any(self._got(child, spot) for child in self._children[spot.key]):
+        if any(self._got(child, spot) for child in self._children[spot.job_id]):
             return State.DONE
         return None
 
     def _got(self, child: Spot, parent: Spot) -> bool:
         """Whether a job was given the result of another, that is, had not to wait any more."""
-        seen = self._seen[child.key]
+        seen = self._seen[child.job_id]
         if seen is None:
-            return self._states[child.key] is State.DONE
+            return self._states[child.job_id] is State.DONE
         if _waits(seen):
-            return (child.key, parent.key) in self._arrived
+            return (child.job_id, parent.job_id) in self._arrived
         failed = seen.state is State.DEAD and seen.reason == Reason.PARENT_FAILED
         return not failed and seen.state is not State.CANCELLED
 
     def _info(self, spot: Spot) -> FlowJobInfo:
-        seen = self._seen[spot.key]
+        seen = self._seen[spot.job_id]
         return FlowJobInfo(
-            id=ids.to_text(spot.key),
+            id=ids.to_text(spot.job_id),
             queue=self._graph.queue(spot),
             task=self._graph.task(spot) or (task_of(seen.envelope) if seen else None),
-            state=self._states[spot.key],
-            parents=tuple(ids.to_text(self._graph.jobs[at].key) for at in spot.parents),
-            children=tuple(ids.to_text(child.key) for child in self._children[spot.key]),
+            state=self._states[spot.job_id],
+            parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in spot.parents),
+            children=tuple(ids.to_text(child.job_id) for child in self._children[spot.job_id]),
         )
 
 

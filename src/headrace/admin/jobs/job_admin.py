@@ -26,9 +26,9 @@ from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
 from headrace.client.watch import JobUpdate
 from headrace.core import bounds as limits
-from headrace.core.job import ids as job_ids
+from headrace.core.job import ids as id_codec
 from headrace.core.job.constraints import decode_constraints
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.queue_names import group_source, is_log
@@ -37,7 +37,7 @@ from headrace.store.contract import JobSnapshot
 
 _CONDITIONS = "state=, task=, flow=, search=, since="
 
-Found = tuple[str, JobKey, JobSnapshot]
+Found = tuple[str, JobId, JobSnapshot]
 """A queue, and what it has there under a key."""
 
 
@@ -117,11 +117,11 @@ class JobAdmin(AdminContext):
         """The last 1,000 lines that a job wrote with `ctx.log`, kept for a day after the last; also
         of a job that is otherwise forgotten, for which every queue is asked unless one is named.
         `JobNotFound` if nothing at all is known of it."""
-        store, key = await self._store(), job_ids.to_key(id)
+        store, job_id = await self._store(), id_codec.to_id(id)
         names = await self._sources(queue)
-        known = await store.locate(names, key)
+        known = await store.locate(names, job_id)
         for name in known or names:
-            if lines := (await store.log(name, key)).lines:
+            if lines := (await store.log(name, job_id)).lines:
                 return [*map((await self._masks(id, queue)).text, lines)]
         if not known:
             await self._found(id, queue)
@@ -136,7 +136,7 @@ class JobAdmin(AdminContext):
             found = await self._found(id, queue)
         except JobNotFound:
             logs = await store.logs() if queue is None else []
-            if (sentence := await why_logged(store, logs, job_ids.to_key(id))) is None:
+            if (sentence := await why_logged(store, logs, id_codec.to_id(id))) is None:
                 raise
             return sentence
         if any(is_log(name) or group_source(name) for name, _, _ in found):
@@ -173,14 +173,14 @@ class JobAdmin(AdminContext):
         return request.report()
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
-        keys = list(dict.fromkeys(job_ids.to_key(id) for id in named))
+        job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))
         store = await self._store()
         request = CancelRequest(store)
-        await request.named(await self._sources_of(keys, queue), keys)
+        await request.named(await self._sources_of(job_ids, queue), job_ids)
         if queue is None:
-            await request.scheduled(await store.logs(), keys)
-        report = request.report(keys)
-        if len(keys) == 1 and report.unknown:
+            await request.scheduled(await store.logs(), job_ids)
+        report = request.report(job_ids)
+        if len(job_ids) == 1 and report.unknown:
             await self._found(report.unknown[0], queue)
             raise ConfigError(
                 f"event {report.unknown[0]} is still in its topic's log, out of which no group can "
@@ -191,25 +191,25 @@ class JobAdmin(AdminContext):
     async def _found(self, id: str, queue: str | None = None) -> list[Found]:
         """Where the job is: in one queue, unless it has ended in several, or in groups of a topic;
         or in the log of one, if its time has not come."""
-        key = job_ids.to_key(id)
-        found = await self._looked(key, await self._queue_names(queue))
+        job_id = id_codec.to_id(id)
+        found = await self._looked(job_id, await self._queue_names(queue))
         if queue is None and not found:
-            found = await self._looked(key, await self._group_queues())
+            found = await self._looked(job_id, await self._group_queues())
         if queue is None and not found:
-            waiting = await self._looked(key, await (await self._store()).logs())
+            waiting = await self._looked(job_id, await (await self._store()).logs())
             found = [each for each in waiting if each[2].state is State.SCHEDULED]
         if not found:
             raise JobNotFound(id)
         return found
 
-    async def _looked(self, key: JobKey, queues: Sequence[str]) -> list[Found]:
+    async def _looked(self, job_id: JobId, queues: Sequence[str]) -> list[Found]:
         store = await self._store()
         found: list[Found] = []
-        for queue in await store.locate(queues, key):
-            (seen,) = await store.get(queue, [key], bodies=True)
+        for queue in await store.locate(queues, job_id):
+            (seen,) = await store.get(queue, [job_id], bodies=True)
             if seen is None:
                 continue
-            found.append((queue, key, seen))
+            found.append((queue, job_id, seen))
             if not seen.state.final and not group_source(queue):
                 break
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.admin.jobs.summary import JobSummary
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import ScannedJobs, Stop
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
 from headrace.store.contract import JobSnapshot
@@ -40,11 +40,11 @@ def states_meant(state: State | str | None, *, dead: bool) -> tuple[State, ...]:
 
 
 async def snapshots(
-    store: Store, queue: str, keys: Sequence[JobKey]
-) -> AsyncGenerator[tuple[JobKey, JobSnapshot], None]:
+    store: Store, queue: str, job_ids: Sequence[JobId]
+) -> AsyncGenerator[tuple[JobId, JobSnapshot], None]:
     """Snapshots of these jobs, with bodies; jobs that are gone are left out."""
-    for start in range(0, len(keys), READ_TOGETHER):
-        batch = keys[start : start + READ_TOGETHER]
+    for start in range(0, len(job_ids), READ_TOGETHER):
+        batch = job_ids[start : start + READ_TOGETHER]
         snapshots = await store.get(queue, batch, bodies=True)
         for key, snapshot in zip(batch, snapshots, strict=True):
             if snapshot is not None:
@@ -56,10 +56,10 @@ async def read_matching(
 ) -> ScannedJobs[JobSummary]:
     """The next jobs of a listing; None for each that is in another state or does not match."""
     page = await store.browse(stop.queue, stop.state, stop.cursor, size)
-    likely = [key for key in page.keys if matcher.may_match(key)]
+    likely = [key for key in page.job_ids if matcher.may_match(key)]
     found = {
         key: JobSummary.of(stop.queue, key, seen, matcher.search.redaction)
         async for key, seen in snapshots(store, stop.queue, likely)
         if seen.state in states and matcher.matches(key, seen)
     }
-    return ScannedJobs([found.get(key) for key in page.keys], page.cursor)
+    return ScannedJobs([found.get(key) for key in page.job_ids], page.cursor)

@@ -25,7 +25,7 @@ from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
 from headrace.core.job.envelope import Envelope, Malformed
 from headrace.core.job.history import decode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, decode_verdict
@@ -62,7 +62,7 @@ class JobSummary:
 
     @classmethod
     def of(
-        cls, queue: str, key: JobKey, snapshot: JobSnapshot, redaction: Redaction = CLEAR
+        cls, queue: str, job_id: JobId, snapshot: JobSnapshot, redaction: Redaction = CLEAR
     ) -> JobSummary:
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         task = None if envelope is None else envelope.task
@@ -74,13 +74,13 @@ class JobSummary:
         says = named or attempts or snapshot.progress or constraints.limits
         masks = redaction.masks(envelope, constraints) if says else NOTHING_HIDDEN
         return cls(
-            id=ids.to_text(key),
+            id=ids.to_text(job_id),
             queue=queue,
             task=task,
             state=snapshot.state,
             priority=constraints.priority,
             key=None if named is None else masks.name(named),
-            sent=sent_at(key, envelope),
+            sent=sent_at(job_id, envelope),
             due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
             worker=snapshot.worker or None,
             attempt=len(attempts) + (0 if snapshot.state.final else 1),
@@ -161,7 +161,7 @@ class JobDetail(JobSummary):
             ),
             log=tuple(map(masks.text, log)),
             once=tuple(map(masks.text, sorted(once))),
-            event=event_in(ids.to_key(summary.id), envelope, redaction),
+            event=event_in(ids.to_id(summary.id), envelope, redaction),
         )
 
 

@@ -12,7 +12,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.constraints import Limit, decode_constraints
 from headrace.core.job.history import History, decode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
 from headrace.core.job.state import Reason, State
 from headrace.core.plural import plural
@@ -48,15 +48,15 @@ class Why:
         self,
         store: Store,
         queue: str,
-        key: JobKey,
+        job_id: JobId,
         seen: JobSnapshot,
         redaction: Redaction = CLEAR,
     ) -> None:
         self._store = store
         self._queue = queue
-        self._key = key
+        self._key = job_id
         self._seen = seen
-        self._job = JobSummary.of(queue, key, seen)
+        self._job = JobSummary.of(queue, job_id, seen)
         self._constraints = decode_constraints(seen.constraints)
         self._masks = redaction.masks(opened(seen.envelope), self._constraints)
 
@@ -159,9 +159,9 @@ class Why:
         counted, cursor = 0, ""
         while counted < _MOST_COUNTED:
             page = await self._store.browse(self._queue, State.WAITING, cursor, _PAGE)
-            if self._key in page.keys:
-                return counted + page.keys.index(self._key), False
-            counted, cursor = counted + len(page.keys), page.cursor
+            if self._key in page.job_ids:
+                return counted + page.job_ids.index(self._key), False
+            counted, cursor = counted + len(page.job_ids), page.cursor
             if not cursor:
                 return counted, False
         return counted, True

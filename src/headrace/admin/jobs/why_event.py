@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.jobs.why import Why
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason
 from headrace.core.queue_names import GroupSource, group_source, log_source
 from headrace.errors import EventNotFound
@@ -100,11 +100,11 @@ _WORDS = {"blocked": "stopped", "failed": "failed"}
 _UNTIL = {"blocked": "it is replayed or purged, or the key is freed", "failed": "the key is freed"}
 
 
-async def why_logged(store: Store, logs: Sequence[str], key: JobKey) -> str | None:
+async def why_logged(store: Store, logs: Sequence[str], job_id: JobId) -> str | None:
     """Why an event is in no group, although it is in a log; None if it is in none."""
-    for log in await store.locate(logs, key):
+    for log in await store.locate(logs, job_id):
         try:
-            await store.position(log, Position("event", event=key))
+            await store.position(log, Position("event", event=job_id))
         except EventNotFound:
             continue
         topic, groups = log_source(log)[0], (await store.groups([log]))[log]

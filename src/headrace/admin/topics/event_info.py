@@ -10,7 +10,7 @@ from headrace.admin.bodies import arguments_of, sent_at
 from headrace.admin.redaction import Redaction
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.masking import NOTHING_HIDDEN
 from headrace.core.queue_names import is_log
 
@@ -40,7 +40,7 @@ class EventInfo:
     @classmethod
     def of(
         cls,
-        key: JobKey,
+        job_id: JobId,
         envelope: Envelope,
         kind: str | None = None,
         redaction: Redaction | None = None,
@@ -50,12 +50,12 @@ class EventInfo:
         masks = NOTHING_HIDDEN if redaction is None else redaction.masks(envelope)
         shown = arguments_of if redaction is None else redaction.arguments
         return cls(
-            id=ids.to_text(key),
+            id=ids.to_text(job_id),
             topic=envelope.task.removeprefix("@"),
             key=masks.name(overrides.key) or None,
             type=masks.text(overrides.kind) or kind,
             source=masks.text(overrides.source) or None,
-            time=sent_at(key, envelope),
+            time=sent_at(job_id, envelope),
             correlation_id=masks.text(overrides.correlation) or None,
             headers=masks.mapping(overrides.headers),
             content_type=overrides.content or "application/vnd.msgpack",
@@ -66,9 +66,9 @@ class EventInfo:
 
 
 def event_in(
-    key: JobKey, envelope: Envelope | None, redaction: Redaction | None = None
+    job_id: JobId, envelope: Envelope | None, redaction: Redaction | None = None
 ) -> EventInfo | None:
     """The event in an envelope; None if it is a job's."""
     if envelope is None or not is_log(envelope.task):
         return None
-    return EventInfo.of(key, envelope, redaction=redaction)
+    return EventInfo.of(job_id, envelope, redaction=redaction)

@@ -156,5 +156,5 @@ def _info(topic: str, logged: LoggedEvent, kind: str | None, redaction: Redactio
     """The event; of bytes that are none, those bytes."""
     envelope = opened(logged.envelope)
     if envelope is None:
-        envelope, kind = Envelope(FORMAT, logged.key, f"@{topic}", logged.envelope), None
-    return EventInfo.of(logged.key, envelope, kind, redaction)
+        envelope, kind = Envelope(FORMAT, logged.job_id, f"@{topic}", logged.envelope), None
+    return EventInfo.of(logged.job_id, envelope, kind, redaction)

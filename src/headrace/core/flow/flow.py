@@ -94,13 +94,13 @@ def group(calls: Iterable[Step[T]]) -> Flow[list[T]]:
 
 
 class Node:
-    """A call in its flow: the key of its job, what it waits for, and what waits for it."""
+    """A call in its flow: the id of its job, what it waits for, and what waits for it."""
 
-    __slots__ = ("call", "children", "feed", "key", "parents")
+    __slots__ = ("call", "children", "feed", "job_id", "parents")
 
     def __init__(self, call: Call[Any]) -> None:
         self.call = call
-        self.key = call.new_key()
+        self.job_id = call.new_id()
         self.children: list[tuple[Node, bool]] = []
         self.parents: dict[Node | Sent, bool] = {}
         self.feed: Feed = "" if call.links is None else call.links.feeding(call)

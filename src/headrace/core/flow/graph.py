@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.flow.flow import Node
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.task.call import Sent
 
 MOST = 200
@@ -27,7 +27,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class Spot(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A job in a graph; others, and names, by their number there."""
 
-    key: JobKey
+    job_id: JobId
     queue: int
     task: int
     parents: tuple[int, ...] = ()
@@ -48,8 +48,8 @@ class Graph(msgspec.Struct, array_like=True, frozen=True):
         return None if spot.task == _UNKNOWN else self.names[spot.task]
 
     @property
-    def keys(self) -> set[JobKey]:
-        return {spot.key for spot in self.jobs}
+    def job_ids(self) -> set[JobId]:
+        return {spot.job_id for spot in self.jobs}
 
 
 _Drawn = tuple[Node | Sent, tuple[int, ...]]
@@ -83,9 +83,9 @@ class Drawing:
     """Graphs of one flow, of which `last` stands for all. `nodes` are as `plan` orders them, and
     `outside` says where jobs are that were sent before."""
 
-    def __init__(self, nodes: Sequence[Node], last: JobKey, outside: Mapping[Any, str]) -> None:
+    def __init__(self, nodes: Sequence[Node], last: JobId, outside: Mapping[Any, str]) -> None:
         self._nodes = nodes
-        self._last = next(node for node in nodes if node.key == last)
+        self._last = next(node for node in nodes if node.job_id == last)
         self._outside = outside
         self._whole, most = self._as_much_as_fits()
         self._shown = None if self._last_tells_all(most) else self._leading(most)
@@ -153,7 +153,7 @@ class Drawing:
                 queue = numbers.setdefault(each.call.queue, len(numbers))
             else:
                 queue = numbers.setdefault(self._outside[each], len(numbers))
-            jobs.append(Spot(each.key, queue, task, parents))
+            jobs.append(Spot(each.job_id, queue, task, parents))
         return _encode(Graph(tuple(numbers), tuple(jobs), complete))
 
 

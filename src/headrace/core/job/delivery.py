@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.core.job.envelope import peek_key
-from headrace.core.job.ids import JobKey, to_text
+from headrace.core.job.envelope import peek_id
+from headrace.core.job.ids import JobId, to_text
 from headrace.core.job.outcome import Outcome
 
 Receipt = str | bytes | int
@@ -23,7 +23,7 @@ class LeasedDelivery:
     """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
     count = 1
     epoch = 0
-    key: JobKey = b""
+    job_id: JobId = b""
     """Filled in when the envelope is decoded; stays empty for what is not an envelope."""
     leased_at = 0.0
     """By the worker's monotonic clock; the heartbeat renews leases that are older than a while."""
@@ -50,17 +50,17 @@ class LeasedDelivery:
 
     def identify(self) -> None:
         """Read the id of a job whose envelope is not decoded: the store files jobs under it."""
-        self.key = peek_key(self.envelope)
+        self.key = peek_id(self.envelope)
 
     @property
-    def key_text(self) -> str:
+    def id_text(self) -> str:
         """The job's id for people; the receipt of what has none."""
-        return to_text(self.key) if self.key else f"(entry {self.receipt!r})"
+        return to_text(self.job_id) if self.job_id else f"(entry {self.receipt!r})"
 
     @property
     def fields(self) -> dict[str, object]:
         """The `extra` of log records about it."""
-        fields: dict[str, object] = {"job": self.key_text, "queue": self.queue}
+        fields: dict[str, object] = {"job": self.id_text, "queue": self.queue}
         if self.task:
             fields["task"] = self.task
         if self.attempt:
@@ -75,7 +75,16 @@ class LeasedDelivery:
 # first of a worker come by the hundred, before anything else is set on them: each would get a dict
 # of its own for what is set later, which takes twice the time and memory.
 _first = LeasedDelivery("", 0, b"")
-for _name in ("history", "count", "constraints", "inputs", "epoch", "ready_ms", "key", "leased_at"):
+for _name in (
+    "history",
+    "count",
+    "constraints",
+    "inputs",
+    "epoch",
+    "ready_ms",
+    "job_id",
+    "leased_at",
+):
     setattr(_first, _name, getattr(LeasedDelivery, _name))
 for _name in ("task", "attempt", "started_ms", "took_us", "on_outcome"):
     setattr(_first, _name, getattr(LeasedDelivery, _name))

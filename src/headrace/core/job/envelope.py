@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.retry import Backoff, Retry, full_name
 from headrace.errors import ConfigError, HeadraceError
 
@@ -69,8 +69,8 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     expires_ms: int | None = None
     sent_ms: int | None = None
     """Only where the id does not tell."""
-    flow: JobKey = b""
-    """Of a job in a flow, the key of the flow's last job: its result is wanted, kept or not."""
+    flow: JobId = b""
+    """Of a job in a flow, the id of the flow's last job: its result is wanted, kept or not."""
     feed: Feed = ""
     """How the results of the jobs it waited for become its first argument."""
     key: str = ""
@@ -98,7 +98,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A job on the wire. New fields go to the end, with a default."""
 
     format: int
-    key: JobKey
+    job_id: JobId
     task: str
     payload: bytes
     overrides: Overrides = NO_OVERRIDES
@@ -119,18 +119,18 @@ _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 
 def encode_envelope(
-    key: JobKey, task: str, payload: bytes, overrides: Overrides = NO_OVERRIDES
+    job_id: JobId, task: str, payload: bytes, overrides: Overrides = NO_OVERRIDES
 ) -> bytes:
     if overrides is NO_OVERRIDES:
-        return _encode((FORMAT, key, task, payload))
-    return _encode(Envelope(FORMAT, key, task, payload, overrides))
+        return _encode((FORMAT, job_id, task, payload))
+    return _encode(Envelope(FORMAT, job_id, task, payload, overrides))
 
 
-def with_key(envelope: bytes, key: JobKey) -> bytes:
-    """The same job under another key; the key is the second field, whatever follows it."""
+def with_id(envelope: bytes, job_id: JobId) -> bytes:
+    """The same job under another id; the id is the second field, whatever follows it."""
     start = 2
-    own = _encode(_decode_key(_decode_head(envelope).key))
-    return envelope[:start] + _encode(key) + envelope[start + len(own) :]
+    own = _encode(_decode_id(_decode_head(envelope).job_id))
+    return envelope[:start] + _encode(job_id) + envelope[start + len(own) :]
 
 
 def decode_envelope(data: bytes) -> Envelope:
@@ -161,31 +161,31 @@ class _Head(msgspec.Struct, array_like=True):
     """The fields that stay first for ever; what follows is skipped, not built."""
 
     format: int
-    key: msgspec.Raw = msgspec.Raw()
+    job_id: msgspec.Raw = msgspec.Raw()
 
 
 # Of MessagePack: bytes with their length in one or two bytes, and text.
 _BIN8, _BIN16, _FIXSTR, _STR8, _STR16 = 0xC4, 0xC5, 0xA0, 0xD9, 0xDA
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
-_decode_key = msgspec.msgpack.Decoder(bytes).decode
+_decode_id = msgspec.msgpack.Decoder(bytes).decode
 
 
-def peek_key(data: bytes) -> JobKey:
-    """The job's key in an envelope that cannot be decoded otherwise, for example one of a newer
+def peek_id(data: bytes) -> JobId:
+    """The job's id in an envelope that cannot be decoded otherwise, for example one of a newer
     format or one that is too large; empty if there is none."""
     try:
-        return _decode_key(_decode_head(data).key)
+        return _decode_id(_decode_head(data).job_id)
     except UNREADABLE:
         # Half an envelope may have it, where the lengths say.
         return data[4 : 4 + data[3]] if len(data) > 4 and data[2] == _BIN8 else b""
 
 
-def key_and_task(envelope: bytes) -> tuple[bytes, bytes]:
+def id_and_task(envelope: bytes) -> tuple[bytes, bytes]:
     """The two fields of an envelope as they are encoded, and the task's name alone: told from the
     lengths before them, without decoding anything, so that its first bytes are enough. Both are
     empty if the bytes are none that we write."""
     try:
-        at = _end_of_key(envelope)
+        at = _end_of_id(envelope)
         first = envelope[at]
         if _FIXSTR <= first < _FIXSTR + 32:
             start, end = at + 1, at + 1 + first - _FIXSTR
@@ -200,7 +200,7 @@ def key_and_task(envelope: bytes) -> tuple[bytes, bytes]:
     return envelope[2:end], envelope[start:end]
 
 
-def _end_of_key(envelope: bytes) -> int:
+def _end_of_id(envelope: bytes) -> int:
     kind = envelope[2]
     if kind == _BIN8:
         return 4 + envelope[3]

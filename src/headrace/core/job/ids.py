@@ -1,8 +1,8 @@
-"""Job ids: text for people, short bytes ("keys") for stores and the wire.
+"""Job ids: text for people, a `JobId` of short bytes for stores and the wire.
 
-An id that Headrace makes is a UUIDv7, which sorts by time; as a key it takes 16 bytes, not 36.
-An id that a caller gives can be any short text; its key is the text behind a `=`, a byte with which
-no UUIDv7 of the next three thousand years begins.
+An id that Headrace makes is a UUIDv7, which sorts by time; as bytes it takes 16, as text 36.
+An id that a caller gives can be any short text; its bytes are the text behind a `=`, a byte with
+which no UUIDv7 of the next three thousand years begins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from headrace.errors import ConfigError
 
-JobKey = bytes
+JobId = bytes
 
 MAX_ID_BYTES = 256
 _TEXT = 0x3D
@@ -22,7 +22,7 @@ _FOREIGN = "0x"
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
 
 
-def new_key() -> JobKey:
+def new_id() -> JobId:
     """A fresh UUIDv7: 48 bits of milliseconds, 12 bits of their fraction, 62 random bits."""
     ms, ns = divmod(time.time_ns(), 1_000_000)
     fraction = ns * 4096 // 1_000_000
@@ -30,8 +30,8 @@ def new_key() -> JobKey:
     return number.to_bytes(16, "big")
 
 
-def new_keys() -> Iterator[JobKey]:
-    """Fresh keys, without end, for a batch: cheaper than one by one, and they sort in the order in
+def new_ids() -> Iterator[JobId]:
+    """Fresh ids, without end, for a batch: cheaper than one by one, and they sort in the order in
     which they are made. Each is of the moment, a few hundred nanoseconds after the one before."""
     parts = time.time_ns() * 4096 // 1_000_000
     while True:
@@ -40,24 +40,24 @@ def new_keys() -> Iterator[JobKey]:
         parts += 1
 
 
-def to_text(key: JobKey) -> str:
+def to_text(job_id: JobId) -> str:
     """The id that people see."""
-    if key and key[0] == _TEXT:
-        return key[1:].decode("utf-8", "replace")
-    text = key.hex()
-    if len(key) != 16:
+    if job_id and job_id[0] == _TEXT:
+        return job_id[1:].decode("utf-8", "replace")
+    text = job_id.hex()
+    if len(job_id) != 16:
         # Not made by us: some other program's envelope. Still a name that leads back to it.
         return _FOREIGN + text
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def to_key(text: str) -> JobKey:
-    """The key of an id, whoever made it. Refuses what cannot be an id."""
+def to_id(text: str) -> JobId:
+    """The bytes of an id, whoever made it. Refuses what cannot be an id."""
     if not isinstance(text, str):
         raise ConfigError(f"a job id is text, not {text!r}")
     if len(text) == 36 and (packed := _packed_uuid7(text)):
         return packed
-    if text.startswith(_FOREIGN) and (foreign := _foreign_key(text)):
+    if text.startswith(_FOREIGN) and (foreign := _foreign_id(text)):
         return foreign
     raw = text.encode("utf-8", "surrogatepass")
     if not text or len(raw) > MAX_ID_BYTES or not text.isprintable():
@@ -67,17 +67,17 @@ def to_key(text: str) -> JobKey:
     return b"=" + raw
 
 
-def created_ms(key: JobKey) -> int | None:
+def created_ms(job_id: JobId) -> int | None:
     """When the id was made, if Headrace made it."""
-    return int.from_bytes(key[:6], "big") if len(key) == 16 and key[0] != _TEXT else None
+    return int.from_bytes(job_id[:6], "big") if len(job_id) == 16 and job_id[0] != _TEXT else None
 
 
-def _foreign_key(text: str) -> bytes | None:
+def _foreign_id(text: str) -> bytes | None:
     try:
-        key = bytes.fromhex(text.removeprefix(_FOREIGN))
+        job_id = bytes.fromhex(text.removeprefix(_FOREIGN))
     except ValueError:
         return None
-    return key if key and to_text(key) == text else None
+    return job_id if job_id and to_text(job_id) == text else None
 
 
 def _packed_uuid7(text: str) -> bytes | None:

@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import Feed
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 
 
 class Tick(msgspec.Struct, frozen=True, gc=False):
@@ -20,19 +20,19 @@ class Child(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job that waits for another to end, and what it does if that one ends badly."""
 
     queue: str
-    key: JobKey
+    job_id: JobId
     runs_anyway: bool = False
 
 
 class Parcel(msgspec.Struct, frozen=True, gc=False):
     """A job as a store takes it: due at once, `delay_ms` from the store's now, or at `at_ms`."""
 
-    key: JobKey
+    job_id: JobId
     envelope: bytes
     delay_ms: int | None = None
     at_ms: int | None = None
     constraints: Constraints = NO_CONSTRAINTS
-    parents: tuple[JobKey, ...] = ()
+    parents: tuple[JobId, ...] = ()
     """Jobs that must end first; its own time counts from then. Their results come with it, in
     this order."""
     children: tuple[Child, ...] = ()
@@ -53,10 +53,10 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
 class Bond(msgspec.Struct, frozen=True):
     """What a flow gives to one of its jobs."""
 
-    key: JobKey
-    flow: JobKey
+    job_id: JobId
+    flow: JobId
     feed: Feed
-    parents: tuple[JobKey, ...]
+    parents: tuple[JobId, ...]
     children: tuple[Child, ...]
     end_queue: str = ""
     graph: bytes = b""

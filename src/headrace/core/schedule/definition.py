@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.bounds import MAX_MS, check_count, check_name
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Bond, Parcel, Tick
 from headrace.core.schedule.cadence import Cadence, cron_cadence, every_cadence
 from headrace.core.task.call import Call
@@ -55,12 +55,12 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_in_ms: int | None = None
     constraints: Constraints = NO_CONSTRAINTS
 
-    def parcel(self, key: JobKey, now_ms: int, tick: Tick | None = None) -> Parcel:
+    def parcel(self, job_id: JobId, now_ms: int, tick: Tick | None = None) -> Parcel:
         """The job of one tick, or of none."""
         expires_ms = None if self.expires_in_ms is None else now_ms + self.expires_in_ms
         overrides = msgspec.structs.replace(self.overrides, sent_ms=now_ms, expires_ms=expires_ms)
-        envelope = encode_envelope(key, self.task, self.payload, overrides)
-        return Parcel(key, envelope, self.delay_ms, constraints=self.constraints, tick=tick)
+        envelope = encode_envelope(job_id, self.task, self.payload, overrides)
+        return Parcel(job_id, envelope, self.delay_ms, constraints=self.constraints, tick=tick)
 
     def call(self, returns: Any = Any) -> ScheduledCall:
         """A call that makes the same job, for middleware to look at and to change."""

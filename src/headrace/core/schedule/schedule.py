@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.job import ids
 from headrace.core.job.envelope import Malformed, NewerFormat
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.schedule.definition import Definition
 
 FORMAT = 1
@@ -122,11 +122,11 @@ def arm(definition: Definition, now_ms: int, old: Record | None = None) -> Recor
     return Record(FORMAT, body, now_ms, paused=old is not None and old.paused)
 
 
-def tick_key(name: str, tick_ms: int) -> JobKey:
+def tick_id(name: str, tick_ms: int) -> JobId:
     """The key of a tick's job: the same whoever fires it."""
     moment = datetime.fromtimestamp(tick_ms / 1000, UTC)
     precision = "milliseconds" if tick_ms % 1000 else "seconds"
-    return ids.to_key(f"{name}@{moment.replace(tzinfo=None).isoformat(timespec=precision)}Z")
+    return ids.to_id(f"{name}@{moment.replace(tzinfo=None).isoformat(timespec=precision)}Z")
 
 
 def encode_record(record: Record) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS
 from headrace.core.job.envelope import Feed, Overrides, encode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Bond, Parcel
 from headrace.core.task.constraints import NO_LABELS, CallLabels, TaskConstraints
 from headrace.core.task.send_options import PLAIN, SendOptions
@@ -27,7 +27,7 @@ R_co = TypeVar("R_co", covariant=True)
 class Sent(Protocol):
     """The handle of a job that was sent before."""
 
-    key: JobKey
+    job_id: JobId
 
 
 Parent: TypeAlias = "Call[Any] | Sent"
@@ -71,7 +71,7 @@ class Links:
         """Have the call wait for the parent; of two times the same the later one counts."""
         ends: Sequence[Parent] | None = getattr(parent, "ends", None)
         if ends is None:
-            if isinstance(parent, Step) or not isinstance(getattr(parent, "key", None), bytes):
+            if isinstance(parent, Step) or not isinstance(getattr(parent, "job_id", None), bytes):
                 raise ConfigError(
                     f"{call!r} can be after calls, flows and jobs, not after {parent!r}"
                 )
@@ -197,8 +197,8 @@ class Call(Step[R_co]):
         """This call as a new job. `now_ms`, the store's time, is needed only where `needs_time`;
         `bond` where it is part of a flow."""
         if self.is_plain and bond is None:
-            key = ids.new_key()
-            return Parcel(key, encode_envelope(key, self.task, self.payload))
+            job_id = ids.new_id()
+            return Parcel(job_id, encode_envelope(job_id, self.task, self.payload))
         return self._bound(now_ms, bond or self._alone())
 
     @property
@@ -206,9 +206,9 @@ class Call(Step[R_co]):
         """Whether the envelope holds a moment that must be taken from the store's clock."""
         return self.options.expires_in_ms is not None
 
-    def new_key(self) -> JobKey:
-        """The key of a job of this call."""
-        return ids.new_key() if self.options.id is None else ids.to_key(self.options.id)
+    def new_id(self) -> JobId:
+        """The id of a job of this call."""
+        return ids.new_id() if self.options.id is None else ids.to_id(self.options.id)
 
     def _alone(self) -> Bond:
         if self.links is not None:
@@ -217,12 +217,12 @@ class Call(Step[R_co]):
             raise ArgumentError(
                 self.task, "its first argument is missing, and no other call gives it one"
             )
-        return Bond(self.new_key(), b"", "", (), ())
+        return Bond(self.new_id(), b"", "", (), ())
 
     def _bound(self, now_ms: int | None, bond: Bond) -> Parcel:
         options, waits = self.options, bool(bond.parents)
         payload = self.room if bond.feed and self.room is not None else self.payload
-        envelope = encode_envelope(bond.key, self.task, payload, self._overrides(now_ms, bond))
+        envelope = encode_envelope(bond.job_id, self.task, payload, self._overrides(now_ms, bond))
         constraints, delay_ms = NO_CONSTRAINTS, options.delay_ms
         if self.task_constraints is not None and (self.labels is not None or waits):
             labels = self.labels or NO_LABELS
@@ -230,7 +230,7 @@ class Call(Step[R_co]):
             if delay_ms is None and options.at_ms is None:
                 delay_ms = self.task_constraints.delay_ms(options, labels)
         return Parcel(
-            bond.key, envelope, delay_ms, options.at_ms, constraints, bond.parents, bond.children
+            bond.job_id, envelope, delay_ms, options.at_ms, constraints, bond.parents, bond.children
         )
 
     def _overrides(self, now_ms: int | None, bond: Bond) -> Overrides:

@@ -75,7 +75,7 @@ class SendOptions:
             )
         new: dict[str, Any] = {**_when(changes), **_expiry(changes)}
         if "id" in changes:
-            ids.to_key(changes["id"])
+            ids.to_id(changes["id"])
             new["id"] = changes["id"]
         if "queue" in changes:
             new["queue"] = check_queue("options(queue=)", changes["queue"])

@@ -54,7 +54,7 @@ class Event(Generic[E]):
     @property
     def id(self) -> str:
         """Stays the same through retries and replays: what to know an event again by."""
-        return ids.to_text(self._envelope.key)
+        return ids.to_text(self._envelope.job_id)
 
     @property
     def data(self) -> E:
@@ -86,7 +86,7 @@ class Event(Generic[E]):
         """When it was published, by the publisher's clock."""
         sent_ms = self._envelope.overrides.sent_ms
         if sent_ms is None:
-            sent_ms = ids.created_ms(self._envelope.key)
+            sent_ms = ids.created_ms(self._envelope.job_id)
         try:
             return None if sent_ms is None else _EPOCH + timedelta(milliseconds=sent_ms)
         except OverflowError:
@@ -137,7 +137,7 @@ def _traced(headers: Mapping[str, str]) -> re.Match[str] | None:
 
 def read_event(
     data: bytes,
-    key: ids.JobKey,
+    job_id: ids.JobId,
     topic: str,
     decode: Callable[[Envelope], E],
     kind: str,
@@ -147,7 +147,7 @@ def read_event(
         return Event(decode_envelope(data), decode, kind)
     except (Malformed, NewerFormat) as error:
         problem = Unfit(Reason.MALFORMED, str(error))
-    envelope = Envelope(FORMAT, key, f"@{topic}", data, _UNREADABLE)
+    envelope = Envelope(FORMAT, job_id, f"@{topic}", data, _UNREADABLE)
     return Event(envelope, partial(_refuse, problem), kind)
 
 

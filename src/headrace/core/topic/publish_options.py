@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.bounds import MAX_OVERRIDES
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMAT, Overrides
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.task.labels import check_label
 from headrace.core.times import Duration, epoch_ms, to_ms
 from headrace.core.topic.headers import checked_headers
@@ -40,7 +40,7 @@ class Publishing(PublishingMany, total=False):
 class PublishOptions(msgspec.Struct, frozen=True):
     """Checked options of one publish."""
 
-    id: JobKey | None = None
+    id: JobId | None = None
     key: str = ""
     delay_ms: int | None = None
     at_ms: int | None = None
@@ -68,7 +68,7 @@ def publish_options(options: Mapping[str, Any]) -> PublishOptions:
     expires = given.get("expires")
     until = isinstance(expires, datetime)
     return PublishOptions(
-        id=ids.to_key(given["id"]) if "id" in given else None,
+        id=ids.to_id(given["id"]) if "id" in given else None,
         key=_label(given, "key"),
         delay_ms=to_ms("publish(delay=)", given["delay"]) if "delay" in given else None,
         at_ms=epoch_ms("publish(at=)", given["at"]) if "at" in given else None,
@@ -121,7 +121,7 @@ class EnvelopeTemplate:
         self._start = bytes([_ARRAY + 5]) + _encode(FORMAT)
         self._start_plain = bytes([_ARRAY + (5 if number else 4)]) + _encode(FORMAT)
 
-    def envelope(self, id: JobKey, payload: bytes, key: str) -> bytes:
+    def envelope(self, id: JobId, payload: bytes, key: str) -> bytes:
         """The envelope of one event; `encode_envelope` of the same, in a third of the time."""
         if key:
             return b"".join(

@@ -186,7 +186,7 @@ def check_place(what: str, place: object, now_ms: int) -> Place:
             f"{what} must be 'new', 'start', an event's id or a datetime, not {place!r}"
         )
     try:
-        ids.to_key(place)
+        ids.to_id(place)
     except ConfigError:
         raise ConfigError(f"{what} {place!r} cannot be an event's id") from None
     return place

@@ -86,7 +86,7 @@ def new_result(
     """The result of a task that has not begun."""
     return base.TaskResult(
         task=task,
-        id=id or ids.to_text(ids.new_key()),
+        id=id or ids.to_text(ids.new_id()),
         status=base.TaskResultStatus("READY"),
         enqueued_at=None,
         started_at=None,

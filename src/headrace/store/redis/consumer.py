@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import peek_key
+from headrace.core.job.envelope import peek_id
 from headrace.core.job.outcome import RELEASED
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
@@ -82,7 +82,7 @@ class RedisConsumer(RedisUpkeep):
         *,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[LeasedDelivery, str]:
-        jobs: list[Argument] = [item for d in deliveries for item in (d.key, d.constraints)]
+        jobs: list[Argument] = [item for d in deliveries for item in (d.job_id, d.constraints)]
         gates = await scripts.begin(
             self._settling,
             self._store.keys(queue),
@@ -165,7 +165,7 @@ class RedisConsumer(RedisUpkeep):
     async def _hand_back(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """As if they had not been read, and without a notification."""
         for delivery in deliveries:
-            delivery.key = peek_key(delivery.envelope)
+            delivery.job_id = peek_id(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
             await self._settle(queue, mine, None, False, IdempotencyKey())

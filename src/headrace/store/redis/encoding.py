@@ -33,11 +33,11 @@ def when(parcel: Parcel) -> str:
 def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
     """What `enter.lua` takes for each job."""
     return (
-        parcel.key,
+        parcel.job_id,
         when(parcel),
         parcel.envelope,
         encode_constraints(parcel.constraints),
-        b"".join(b"%d:%b" % (len(key), key) for key in parcel.parents),
+        b"".join(b"%d:%b" % (len(parent), parent) for parent in parcel.parents),
         b"".join(map(child_record, parcel.children)),
         parcel.tick.schedule if parcel.tick else "",
         parcel.tick.at_ms if parcel.tick else "",
@@ -46,11 +46,11 @@ def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
 
 def of_events(events: Sequence[Parcel]) -> tuple[int, list[Argument]]:
     """What `publish.lua` takes, and how many arguments for each event: the envelope alone if all
-    are due at once, have no key and are found in their envelopes."""
+    are due at once, have no id here and are found in their envelopes."""
     plain: list[Argument] = []
     for parcel in events:
         if parcel.constraints is not NO_CONSTRAINTS or not parcel.envelope.startswith(
-            parcel.key, 4
+            parcel.job_id, 4
         ):
             break
         if parcel.delay_ms is not None or parcel.at_ms is not None:
@@ -63,14 +63,14 @@ def of_events(events: Sequence[Parcel]) -> tuple[int, list[Argument]]:
         constraints = (
             b"" if parcel.constraints is NO_CONSTRAINTS else encode_constraints(parcel.constraints)
         )
-        full += (parcel.envelope, when(parcel), constraints, parcel.key)
+        full += (parcel.envelope, when(parcel), constraints, parcel.job_id)
     return 4, full
 
 
 def child_record(child: Child) -> bytes:
     queue = child.queue.encode()
-    lengths = len(queue), len(child.key), child.runs_anyway
-    return b"%d,%d,%d:%b%b" % (*lengths, queue, child.key)
+    lengths = len(queue), len(child.job_id), child.runs_anyway
+    return b"%d,%d,%d:%b%b" % (*lengths, queue, child.job_id)
 
 
 def cancelled(answer: bytes) -> State | None:
@@ -119,11 +119,11 @@ def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJ
     job: if that is elsewhere, it goes by the id of the entry, so that it can be purged."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     died_ms = int(entry_id.split(b"-")[0])
-    own = key_of(fields)
-    key = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
+    own = id_of(fields)
+    job_id = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
     envelope = named[b"j"] if b"j" in named else msgspec.msgpack.encode(fields)
     history, constraints = named.get(b"h", b""), named.get(b"t", b"")
-    return DeadJob(key, died_ms, reason_in(named.get(b"r", b"")), envelope, history, constraints)
+    return DeadJob(job_id, died_ms, reason_in(named.get(b"r", b"")), envelope, history, constraints)
 
 
 def reason_in(raw: bytes) -> str:
@@ -133,6 +133,6 @@ def reason_in(raw: bytes) -> str:
         return UNREADABLE
 
 
-def key_of(fields: Sequence[bytes]) -> bytes:
-    """The job key in an entry of dead jobs; empty if it has none."""
+def id_of(fields: Sequence[bytes]) -> bytes:
+    """The job id in an entry of dead jobs; empty if it has none."""
     return fields[1] if fields[0] == b"k" else b""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.job.envelope import Malformed, key_and_task
-from headrace.core.job.ids import JobKey
+from headrace.core.job.envelope import Malformed, id_and_task
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Done
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.tally import Tally, detail_of, kind_of
@@ -66,10 +66,10 @@ def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> FactBatch:
 
 
 def _named(parcel: Parcel) -> tuple[bytes, bytes]:
-    """The job's key and task as they stand in the envelope, which may be anyone's bytes."""
-    named, task = key_and_task(parcel.envelope)
-    if parcel.key not in named:
-        return _encode((parcel.key, ""))[1:], b""
+    """The job's id and task as they stand in the envelope, which may be anyone's bytes."""
+    named, task = id_and_task(parcel.envelope)
+    if parcel.job_id not in named:
+        return _encode((parcel.job_id, ""))[1:], b""
     return named, task
 
 
@@ -82,7 +82,7 @@ def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> FactBatch
         rows.append(
             (
                 "done" if done else kind_of(type(outcome)),
-                delivery.key,
+                delivery.job_id,
                 delivery.task,
                 delivery.attempt,
                 delivery.started_ms,
@@ -114,20 +114,20 @@ def events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Recorde
         if at in untrue:
             continue
         if fact.started_ms:
-            begun = Fact("started", fact.key, fact.task, fact.attempt, fact.started_ms)
+            begun = Fact("started", fact.job_id, fact.task, fact.attempt, fact.started_ms)
             events.append(RecordedFact(_cursor(entry_id, at - 1), fact.started_ms, begun))
         cursor = entry_id if at == len(facts) else _cursor(entry_id, at)
         events.append(RecordedFact(cursor, at_ms, fact))
     return events
 
 
-def _untrue(facts: Sequence[Fact], lost: Sequence[JobKey]) -> set[int]:
+def _untrue(facts: Sequence[Fact], lost: Sequence[JobId]) -> set[int]:
     """The numbers of facts that were written in advance and did not come true: for each job, its
     last facts, as many as it is named in `lost`."""
     left, found = Counter(lost), set()
     for at in range(len(facts), 0, -1):
-        if left[facts[at - 1].key]:
-            left[facts[at - 1].key] -= 1
+        if left[facts[at - 1].job_id]:
+            left[facts[at - 1].job_id] -= 1
             found.add(at)
     return found
 

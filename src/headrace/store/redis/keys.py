@@ -47,30 +47,30 @@ class QueueKeys:
     |                 |        | is one                                                           |
     | level + n       | stream | the same, of jobs with priority n                                |
     | levels          | zset   | the priorities that were ever used                               |
-    | jobs            | hash   | job key → place: an entry id of `ready`, or a priority, `/` and  |
+    | jobs            | hash   | job id → place: an entry id of `ready`, or a priority, `/` and   |
     |                 |        | an entry id; `s` scheduled, `S` the same with its lane kept;     |
     |                 |        | `k` in its lane, `g` and a gate, `f` behind other jobs; `d` and  |
     |                 |        | an entry id of `dead`                                            |
-    | scheduled       | zset   | job key by due time in ms                                        |
-    | parked          | hash   | job key → lengths and bytes of all that a stream entry would hold |
-    | dead            | stream | dead jobs: fields `k` (job key), `r` (reason), `j`, `h`, `t`, `i`|
+    | scheduled       | zset   | job id by due time in ms                                         |
+    | parked          | hash   | job id → lengths and bytes of all that a stream entry would hold  |
+    | dead            | stream | dead jobs: fields `k` (job id), `r` (reason), `j`, `h`, `t`, `i` |
     | result + k      | string | the verdict on job k; expires by itself                          |
     | lanes           | hash   | lane → how many jobs are in it; none for one that is idle        |
-    | lane + l        | zset   | job keys that wait for lane l, in order                          |
+    | lane + l        | zset   | job ids that wait for lane l, in order                           |
     | gates           | zset   | gates by the time at which they may let the next job pass        |
-    | line + g        | zset   | job keys that wait at gate g, in order                           |
+    | line + g        | zset   | job ids that wait at gate g, in order                            |
     | starts + g      | list   | when the jobs that passed gate g began; expires by itself        |
-    | passed + g      | set    | job keys that passed gate g and have not begun                   |
+    | passed + g      | set    | job ids that passed gate g and have not begun                    |
     | pace + g        | string | when the next may pass if they are spread out; expires by itself |
     | unique + u      | string | the job that has the unique name u; expires if kept after its end |
     | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
-    | children        | hash   | job key → those that wait for it                                 |
+    | children        | hash   | job id → those that wait for it                                 |
     | flow_messages   | stream | endings on their way to jobs of other queues                     |
     | cancelling      | hash   | running jobs that are to end                                     |
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
-    | progress        | hash   | job key → how far it is                                          |
+    | progress        | hash   | job id → how far it is                                           |
     | journal + k     | list   | log lines of job k, the number of the first before them; expires |
-    | once            | hash   | job key → what was done once, by name                            |
+    | once            | hash   | job id → what was done once, by name                             |
     | ticks           | zset   | schedules by the last time for which they sent a job             |
     | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not these) |
     | facts           | string | how many facts `events` holds                                    |

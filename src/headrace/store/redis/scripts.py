@@ -112,11 +112,11 @@ def browse(
 
 
 def cancel(
-    link: Link, keys: QueueKeys, *, events: int, running: bool, job_keys: Sequence[bytes],
+    link: Link, keys: QueueKeys, *, events: int, running: bool, job_ids: Sequence[bytes],
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _cancel, keys.all, [events, keys.queue, int(running), *job_keys], idempotency,
+        _cancel, keys.all, [events, keys.queue, int(running), *job_ids], idempotency,
     )
 
 
@@ -183,10 +183,10 @@ def free(
 
 
 def get(
-    link: Link, keys: Sequence[QueueKeys], *, bodies: bool, job_keys: Sequence[bytes],
+    link: Link, keys: Sequence[QueueKeys], *, bodies: bool, job_ids: Sequence[bytes],
 ) -> Awaitable[list[list[Any]]]:
     return link.run(
-        _get, _get.names(keys), [groups_of(keys), RETURNED, int(bodies), *job_keys],
+        _get, _get.names(keys), [groups_of(keys), RETURNED, int(bodies), *job_ids],
     )
 
 
@@ -308,11 +308,11 @@ def publish(
 
 
 def purge(
-    link: Link, keys: QueueKeys, *, events: int, job_keys: Sequence[bytes],
+    link: Link, keys: QueueKeys, *, events: int, job_ids: Sequence[bytes],
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _purge, keys.all, [events, keys.queue, *job_keys], idempotency,
+        _purge, keys.all, [events, keys.queue, *job_ids], idempotency,
     )
 
 

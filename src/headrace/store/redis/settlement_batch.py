@@ -56,7 +56,7 @@ class Batch:
             self.constrained = self.constrained or bool(delivery.constraints)
             if outcome.verdict:
                 self.kept.append((delivery, outcome))
-                finished.append(delivery.key)
+                finished.append(delivery.job_id)
             else:
                 self.done.append(delivery)
             return
@@ -80,7 +80,7 @@ class Batch:
 
     def _columns(self, deliveries: Sequence[LeasedDelivery], checked: bool) -> list[Argument]:
         columns: list[Argument] = [delivery.receipt for delivery in deliveries]
-        columns += [delivery.key for delivery in deliveries]
+        columns += [delivery.job_id for delivery in deliveries]
         if checked:
             columns += [delivery.count for delivery in deliveries]
         if self.constrained:
@@ -125,7 +125,7 @@ def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 def identity(delivery: LeasedDelivery) -> tuple[Argument, bytes, int]:
     # What is not an envelope has no key; it still gets a name under which it can be found.
     receipt = receipt_of(delivery)
-    return receipt, delivery.key or b"=entry-" + receipt, delivery.count
+    return receipt, delivery.job_id or b"=entry-" + receipt, delivery.count
 
 
 def receipt_of(delivery: LeasedDelivery) -> bytes:

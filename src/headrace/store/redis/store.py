@@ -8,7 +8,7 @@ from typing import Literal
 
 from headrace.core.bounds import LOG_LINES, LOG_TTL
 from headrace.core.job.envelope import Malformed
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
@@ -29,7 +29,7 @@ from headrace.store.values import (
     Control,
     IdempotencyKey,
     JobEnding,
-    KeyPage,
+    JobIdPage,
     LogPage,
     RecordedFact,
     Report,
@@ -56,7 +56,7 @@ class RedisStore(RedisTopics):
         *,
         repeat: bool = False,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[int, JobKey]:
+    ) -> dict[int, JobId]:
         if not parcels:
             return {}
         links, keys = self.links(), self.keys(queue)
@@ -68,7 +68,7 @@ class RedisStore(RedisTopics):
             return await self._enter(links.put, keys, parcels, repeat, sent, idempotency)
         jobs: list[Argument] = []
         for parcel in parcels:
-            jobs += (parcel.key, encoding.when(parcel), parcel.envelope)
+            jobs += (parcel.job_id, encoding.when(parcel), parcel.envelope)
         known = await scripts.append(
             links.put,
             keys,
@@ -79,7 +79,7 @@ class RedisStore(RedisTopics):
             jobs=jobs,
             idempotency=idempotency,
         )
-        return {position - 1: parcels[position - 1].key for position in known}
+        return {position - 1: parcels[position - 1].job_id for position in known}
 
     async def _enter(
         self,
@@ -89,7 +89,7 @@ class RedisStore(RedisTopics):
         repeat: bool,
         sent: facts.FactBatch,
         idempotency: IdempotencyKey | None,
-    ) -> dict[int, JobKey]:
+    ) -> dict[int, JobId]:
         known = await scripts.enter(
             link,
             keys,
@@ -106,7 +106,7 @@ class RedisStore(RedisTopics):
         self.server.abandoned.add(idempotency)
 
     async def follow(
-        self, queue: str, parent: JobKey, children: Sequence[Child]
+        self, queue: str, parent: JobId, children: Sequence[Child]
     ) -> JobEnding | None:
         reply = await scripts.follow(
             self.links().send,
@@ -134,17 +134,19 @@ class RedisStore(RedisTopics):
 
     # Asking
 
-    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+    async def browse(
+        self, queue: str, state: State, cursor: str = "", limit: int = 100
+    ) -> JobIdPage:
         if state in (State.DONE, State.CANCELLED):
-            return KeyPage([], "")
+            return JobIdPage([], "")
         if state is State.DEAD:
             page = await self.dead(queue, cursor, limit)
-            return KeyPage([job.key for job in page.jobs], page.cursor)
+            return JobIdPage([job.job_id for job in page.jobs], page.cursor)
         _check_cursor(state, cursor)
         following, *found = await scripts.browse(
             self.links().ask, self.keys(queue), state=state, cursor=cursor, limit=limit
         )
-        return KeyPage(found, following.decode())
+        return JobIdPage(found, following.decode())
 
     async def queues(self) -> list[str]:
         return [name for name in await self.names() if not is_log(name)]
@@ -155,7 +157,7 @@ class RedisStore(RedisTopics):
         entries = await self.links().ask.call("XREVRANGE", key, start, "-", "COUNT", limit, key=key)
         if not entries:
             return DeadJobPage([], "")
-        index, named = self.keys(queue).jobs, [encoding.key_of(fields) for _, fields in entries]
+        index, named = self.keys(queue).jobs, [encoding.id_of(fields) for _, fields in entries]
         places = await self.links().ask.call("HMGET", index, *named, key=index)
         jobs = [
             encoding.dead_job(entry_id, fields, place)
@@ -164,9 +166,9 @@ class RedisStore(RedisTopics):
         following = entries[-1][0].decode() if len(entries) == limit else ""
         return DeadJobPage(jobs, following)
 
-    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
-        name = self.keys(queue).journal + key.decode("latin-1")
-        raw = self.keys(queue).journal.encode() + key
+    async def log(self, queue: str, job_id: JobId, start: int = 0) -> LogPage:
+        name = self.keys(queue).journal + job_id.decode("latin-1")
+        raw = self.keys(queue).journal.encode() + job_id
         lines = await self.links().ask.call("LRANGE", raw, 0, -1, key=name)
         if not lines:
             return LogPage([], start)
@@ -174,11 +176,11 @@ class RedisStore(RedisTopics):
         texts = [line.decode("utf-8", "replace") for line in lines[1:]]
         return LogPage(texts[max(0, start - dropped) :], dropped + len(texts))
 
-    async def once_all(self, queue: str, key: JobKey) -> dict[str, bytes]:
-        pairs = await scripts.once_all(self.links().ask, self.keys(queue), job=key)
+    async def once_all(self, queue: str, job_id: JobId) -> dict[str, bytes]:
+        pairs = await scripts.once_all(self.links().ask, self.keys(queue), job=job_id)
         return {readable(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
-    async def arrived(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+    async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
         flat = [key for pair in pairs for key in pair]
         answers = await scripts.arrived(self.links().ask, self.keys(queue), pairs=flat)
         return [bool(answer) for answer in answers]
@@ -198,14 +200,14 @@ class RedisStore(RedisTopics):
     # Changing
 
     async def cancel(
-        self, queue: str, keys: Sequence[JobKey], *, running: bool = True
+        self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
     ) -> list[State | None]:
         answers = await scripts.cancel(
             self.links().send,
             self.keys(queue),
             events=self.events_most,
             running=running,
-            job_keys=keys,
+            job_ids=job_ids,
         )
         return [encoding.cancelled(answer) for answer in answers]
 
@@ -226,9 +228,9 @@ class RedisStore(RedisTopics):
         )
 
     async def replay(
-        self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
+        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
-        pairs = zip(keys, envelopes or [b""] * len(keys), strict=True)
+        pairs = zip(job_ids, envelopes or [b""] * len(job_ids), strict=True)
         replayed = await scripts.replay(
             self.links().send,
             self.keys(queue),
@@ -237,27 +239,29 @@ class RedisStore(RedisTopics):
         )
         return [bool(done) for done in replayed]
 
-    async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
+    async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         purged = await scripts.purge(
-            self.links().send, self.keys(queue), events=self.events_most, job_keys=keys
+            self.links().send, self.keys(queue), events=self.events_most, job_ids=job_ids
         )
         return [bool(done) for done in purged]
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         jobs: list[Argument] = []
         for each in reports:
-            jobs += (each.key, each.progress, len(each.lines), *each.lines)
+            jobs += (each.job_id, each.progress, len(each.lines), *each.lines)
         await scripts.report(
             self.links().ask,
             self.keys(queue),
             lines_most=LOG_LINES,
             log_ttl=LOG_TTL,
-            reported=encode_keys([each.key for each in reports]),
+            reported=encode_keys([each.job_id for each in reports]),
             jobs=jobs,
         )
 
-    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
-        await scripts.once_set(self.links().ask, self.keys(queue), job=key, name=name, value=value)
+    async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
+        await scripts.once_set(
+            self.links().ask, self.keys(queue), job=job_id, name=name, value=value
+        )
 
     async def kv_set(
         self,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from headrace.core.job.envelope import Malformed
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.store.contract import JobSnapshot
 from headrace.store.oddities import readable
 from headrace.store.redis import encoding, facts, scripts
@@ -31,19 +31,21 @@ class RedisSurveys(RedisNamespace):
     """See `headrace.store.contract.Store`."""
 
     async def get(
-        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
+        self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
         ask, queues = self.links().ask, [self.keys(queue)]
-        snapshots = await scripts.get(ask, queues, bodies=bodies, job_keys=keys)
-        seen = zip(keys, snapshots, strict=True)
+        snapshots = await scripts.get(ask, queues, bodies=bodies, job_ids=job_ids)
+        seen = zip(job_ids, snapshots, strict=True)
         return [self._snapshot(queue, key, snapshot) for key, snapshot in seen]
 
-    async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
-        get = partial(scripts.get, bodies=False, job_keys=[key])
+    async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
+        get = partial(scripts.get, bodies=False, job_ids=[job_id])
         snapshots = await self.of_each(queues, get)
         found = zip(queues, snapshots, strict=True)
         return [
-            queue for queue, snapshot in found if self._snapshot(queue, key, snapshot) is not None
+            queue
+            for queue, snapshot in found
+            if self._snapshot(queue, job_id, snapshot) is not None
         ]
 
     async def count(self, queue: str) -> Counts:
@@ -89,11 +91,11 @@ class RedisSurveys(RedisNamespace):
         paused = set(self.oddities.texts(self.keys(queue).paused, row[6:]))
         return QueueState(Counts(*counts), "" in paused, frozenset(paused - {""}), oldest or None)
 
-    def _snapshot(self, queue: str, key: JobKey, snapshot: list[Any]) -> JobSnapshot | None:
+    def _snapshot(self, queue: str, job_id: JobId, snapshot: list[Any]) -> JobSnapshot | None:
         try:
             return encoding.snapshot(snapshot)
         except Malformed as error:
-            name = f"{self.keys(queue).result}{readable(key)}"
+            name = f"{self.keys(queue).result}{readable(job_id)}"
             self.oddities.note(name, str(error))
             return None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.core.job.envelope import peek_key
+from headrace.core.job.envelope import peek_id
 from headrace.core.job.ids import to_text
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log
@@ -233,7 +233,7 @@ def _policy(text: str) -> OnFailure:
 
 def _logged(id: bytes, fields: list[bytes]) -> LoggedEvent:
     envelope = encoding.envelope_of(fields)
-    return LoggedEvent(peek_key(envelope), int(id.split(b"-")[0]), envelope, id.decode())
+    return LoggedEvent(peek_id(envelope), int(id.split(b"-")[0]), envelope, id.decode())
 
 
 def _stopped(lane: bytes, record: bytes, waiting: int) -> StoppedKey:

@@ -18,7 +18,7 @@ from headrace.store.redis.read.source import ReadSource, delivery_of
 from headrace.store.values import Arrival, FlowMessage, JobEnding
 
 if TYPE_CHECKING:
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.redis.read.queue_reader import RedisReader
     from headrace.store.redis.topics import RedisTopics
 
@@ -132,11 +132,11 @@ class RedisUpkeep:
         return await self._store.links().pubsub.add(self._store.keys(queue).due_channel, listener)
 
     async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
-        def wake(keys: Sequence[JobKey] | None) -> None:
+        def wake(job_ids: Sequence[JobId] | None) -> None:
             waking = asyncio.ensure_future(self._reading.wake())
             self._waking.add(waking)
             waking.add_done_callback(self._woken)
-            listener(keys)
+            listener(job_ids)
 
         return await self._store.links().pubsub.add(self._store.keys(queue).control_channel, wake)
 

@@ -12,13 +12,13 @@ from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapsho
 from headrace.store.sqlite import entries, reporting, stopping, untaken
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
-from headrace.store.values import KeyPage
+from headrace.store.values import JobIdPage
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.oddities import Oddities
     from headrace.store.sqlite.step import Step
 
@@ -27,29 +27,29 @@ _JOB = """
     SELECT CAST(state AS TEXT), CAST(time_ms AS INTEGER), CAST(owner AS TEXT),
         CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER),
         CAST(constraints AS BLOB), {bodies} FROM jobs
-    WHERE queue = ? AND key = ?"""
+    WHERE queue = ? AND job_id = ?"""
 _WITH_BODIES = _JOB.format(bodies="CAST(envelope AS BLOB), CAST(history AS BLOB)")
 _WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
-_PROGRESS = "SELECT CAST(value AS BLOB) FROM progress WHERE queue = ? AND key = ?"
+_PROGRESS = "SELECT CAST(value AS BLOB) FROM progress WHERE queue = ? AND job_id = ?"
 _RESULT = """
-    SELECT CAST(verdict AS BLOB) FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"""
+    SELECT CAST(verdict AS BLOB) FROM results WHERE queue = ? AND job_id = ? AND expires_ms > ?"""
 LOCATE = """
     SELECT name FROM queues
     WHERE namespace = :namespace AND name IN (SELECT value FROM json_each(:names)) AND (
-        EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = queues.id AND jobs.key = :key)
+        EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = queues.id AND jobs.job_id = :job_id)
         OR EXISTS (
             SELECT 1 FROM results
-            WHERE results.queue = queues.id AND results.key = :key AND expires_ms > :now_ms)
+            WHERE results.queue = queues.id AND results.job_id = :job_id AND expires_ms > :now_ms)
         OR EXISTS (
             SELECT 1 FROM topic_events
-            WHERE topic_events.log = queues.id AND topic_events.key = :key)
+            WHERE topic_events.log = queues.id AND topic_events.job_id = :job_id)
         OR EXISTS (
             SELECT 1 FROM topic_groups CROSS JOIN topic_events
-                ON topic_events.log = topic_groups.log AND topic_events.key = :key
+                ON topic_events.log = topic_groups.log AND topic_events.job_id = :job_id
             WHERE topic_groups.queue = queues.id AND topic_events.id > position))"""
 _NAMES = "SELECT CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _DEAD = """
-    SELECT id, time_ms, CAST(key AS BLOB), CAST(time_ms AS INTEGER), reason,
+    SELECT id, time_ms, CAST(job_id AS BLOB), CAST(time_ms AS INTEGER), reason,
         CAST(envelope AS BLOB), CAST(history AS BLOB), CAST(constraints AS BLOB) FROM jobs
     WHERE queue = ? AND state = 'dead'{before}
     ORDER BY time_ms DESC, id DESC LIMIT ?"""
@@ -59,42 +59,42 @@ _AFTER_ALL = 2**63 - 1
 _STATES = frozenset(State)
 _PAGES = {
     State.WAITING: (
-        """SELECT CAST(key AS BLOB), -priority, position, id FROM jobs
+        """SELECT CAST(job_id AS BLOB), -priority, position, id FROM jobs
         WHERE queue = :queue AND state = 'waiting'
             AND priority <= -:first AND (-priority, position, id) > (:first, :second, :third)
         ORDER BY priority DESC, position, id LIMIT :limit""",
         [-_AFTER_ALL, 0, 0],
     ),
     State.SCHEDULED: (
-        """SELECT CAST(key AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs
+        """SELECT CAST(job_id AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs
         WHERE queue = :queue AND state = 'scheduled' AND (time_ms, id) > (:first, :second)
         ORDER BY time_ms, id LIMIT :limit""",
         [-1, 0],
     ),
     # Not by the time of the lease, which moves.
     State.RUNNING: (
-        """SELECT CAST(key AS BLOB), id FROM jobs
+        """SELECT CAST(job_id AS BLOB), id FROM jobs
         WHERE queue = :queue AND state = 'running' AND id > :first ORDER BY id LIMIT :limit""",
         [0],
     ),
     State.BLOCKED: (
-        """SELECT CAST(key AS BLOB), id FROM jobs
+        """SELECT CAST(job_id AS BLOB), id FROM jobs
         WHERE queue = :queue AND state = 'blocked' AND id > :first ORDER BY id LIMIT :limit""",
         [0],
     ),
     State.DEAD: (
-        """SELECT CAST(key AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs
+        """SELECT CAST(job_id AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs
         WHERE queue = :queue AND state = 'dead' AND (time_ms, id) < (:first, :second)
         ORDER BY time_ms DESC, id DESC LIMIT :limit""",
         [_AFTER_ALL, _AFTER_ALL],
     ),
 }
-_PURGE = "DELETE FROM jobs WHERE queue = ? AND key = ? AND state = 'dead'"
+_PURGE = "DELETE FROM jobs WHERE queue = ? AND job_id = ? AND state = 'dead'"
 # Keys that are none of ours: no blob, so that none of ours is equal to them.
 _ODD_KEYS = """
-    SELECT CAST(key AS BLOB), id FROM jobs
-    WHERE queue = ? AND state = 'dead' AND typeof(key) != 'blob' LIMIT 1000"""
-_FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND key = ?"
+    SELECT CAST(job_id AS BLOB), id FROM jobs
+    WHERE queue = ? AND state = 'dead' AND typeof(job_id) != 'blob' LIMIT 1000"""
+_FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND job_id = ?"
 
 
 def get(
@@ -102,36 +102,36 @@ def get(
     *,
     namespace: str,
     queue: str,
-    keys: Sequence[JobKey],
+    job_ids: Sequence[JobId],
     bodies: bool,
     now_ms: int,
 ) -> list[JobSnapshot | None]:
     number = queue_id(connection, namespace, queue)
     if number is None:
-        return [None] * len(keys)
-    found = [_snapshot(connection, number, key, bodies, now_ms) for key in keys]
+        return [None] * len(job_ids)
+    found = [_snapshot(connection, number, job_id, bodies, now_ms) for job_id in job_ids]
     if group_source(queue):
         found = [
-            untaken.snapshot(connection, number, key, bodies=bodies) or snapshot
+            untaken.snapshot(connection, number, job_id, bodies=bodies) or snapshot
             if snapshot is None or snapshot.state == State.CANCELLED
             else snapshot
-            for key, snapshot in zip(keys, found, strict=True)
+            for job_id, snapshot in zip(job_ids, found, strict=True)
         ]
     return found
 
 
 def _snapshot(
-    connection: sqlite3.Connection, queue: int, key: JobKey, bodies: bool, now_ms: int
+    connection: sqlite3.Connection, queue: int, job_id: JobId, bodies: bool, now_ms: int
 ) -> JobSnapshot | None:
     sql = _WITH_BODIES if bodies else _WITHOUT_BODIES
-    job = connection.execute(sql, (queue, key)).fetchone()
+    job = connection.execute(sql, (queue, job_id)).fetchone()
     if job and job[0] != State.DEAD:
         # A verdict would be of an earlier job with this id.
         told = None
         if job[5] & REPORTED:
-            told = connection.execute(_PROGRESS, (queue, key)).fetchone()
+            told = connection.execute(_PROGRESS, (queue, job_id)).fetchone()
         return _of_job(job, b"", told[0] if told else b"")
-    kept = connection.execute(_RESULT, (queue, key, now_ms)).fetchone()
+    kept = connection.execute(_RESULT, (queue, job_id, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
     if job:
         return _of_job(job, verdict, b"")
@@ -165,11 +165,11 @@ def locate(
     *,
     namespace: str,
     queues: Sequence[str],
-    key: JobKey,
+    job_id: JobId,
     now_ms: int,
 ) -> list[str]:
     """Those of the queues of which `get` says something, and logs that hold the event."""
-    asked = {"namespace": namespace, "names": json_of(queues), "key": key, "now_ms": now_ms}
+    asked = {"namespace": namespace, "names": json_of(queues), "job_id": job_id, "now_ms": now_ms}
     found = connection.execute(LOCATE, asked)
     names = {name for (name,) in found}
     return [queue for queue in queues if queue in names]
@@ -199,11 +199,11 @@ def dead(
 
 
 def _dead_job(
-    key: JobKey, died_ms: int, reason: object, envelope: bytes, history: bytes, constraints: bytes
+    job_id: JobId, died_ms: int, reason: object, envelope: bytes, history: bytes, constraints: bytes
 ) -> DeadJob:
     readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
     return DeadJob(
-        key, died_ms, str(reason) if readable else UNREADABLE, envelope, history, constraints
+        job_id, died_ms, str(reason) if readable else UNREADABLE, envelope, history, constraints
     )
 
 
@@ -215,10 +215,10 @@ def browse(
     state: State,
     cursor: str,
     limit: int,
-) -> KeyPage:
+) -> JobIdPage:
     """Keys of the jobs in a state, in an order in which none that stays in it moves back."""
     if state not in _PAGES:
-        return KeyPage([], "")
+        return JobIdPage([], "")
     sql, start = _PAGES[state]
     number = queue_id(connection, namespace, queue)
     if state == State.WAITING and number is not None and group_source(queue):
@@ -226,22 +226,22 @@ def browse(
     after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
     rows = connection.execute(sql, page_values(number, after, limit)).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
-    return KeyPage([row[0] for row in rows], following)
+    return JobIdPage([row[0] for row in rows], following)
 
 
-def purge(step: Step, keys: Sequence[JobKey]) -> list[bool]:
-    """For each key, whether it was of a dead job, of which nothing is left."""
+def purge(step: Step, job_ids: Sequence[JobId]) -> list[bool]:
+    """For each id, whether it was of a dead job, of which nothing is left."""
     purged = []
-    for key in keys:
-        gone = step.connection.execute(_PURGE, (step.number, key)).rowcount
+    for job_id in job_ids:
+        gone = step.connection.execute(_PURGE, (step.number, job_id)).rowcount
         if gone:
-            step.connection.execute(_FORGET_RESULT, (step.number, key))
+            step.connection.execute(_FORGET_RESULT, (step.number, job_id))
         purged.append(gone > 0)
     if not all(purged):
         odd = dict(step.connection.execute(_ODD_KEYS, (step.number,)).fetchall())
-        entries.delete(step.connection, [odd[key] for key in keys if key in odd])
-        purged = [gone or key in odd for key, gone in zip(keys, purged, strict=True)]
-    forgotten = [key for key, gone in zip(keys, purged, strict=True) if gone]
+        entries.delete(step.connection, [odd[job_id] for job_id in job_ids if job_id in odd])
+        purged = [gone or job_id in odd for job_id, gone in zip(job_ids, purged, strict=True)]
+    forgotten = [job_id for job_id, gone in zip(job_ids, purged, strict=True) if gone]
     reporting.forget_marks(step, forgotten)
     if group_source(step.queue):
         step.freed_lanes |= stopping.forget(step, forgotten)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.job.constraints import encode_constraints
-from headrace.core.job.envelope import with_key
+from headrace.core.job.envelope import with_id
 from headrace.core.job.state import State
 from headrace.store.sqlite import entries, flows, lanes, limits, uniques
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
@@ -17,18 +17,18 @@ from headrace.store.values import Arrival, JobEnding
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.step import Step
 
 _INSERT = """
-    INSERT INTO jobs (id, queue, key, priority, constraints, envelope, state, position, time_ms,
+    INSERT INTO jobs (id, queue, job_id, priority, constraints, envelope, state, position, time_ms,
         flags, lane, gate, reason)
     VALUES {rows}"""
 _ENDED = """
-    WITH named (queue, key, now_ms) AS (VALUES {rows})
-    SELECT results.key FROM named JOIN results
-        ON results.queue = named.queue AND results.key = named.key
+    WITH named (queue, job_id, now_ms) AS (VALUES {rows})
+    SELECT results.job_id FROM named JOIN results
+        ON results.queue = named.queue AND results.job_id = named.job_id
     WHERE results.expires_ms > named.now_ms"""
 _LAST_TICKS = """
     WITH named (queue, schedule) AS (VALUES {rows})
@@ -46,8 +46,8 @@ def append(
     parcels: Sequence[Parcel],
     *,
     repeat: bool,
-    since: Mapping[JobKey, int] | None = None,
-) -> dict[int, JobKey]:
+    since: Mapping[JobId, int] | None = None,
+) -> dict[int, JobId]:
     """By position, those parcels that were not added, with the job that is there instead. `since`
     says of those that have waited elsewhere since when."""
     step.made_number()
@@ -56,31 +56,33 @@ def append(
     _add(step, added, since or {})
     for at, standing in refused.items():
         parcel = parcels[at]
-        if parcel.constraints.debounced and standing != parcel.key:
+        if parcel.constraints.debounced and standing != parcel.job_id:
             _replace(step, standing, parcel)
         if parcel.children:
             _tell_or_note(step, parcel, standing)
     return refused
 
 
-def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
-    known = set(entries.by_keys(step.connection, step.number, [p.key for p in parcels]))
+def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+    known = set(entries.by_job_ids(step.connection, step.number, [p.job_id for p in parcels]))
     if repeat:
-        rows = [(step.number, parcel.key, step.now_ms) for parcel in parcels]
-        known.update(key for (key,) in select_rows(step.connection, _ENDED, rows))
+        rows = [(step.number, parcel.job_id, step.now_ms) for parcel in parcels]
+        known.update(job_id for (job_id,) in select_rows(step.connection, _ENDED, rows))
     names = uniques.taken(step, {p.constraints.unique for p in parcels if p.constraints.unique})
     ticks = _last_ticks(step, parcels)
-    refused: dict[int, JobKey] = {}
+    refused: dict[int, JobId] = {}
     for at, parcel in enumerate(parcels):
         tick, name = parcel.tick, parcel.constraints.unique
-        if parcel.key in known or (tick and tick.at_ms <= ticks.get(tick.schedule, tick.at_ms - 1)):
-            refused[at] = parcel.key
+        if parcel.job_id in known or (
+            tick and tick.at_ms <= ticks.get(tick.schedule, tick.at_ms - 1)
+        ):
+            refused[at] = parcel.job_id
         elif name in names:
             refused[at] = names[name]
         else:
-            known.add(parcel.key)
+            known.add(parcel.job_id)
             if name and _takes_name(step, parcel):
-                names[name] = parcel.key
+                names[name] = parcel.job_id
         if tick:
             ticks[tick.schedule] = max(tick.at_ms, ticks.get(tick.schedule, tick.at_ms))
     run_rows(step.connection, _TICK, [(step.number, *tick) for tick in ticks.items()])
@@ -100,7 +102,7 @@ def _last_ticks(step: Step, parcels: Sequence[Parcel]) -> dict[str, int]:
     return dict(select_rows(step.connection, _LAST_TICKS, rows))
 
 
-def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobKey, int]) -> None:
+def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobId, int]) -> None:
     if not parcels:
         return
     first = step.new_numbers(len(parcels))
@@ -110,11 +112,11 @@ def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobKey, int]) -> 
         tell_of_due(step, min(due_times), next_due(step.connection, step.number))
     for entry in new:
         if entry.state == "waiting":
-            entry.time_ms = since.get(entry.key, step.now_ms)
+            entry.time_ms = since.get(entry.job_id, step.now_ms)
     lanes.enter(step, new)
     limits.pass_through(step, new)
     rows = [
-        (entry.id, step.number, entry.key, parcel.constraints.priority, entry.raw_constraints,
+        (entry.id, step.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
          parcel.envelope, *entry.place)
         for entry, parcel in zip(new, parcels, strict=True)
     ]  # fmt: skip
@@ -122,13 +124,15 @@ def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobKey, int]) -> 
     uniques.take(
         step,
         [
-            (p.constraints.unique, p.key)
+            (p.constraints.unique, p.job_id)
             for p in parcels
             if p.constraints.unique and _takes_name(step, p)
         ],
     )
     flows.note_parents(step, parcels)
-    flows.note_children(step, [(p.key, p.key, child) for p in parcels for child in p.children])
+    flows.note_children(
+        step, [(p.job_id, p.job_id, child) for p in parcels for child in p.children]
+    )
     _tell_of_new(step, new)
 
 
@@ -141,7 +145,7 @@ def _entry(step: Step, parcel: Parcel, place: int) -> Entry:
     if parcel.children:
         flags |= CHILDREN
     entry = Entry(
-        place, parcel.key, "waiting", place, 0, flags, raw_constraints=raw_constraints,
+        place, parcel.job_id, "waiting", place, 0, flags, raw_constraints=raw_constraints,
         head=parcel.envelope, decoded=constraints,
     )  # fmt: skip
     if parcel.parents:
@@ -155,20 +159,20 @@ def _tell_of_new(step: Step, new: Sequence[Entry]) -> None:
     if any(entry.state == "waiting" for entry in new):
         step.tell("ready")
     for entry in new:
-        step.record(_SENT[entry.state], entry.key, task_of(entry.head), 0, 0, 0, entry.reason)
+        step.record(_SENT[entry.state], entry.job_id, task_of(entry.head), 0, 0, 0, entry.reason)
     if step.facts is not None:
         step.sent = len(step.facts)
 
 
-def _replace(step: Step, standing: JobKey, parcel: Parcel) -> None:
+def _replace(step: Step, standing: JobId, parcel: Parcel) -> None:
     """Give a debounced job that is not due yet the time, the arguments and the constraints of a
     later one."""
-    first = entries.by_keys(step.connection, step.number, [standing]).get(standing)
+    first = entries.by_job_ids(step.connection, step.number, [standing]).get(standing)
     if first is None or first.state != "scheduled" or not first.constraints.debounced:
         return
     due = due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) or step.now_ms
     tell_of_due(step, due, next_due(step.connection, step.number))
-    envelope = with_key(parcel.envelope, standing)
+    envelope = with_id(parcel.envelope, standing)
     later = _entry(step, parcel, first.id)
     flags = first.flags & ~(LADEN | CONSTRAINED) | later.flags
     step.connection.execute(
@@ -177,14 +181,14 @@ def _replace(step: Step, standing: JobKey, parcel: Parcel) -> None:
     )
 
 
-def _tell_or_note(step: Step, parcel: Parcel, standing: JobKey) -> None:
+def _tell_or_note(step: Step, parcel: Parcel, standing: JobId) -> None:
     """See to those who wait for a job that was not added: they wait for the one that stands for it,
     or are told at once how that ended."""
     for child in parcel.children:
         ending: JobEnding | None = JobEnding(State.DONE)
         # A job whose parent it stands for must not wait for itself.
-        if (child.queue, child.key) != (step.queue, standing):
-            ending = flows.follow(step, standing, [child], known_as=parcel.key)
+        if (child.queue, child.job_id) != (step.queue, standing):
+            ending = flows.follow(step, standing, [child], known_as=parcel.job_id)
         if ending is not None:
-            arrival = Arrival(child.key, parcel.key, ending, child.runs_anyway)
+            arrival = Arrival(child.job_id, parcel.job_id, ending, child.runs_anyway)
             step.arrivals.append((child.queue, arrival))

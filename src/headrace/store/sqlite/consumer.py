@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from headrace.core.job.delivery import LeasedDelivery
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
     from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
     from headrace.store.sqlite.claiming import Claims
@@ -210,7 +210,7 @@ class _Wait:
         self._bell = asyncio.Event()
         self._over = False
 
-    def tell(self, _: Sequence[JobKey] | None) -> None:
+    def tell(self, _: Sequence[JobId] | None) -> None:
         self._bell.set()
 
     def end(self) -> None:

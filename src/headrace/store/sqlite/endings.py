@@ -25,7 +25,7 @@ from headrace.store.values import Arrival, JobEnding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
@@ -42,8 +42,8 @@ _TAKE_PARENTS = """
     DELETE FROM parents WHERE child IN (VALUES {rows}) AND queue = ?
     RETURNING child, place, value"""
 _KEEP = """
-    INSERT INTO results (queue, key, expires_ms, verdict) VALUES {rows}
-    ON CONFLICT (queue, key) DO UPDATE
+    INSERT INTO results (queue, job_id, expires_ms, verdict) VALUES {rows}
+    ON CONFLICT (queue, job_id) DO UPDATE
     SET expires_ms = excluded.expires_ms, verdict = excluded.verdict"""
 _BURY = f"""
     WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
@@ -65,27 +65,27 @@ def let_go(step: Step, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
     if any(entry.flags & CANCELLING for entry in gone):
         # Else workers would go on to end a new job with the same id.
         step.tell("control")
-    if reported := [entry.key for entry in gone if entry.flags & REPORTED]:
+    if reported := [entry.job_id for entry in gone if entry.flags & REPORTED]:
         reporting.forget_progress(step, reported)
-    if marked := [e.key for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
+    if marked := [e.job_id for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
         reporting.forget_marks(step, marked)
-    if awaited := {e.key: how for e, how in ended if e.flags & CHILDREN}:
+    if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
         _tell_children(step, awaited)
-    if blocked := [entry.key for entry in gone if entry.gate == FLOW_GATE]:
+    if blocked := [entry.job_id for entry in gone if entry.gate == FLOW_GATE]:
         forget_parents(step, blocked)
 
 
-def _tell_children(step: Step, ended: dict[JobKey, JobEnding]) -> None:
-    rows = [(key,) for key in ended]
+def _tell_children(step: Step, ended: dict[JobId, JobEnding]) -> None:
+    rows = [(job_id,) for job_id in ended]
     found = select_rows(step.connection, _TAKE_CHILDREN, rows, step.number)
     for parent, queue, child, known_as, runs_anyway in found:
         arrival = Arrival(child, known_as, ended[parent], bool(runs_anyway))
         step.arrivals.append((queue, arrival))
 
 
-def forget_parents(step: Step, children: Sequence[JobKey]) -> list[tuple[JobKey, int, bytes]]:
+def forget_parents(step: Step, children: Sequence[JobId]) -> list[tuple[JobId, int, bytes]]:
     """Forget what these jobs waited for, and return it: child, place, value."""
-    rows = [(key,) for key in children]
+    rows = [(job_id,) for job_id in children]
     run_rows(step.connection, _FORGET_JOINS, rows, step.number)
     return select_rows(step.connection, _TAKE_PARENTS, rows, step.number)
 
@@ -97,7 +97,7 @@ def cancel(step: Step, cancelled: Sequence[Entry]) -> None:
         let_go(step, [(entry, JobEnding(State.CANCELLED)) for entry in cancelled])
         entries.delete(step.connection, [entry.id for entry in cancelled])
         for entry in cancelled:
-            step.record("cancelled", entry.key, task_of(entry.head))
+            step.record("cancelled", entry.job_id, task_of(entry.head))
 
 
 def fail(step: Step, failed: Sequence[Entry]) -> None:
@@ -109,13 +109,18 @@ def fail(step: Step, failed: Sequence[Entry]) -> None:
         run_rows(step.connection, _BURY, rows)
         for entry in failed:
             reason = Reason.PARENT_FAILED.value
-            step.record("dead", entry.key, task_of(entry.head), 0, 0, 0, reason)
+            step.record("dead", entry.job_id, task_of(entry.head), 0, 0, 0, reason)
 
 
 def _keep_verdicts(step: Step, ended: Sequence[Entry], verdict: bytes) -> None:
     rows = [
-        (step.number, e.key, bounded_ms(step.now_ms + (e.constraints.ttl_ms or KEPT_MS)), verdict)
+        (
+            step.number,
+            e.job_id,
+            bounded_ms(step.now_ms + (e.constraints.ttl_ms or KEPT_MS)),
+            verdict,
+        )
         for e in ended
     ]
     run_rows(step.connection, _KEEP, rows)
-    step.tell("finished", [entry.key for entry in ended])
+    step.tell("finished", [entry.job_id for entry in ended])

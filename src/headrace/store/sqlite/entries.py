@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.core.job.delivery import Receipt
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
 
 # What there is of a job beyond its row. Most have none of it, and pay for none of it.
 CANCELLING = 1  # as in the index `jobs_cancelling`
@@ -44,14 +44,15 @@ def pause_gate(task: str) -> str:
 # Enough of an envelope for the longest id and the longest name of a task.
 _HEAD = 1100
 # Whatever type a value has, it is read as that which it should have.
-COLUMNS = f"""jobs.id, jobs.key, jobs.state, CAST(jobs.position AS INTEGER),
+COLUMNS = f"""jobs.id, jobs.job_id, jobs.state, CAST(jobs.position AS INTEGER),
     CAST(jobs.time_ms AS INTEGER), CAST(jobs.flags AS INTEGER), CAST(jobs.lane AS TEXT),
     CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT), CAST(jobs.constraints AS BLOB),
     CAST(substr(jobs.envelope, 1, {_HEAD}) AS BLOB)"""
 _BY_IDS = f"SELECT {COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _BY_KEYS = f"""
-    WITH named (queue, key) AS (VALUES {{rows}})
-    SELECT {COLUMNS} FROM named JOIN jobs ON jobs.queue = named.queue AND jobs.key = named.key"""
+    WITH named (queue, job_id) AS (VALUES {{rows}})
+    SELECT {COLUMNS} FROM named JOIN jobs
+        ON jobs.queue = named.queue AND jobs.job_id = named.job_id"""
 _IN_LINE = f"""
     SELECT {COLUMNS} FROM jobs WHERE queue = ? AND gate = ? AND gate != ''
     ORDER BY position LIMIT ?"""
@@ -79,15 +80,15 @@ _SAVE_SETTLED = """
         gate = new.gate, reason = new.reason, count = 0, owner = ''
     FROM new WHERE jobs.id = new.id"""
 _FLAG = """
-    WITH named (queue, key, flag) AS (VALUES {rows})
+    WITH named (queue, job_id, flag) AS (VALUES {rows})
     UPDATE jobs SET flags = flags | named.flag FROM named
-    WHERE jobs.queue = named.queue AND jobs.key = named.key"""
+    WHERE jobs.queue = named.queue AND jobs.job_id = named.job_id"""
 _DELETE = "DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 
 
 class Entry(msgspec.Struct):
     id: int
-    key: JobKey
+    job_id: JobId
     state: str
     position: int
     time_ms: int
@@ -125,10 +126,10 @@ def by_ids(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> dict[Recei
     return {row[0]: Entry(*row) for row in found}
 
 
-def by_keys(
-    connection: sqlite3.Connection, queue: int, keys: Iterable[JobKey]
-) -> dict[JobKey, Entry]:
-    rows = [(queue, key) for key in dict.fromkeys(keys)]
+def by_job_ids(
+    connection: sqlite3.Connection, queue: int, job_ids: Iterable[JobId]
+) -> dict[JobId, Entry]:
+    rows = [(queue, job_id) for job_id in dict.fromkeys(job_ids)]
     return {row[1]: Entry(*row) for row in select_rows(connection, _BY_KEYS, rows)}
 
 
@@ -173,9 +174,9 @@ def save_settled(
     run_rows(connection, _SAVE_SETTLED, rows)
 
 
-def flag(connection: sqlite3.Connection, queue: int, keys: Iterable[JobKey], flag: int) -> int:
+def flag(connection: sqlite3.Connection, queue: int, job_ids: Iterable[JobId], flag: int) -> int:
     """Note that there is something of these jobs; says how many of them there are."""
-    return run_rows(connection, _FLAG, [(queue, key, flag) for key in dict.fromkeys(keys)])
+    return run_rows(connection, _FLAG, [(queue, job_id, flag) for job_id in dict.fromkeys(job_ids)])
 
 
 def delete(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.bounds import EVENTS_KEPT
-from headrace.core.job.envelope import key_and_task
+from headrace.core.job.envelope import id_and_task
 from headrace.core.job.tally import KINDS
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
@@ -131,7 +131,7 @@ def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[Record
 def _events(place: int, at_ms: int, fact: Fact) -> Iterator[RecordedFact]:
     """A fact, and before it the start that it tells of: a cursor between the two leads to both."""
     if fact.started_ms > 0:
-        started = Fact("started", fact.key, fact.task, fact.attempt, fact.started_ms)
+        started = Fact("started", fact.job_id, fact.task, fact.attempt, fact.started_ms)
         yield RecordedFact(str(place - 1), fact.started_ms, started)
     yield RecordedFact(str(place), at_ms, fact)
 
@@ -156,4 +156,4 @@ def stats(
 
 def task_of(envelope: bytes) -> str:
     """The name of the task in an envelope, or in its beginning; empty if it cannot be told."""
-    return key_and_task(envelope)[1].decode("utf-8", "replace")
+    return id_and_task(envelope)[1].decode("utf-8", "replace")

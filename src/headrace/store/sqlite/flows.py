@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Child, Parcel
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
 _NIL = b"\xc0"
 
-_RESULT = "SELECT verdict FROM results WHERE queue = ? AND key = ? AND expires_ms > ?"
+_RESULT = "SELECT verdict FROM results WHERE queue = ? AND job_id = ? AND expires_ms > ?"
 _NOTE_CHILDREN = """
     INSERT OR IGNORE INTO children (queue, parent, child_queue, child, known_as, runs_anyway)
     VALUES {rows}"""
@@ -57,30 +57,30 @@ _FEED = """
 def note_parents(step: Step, parcels: Iterable[Parcel]) -> None:
     """Keep what new jobs wait for."""
     waiting = [parcel for parcel in parcels if parcel.parents]
-    joins = [(step.number, p.key, len(p.parents), p.delay_ms, p.at_ms) for p in waiting]
+    joins = [(step.number, p.job_id, len(p.parents), p.delay_ms, p.at_ms) for p in waiting]
     run_rows(step.connection, _NOTE_JOINS, joins)
     rows = [
-        (step.number, p.key, parent, place)
+        (step.number, p.job_id, parent, place)
         for p in waiting
         for place, parent in enumerate(p.parents)
     ]
     run_rows(step.connection, _NOTE_PARENTS, rows)
 
 
-def note_children(step: Step, awaited: Iterable[tuple[JobKey, JobKey, Child]]) -> None:
-    """Keep who waits for jobs: a job's key, the key by which the child knows it, the child."""
+def note_children(step: Step, awaited: Iterable[tuple[JobId, JobId, Child]]) -> None:
+    """Keep who waits for jobs: a job's id, the id by which the child knows it, the child."""
     rows = [
-        (step.number, parent, child.queue, child.key, known_as, child.runs_anyway)
+        (step.number, parent, child.queue, child.job_id, known_as, child.runs_anyway)
         for parent, known_as, child in awaited
     ]
     run_rows(step.connection, _NOTE_CHILDREN, rows)
 
 
 def follow(
-    step: Step, parent: JobKey, children: Sequence[Child], known_as: JobKey = b""
+    step: Step, parent: JobId, children: Sequence[Child], known_as: JobId = b""
 ) -> JobEnding | None:
     """Have `children` told when `parent` ends; how it ended, if it has."""
-    entry = entries.by_keys(step.connection, step.number, [parent]).get(parent)
+    entry = entries.by_job_ids(step.connection, step.number, [parent]).get(parent)
     if entry is not None and entry.state != "dead":
         note_children(step, [(parent, known_as or parent, child) for child in children])
         entries.flag(step.connection, step.number, [parent], CHILDREN)
@@ -96,7 +96,7 @@ def arrived(
     *,
     namespace: str,
     queue: str,
-    pairs: Sequence[tuple[JobKey, JobKey]],
+    pairs: Sequence[tuple[JobId, JobId]],
 ) -> list[bool]:
     """Whether jobs that wait for others were told that these have ended."""
     number = queue_id(connection, namespace, queue)
@@ -148,26 +148,26 @@ def _is_bad(arrival: Arrival) -> bool:
     return arrival.ending.state != State.DONE and not arrival.runs_anyway
 
 
-def _end_with(step: Step, bad: dict[JobKey, State]) -> None:
-    found = entries.by_keys(step.connection, step.number, bad)
-    ended = [found[key] for key in bad if key in found and found[key].gate == FLOW_GATE]
-    endings.fail(step, [entry for entry in ended if bad[entry.key] == State.DEAD])
-    endings.cancel(step, [entry for entry in ended if bad[entry.key] != State.DEAD])
+def _end_with(step: Step, bad: dict[JobId, State]) -> None:
+    found = entries.by_job_ids(step.connection, step.number, bad)
+    ended = [found[job_id] for job_id in bad if job_id in found and found[job_id].gate == FLOW_GATE]
+    endings.fail(step, [entry for entry in ended if bad[entry.job_id] == State.DEAD])
+    endings.cancel(step, [entry for entry in ended if bad[entry.job_id] != State.DEAD])
 
 
-def _set_free(step: Step, complete: Sequence[tuple[JobKey, int, int | None, int | None]]) -> None:
+def _set_free(step: Step, complete: Sequence[tuple[JobId, int, int | None, int | None]]) -> None:
     """Let jobs go on that have waited for nothing but others."""
     if not complete:
         return
-    found = entries.by_keys(step.connection, step.number, [row[0] for row in complete])
+    found = entries.by_job_ids(step.connection, step.number, [row[0] for row in complete])
     _feed(step, list(found.values()))
     later: list[Entry] = []
     ready: list[Entry] = []
-    for key, _, delay_ms, at_ms in complete:
-        if key in found:
+    for job_id, _, delay_ms, at_ms in complete:
+        if job_id in found:
             due = due_time(step.now_ms, delay_ms, at_ms)
-            found[key].time_ms = due
-            (later if due else ready).append(found[key])
+            found[job_id].time_ms = due
+            (later if due else ready).append(found[job_id])
     _schedule(step, later)
     way.go_on(step, ready)
 
@@ -175,11 +175,11 @@ def _set_free(step: Step, complete: Sequence[tuple[JobKey, int, int | None, int 
 def _feed(step: Step, freed: Sequence[Entry]) -> None:
     """Give jobs the results they waited for; their flags are the caller's to save."""
     values = defaultdict(list)
-    for child, _, value in sorted(endings.forget_parents(step, [e.key for e in freed])):
+    for child, _, value in sorted(endings.forget_parents(step, [e.job_id for e in freed])):
         values[child].append(value)
     for entry in freed:
         entry.flags |= LADEN
-    inputs = [(entry.id, _array(values[entry.key])) for entry in freed]
+    inputs = [(entry.id, _array(values[entry.job_id])) for entry in freed]
     run_rows(step.connection, _FEED, inputs)
 
 
@@ -201,5 +201,5 @@ def _schedule(step: Step, later: Sequence[Entry]) -> None:
     tell_of_due(step, min(entry.time_ms for entry in later), next_due(step.connection, step.number))
     for entry in later:
         entry.state, entry.gate, entry.reason = "scheduled", "", ""
-        step.record("scheduled", entry.key, task_of(entry.head))
+        step.record("scheduled", entry.job_id, task_of(entry.head))
     entries.save(step.connection, later)

@@ -31,8 +31,8 @@ _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ? RETURNING ordered"
 # For each state on its own, because each has an index of its own.
 _FORGET_UNBEGUN = """
     DELETE FROM jobs WHERE queue = ? AND state = '{state}' AND history = x'' AND EXISTS (
-        SELECT 1 FROM topic_events WHERE log = ? AND topic_events.key = jobs.key)
-    RETURNING key, lane, flags"""
+        SELECT 1 FROM topic_events WHERE log = ? AND topic_events.job_id = jobs.job_id)
+    RETURNING job_id, lane, flags"""
 _UNBEGUN = [_FORGET_UNBEGUN.format(state=state) for state in ("waiting", "blocked")]
 _ALL = """
     SELECT queues.name, queue, ordered, on_failure, CAST(seen_ms AS INTEGER),
@@ -41,16 +41,16 @@ _ALL = """
         CROSS JOIN queues ON queues.id = topic_groups.queue
     WHERE logs.namespace = ? AND logs.name IN (SELECT value FROM json_each(?))
     ORDER BY queues.name"""
-# The log need not hold them any more: then the key tells, if it has a time (`core/job/ids.py`).
+# The log need not hold them any more: then the id tells, if it has a time (`core/job/ids.py`).
 _TAKEN = """
-    SELECT topic_groups.queue, min(added_ms), min(jobs.key) FILTER (
-        WHERE added_ms IS NULL AND length(jobs.key) = 16 AND substr(jobs.key, 1, 1) != x'3D')
+    SELECT topic_groups.queue, min(added_ms), min(jobs.job_id) FILTER (
+        WHERE added_ms IS NULL AND length(jobs.job_id) = 16 AND substr(jobs.job_id, 1, 1) != x'3D')
     FROM topic_groups CROSS JOIN jobs ON jobs.id IN (
             SELECT held.id FROM jobs AS held
             WHERE held.queue = topic_groups.queue AND held.state = '{state}'
             ORDER BY {order} LIMIT ?)
         LEFT JOIN topic_events
-            ON topic_events.log = topic_groups.log AND topic_events.key = jobs.key
+            ON topic_events.log = topic_groups.log AND topic_events.job_id = jobs.job_id
     WHERE topic_groups.queue IN (SELECT value FROM json_each(?)) GROUP BY topic_groups.queue"""
 _ORDERS = {
     "waiting": "held.priority DESC, held.position",
@@ -112,8 +112,8 @@ def _forget_unbegun(step: Step, log: int) -> None:
     for forget in _UNBEGUN:
         gone = step.connection.execute(forget, (step.number, log)).fetchall()
         step.freed_lanes.update(lane for _, lane, _ in gone if lane)
-        reporting.forget_progress(step, [key for key, _, flags in gone if flags & REPORTED])
-        reporting.forget_marks(step, [key for key, _, flags in gone if flags & MARKED])
+        reporting.forget_progress(step, [job_id for job_id, _, flags in gone if flags & REPORTED])
+        reporting.forget_marks(step, [job_id for job_id, _, flags in gone if flags & MARKED])
 
 
 def disband(step: Step) -> bool:
@@ -178,8 +178,8 @@ def _oldest_taken(connection: sqlite3.Connection, queues: Sequence[int]) -> dict
     first thousand in each state tell; of one that the log holds no more, when its id was made."""
     oldest: dict[int, int | None] = {}
     for sql in _OLDEST if queues else ():
-        for queue, added_ms, key in connection.execute(sql, (_LOOKED_AT, json_of(queues))):
-            made_ms = None if key is None else created_ms(key)
+        for queue, added_ms, job_id in connection.execute(sql, (_LOOKED_AT, json_of(queues))):
+            made_ms = None if job_id is None else created_ms(job_id)
             oldest[queue] = _first(oldest.get(queue), added_ms, made_ms)
     return oldest
 

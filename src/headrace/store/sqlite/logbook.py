@@ -38,10 +38,10 @@ _SAVE = "UPDATE topics SET first = ?, last = ?, last_ms = ? WHERE log = ?"
 _NAMES = """
     SELECT name FROM topics JOIN queues ON queues.id = topics.log WHERE namespace = ?
     ORDER BY name"""
-_AT = "SELECT id FROM topic_events WHERE log = ? AND key = ?"
+_AT = "SELECT id FROM topic_events WHERE log = ? AND job_id = ?"
 _ADDED = "SELECT added_ms FROM topic_events WHERE id = ?"
 _READ = """
-    SELECT id, CAST(key AS BLOB), CAST(added_ms AS INTEGER), CAST(envelope AS BLOB)
+    SELECT id, CAST(job_id AS BLOB), CAST(added_ms AS INTEGER), CAST(envelope AS BLOB)
     FROM topic_events WHERE id > ? AND id <= ?
     ORDER BY id LIMIT ?"""
 _CUT = "DELETE FROM topic_events WHERE id >= ? AND id <= ?"
@@ -51,7 +51,7 @@ _ANY = "SELECT 1 FROM topic_groups WHERE log = ? AND seen_ms > ? LIMIT 1"
 _FIRST_HELD = """
     SELECT min(topic_events.id) FROM topic_events
         CROSS JOIN topic_groups ON topic_groups.log = topic_events.log AND seen_ms > ?
-        CROSS JOIN jobs ON jobs.queue = topic_groups.queue AND jobs.key = topic_events.key
+        CROSS JOIN jobs ON jobs.queue = topic_groups.queue AND jobs.job_id = topic_events.job_id
             AND state IN ('waiting', 'running')
     WHERE topic_events.id >= ? AND topic_events.id <= ?"""
 _GONE = """
@@ -146,7 +146,7 @@ def read(
     if found is None:
         return []
     rows = connection.execute(_READ, (max(start, found.first - 1), found.last, limit))
-    return [LoggedEvent(key, added, envelope, str(id)) for id, key, added, envelope in rows]
+    return [LoggedEvent(job_id, added, envelope, str(id)) for id, job_id, added, envelope in rows]
 
 
 def has_groups(connection: sqlite3.Connection, log: Log, seen_since_ms: int) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.outcome import Held
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
@@ -26,13 +26,13 @@ _RELEASED_TOGETHER = 1000
 _PAUSE = "INSERT OR IGNORE INTO pauses (namespace, queue, task) VALUES (?, ?, ?)"
 _RESUME = "DELETE FROM pauses WHERE namespace = ? AND queue = ? AND task = ?"
 _PAUSED = "SELECT task FROM pauses WHERE namespace = ? AND queue = ?"
-_CANCELLING = "SELECT key FROM jobs WHERE queue = ? AND flags & 1 AND state = 'running'"
+_CANCELLING = "SELECT job_id FROM jobs WHERE queue = ? AND flags & 1 AND state = 'running'"
 _FIRST_PLACE = """
     SELECT coalesce(min(position), 0) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"""
 _RESULTS = """
-    WITH named (queue, key, now_ms) AS (VALUES {rows})
-    SELECT results.key, results.verdict FROM named JOIN results
-        ON results.queue = named.queue AND results.key = named.key
+    WITH named (queue, job_id, now_ms) AS (VALUES {rows})
+    SELECT results.job_id, results.verdict FROM named JOIN results
+        ON results.queue = named.queue AND results.job_id = named.job_id
     WHERE results.expires_ms > named.now_ms"""
 
 
@@ -68,7 +68,9 @@ def control(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Co
     paused = _paused(connection, namespace, queue)
     number = queue_id(connection, namespace, queue)
     cancelling = connection.execute(_CANCELLING, (number,))
-    return Control("" in paused, frozenset(paused - {""}), tuple(key for (key,) in cancelling))
+    return Control(
+        "" in paused, frozenset(paused - {""}), tuple(job_id for (job_id,) in cancelling)
+    )
 
 
 def hold(step: Step, held: Sequence[tuple[Entry, Held]]) -> None:
@@ -91,18 +93,20 @@ def hold(step: Step, held: Sequence[tuple[Entry, Held]]) -> None:
             entry.stand_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
 
 
-def cancel(step: Step, keys: Sequence[JobKey], *, running: bool) -> list[State | None]:
+def cancel(step: Step, job_ids: Sequence[JobId], *, running: bool) -> list[State | None]:
     """End jobs that do not run, and, if `running`, ask that those which do be ended."""
-    found = entries.by_keys(step.connection, step.number, keys)
-    unknown = [(step.number, key, step.now_ms) for key in keys if key not in found]
+    found = entries.by_job_ids(step.connection, step.number, job_ids)
+    unknown = [(step.number, job_id, step.now_ms) for job_id in job_ids if job_id not in found]
     ended = select_rows(step.connection, _RESULTS, unknown)
-    states: dict[JobKey, State] = {key: ending_of(verdict).state for key, verdict in ended}
-    asked = [key for key, entry in found.items() if running and entry.state == "running"]
+    states: dict[JobId, State] = {job_id: ending_of(verdict).state for job_id, verdict in ended}
+    asked = [job_id for job_id, entry in found.items() if running and entry.state == "running"]
     if asked:
         entries.flag(step.connection, step.number, asked, CANCELLING)
         step.tell("control", asked)
     stopped = [entry for entry in found.values() if entry.state not in ("running", "dead")]
     endings.cancel(step, stopped)
-    for key, entry in found.items():
-        states[key] = State(entry.state) if entry.state in ("running", "dead") else State.CANCELLED
-    return [states.get(key) for key in keys]
+    for job_id, entry in found.items():
+        states[job_id] = (
+            State(entry.state) if entry.state in ("running", "dead") else State.CANCELLED
+        )
+    return [states.get(job_id) for job_id in job_ids]

@@ -15,20 +15,20 @@ from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
 _INSERT = """
-    INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope) VALUES {rows}
+    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope) VALUES {rows}
     ON CONFLICT DO NOTHING"""
 _INSERT_UNLESS_ENDED = """
-    WITH new (id, queue, key, state, position, time_ms, envelope) AS (VALUES {rows})
-    INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope)
+    WITH new (id, queue, job_id, state, position, time_ms, envelope) AS (VALUES {rows})
+    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope)
     SELECT * FROM new WHERE NOT EXISTS (
         SELECT 1 FROM results AS r
-        WHERE r.queue = new.queue AND r.key = new.key AND r.expires_ms > ?)
+        WHERE r.queue = new.queue AND r.job_id = new.job_id AND r.expires_ms > ?)
     ON CONFLICT DO NOTHING"""
 _REPLAY = """
     WITH again (id, place, flags, envelope) AS (VALUES {rows})
@@ -36,17 +36,17 @@ _REPLAY = """
         envelope = coalesce(again.envelope, jobs.envelope)
     FROM again WHERE jobs.id = again.id"""
 _IS_PLAIN = attrgetter("is_plain")
-_FORGET_RESULTS = "DELETE FROM results WHERE key IN (VALUES {rows}) AND queue = ?"
+_FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue = ?"
 
 
-def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
+def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
     """By position, those parcels that were not added, with the job that is there instead."""
     if all(map(_IS_PLAIN, parcels)):
         return _append_plain(step, parcels, repeat=repeat)
     return constrained.append(step, parcels, repeat=repeat)
 
 
-def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobKey]:
+def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
     number = step.made_number()
     first = step.new_numbers(len(parcels))
     rows = [
@@ -58,7 +58,7 @@ def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dic
         added = run_rows(step.connection, _INSERT_UNLESS_ENDED, rows, step.now_ms)
     else:
         added = run_rows(step.connection, _INSERT, rows)
-    refused: dict[int, JobKey] = {}
+    refused: dict[int, JobId] = {}
     if added < len(rows):
         ids = step.connection.execute(
             "SELECT id FROM jobs WHERE id BETWEEN ? AND ?", (first, first + len(rows) - 1)
@@ -77,11 +77,11 @@ def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dic
 
 def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]:
     if parcel.delay_ms is None and parcel.at_ms is None:
-        return place, queue, parcel.key, "waiting", place, now_ms, parcel.envelope
+        return place, queue, parcel.job_id, "waiting", place, now_ms, parcel.envelope
     due = due_time(now_ms, parcel.delay_ms, parcel.at_ms)
     if not due:
-        return place, queue, parcel.key, "waiting", place, now_ms, parcel.envelope
-    return place, queue, parcel.key, "scheduled", 0, due, parcel.envelope
+        return place, queue, parcel.job_id, "waiting", place, now_ms, parcel.envelope
+    return place, queue, parcel.job_id, "scheduled", 0, due, parcel.envelope
 
 
 def _tell_of_rows(step: Step, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -93,16 +93,16 @@ def _tell_of_rows(step: Step, rows: Sequence[tuple[Any, ...]]) -> None:
         step.tell("ready")
 
 
-def replay(step: Step, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()) -> list[bool]:
-    """For each key, whether it was of a dead job, which now goes its way as if it had never run."""
-    found = entries.by_keys(step.connection, step.number, keys)
-    bodies = dict(zip(keys, envelopes, strict=True)) if envelopes else {}
-    dead = {key: entry for key, entry in found.items() if entry.state == "dead"}
+def replay(step: Step, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()) -> list[bool]:
+    """For each id, whether it was of a dead job, which now goes its way as if it had never run."""
+    found = entries.by_job_ids(step.connection, step.number, job_ids)
+    bodies = dict(zip(job_ids, envelopes, strict=True)) if envelopes else {}
+    dead = {job_id: entry for job_id, entry in found.items() if entry.state == "dead"}
     replayed = []
     chosen: list[Entry] = []
-    for key in keys:
-        # Taken out, so that a key given twice is replayed once.
-        entry = dead.pop(key, None)
+    for job_id in job_ids:
+        # Taken out, so that an id given twice is replayed once.
+        entry = dead.pop(job_id, None)
         replayed.append(entry is not None)
         if entry is not None:
             chosen.append(entry)
@@ -111,7 +111,7 @@ def replay(step: Step, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()) 
     return replayed
 
 
-def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobKey, bytes]) -> None:
+def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobId, bytes]) -> None:
     rows = []
     for place, entry in enumerate(chosen, start=step.new_numbers(len(chosen))):
         constraints = entry.constraints
@@ -119,15 +119,15 @@ def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobKey, bytes]
             CONSTRAINED if constraints.lane or constraints.limits or constraints.unique else 0
         )
         entry.flags = entry.flags & (MARKED | LADEN) | has_constraints
-        rows.append((entry.id, place, entry.flags, bodies.get(entry.key)))
+        rows.append((entry.id, place, entry.flags, bodies.get(entry.job_id)))
         entry.id = place
         uniques.take_again(step, entry)
-        step.record("replayed", entry.key, task_of(bodies.get(entry.key, entry.head)))
+        step.record("replayed", entry.job_id, task_of(bodies.get(entry.job_id, entry.head)))
     run_rows(step.connection, _REPLAY, rows)
     # Else those who wait for the new run would be given the end of the old one.
-    run_rows(step.connection, _FORGET_RESULTS, [(entry.key,) for entry in chosen], step.number)
+    run_rows(step.connection, _FORGET_RESULTS, [(entry.job_id,) for entry in chosen], step.number)
     if group_source(step.queue):
-        stopping.forget(step, [entry.key for entry in chosen])
+        stopping.forget(step, [entry.job_id for entry in chosen])
     way.decide(step, chosen)
     entries.save(step.connection, chosen)
     step.tell("ready")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.step import Step
 
-_Event = tuple["JobKey", str, bytes, int]
+_Event = tuple["JobId", str, bytes, int]
 """Its id, its key as the name of a lane, its envelope, when it was added."""
 
 _TOGETHER = 1000
@@ -47,18 +47,18 @@ _WAITING, _BLOCKED = _COUNT.format(state="waiting"), _COUNT.format(state="blocke
 _SAW = "UPDATE topic_groups SET seen_ms = ? WHERE queue = ?"
 _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ?"
 _INTO_LINE = """
-    INSERT INTO jobs (id, queue, key, state, position, time_ms, envelope)
-    SELECT id + :shift, :queue, key, 'waiting', id + :shift, added_ms, envelope FROM topic_events
+    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope)
+    SELECT id + :shift, :queue, job_id, 'waiting', id + :shift, added_ms, envelope FROM topic_events
     WHERE id > :after AND id <= :upto ORDER BY id
     ON CONFLICT DO NOTHING"""
 _DEAD_AMONG = """
-    SELECT topic_events.key FROM topic_events
-        CROSS JOIN jobs ON jobs.queue = :queue AND jobs.key = topic_events.key
+    SELECT topic_events.job_id FROM topic_events
+        CROSS JOIN jobs ON jobs.queue = :queue AND jobs.job_id = topic_events.job_id
     WHERE topic_events.id > :after AND topic_events.id <= :upto AND jobs.state = 'dead'
         AND EXISTS (SELECT 1 FROM jobs WHERE queue = :queue AND state = 'dead')
     ORDER BY topic_events.id"""
 _EVENTS = """
-    SELECT key, lane, envelope, added_ms FROM topic_events WHERE id > ? AND id <= ?
+    SELECT job_id, lane, envelope, added_ms FROM topic_events WHERE id > ? AND id <= ?
     ORDER BY id"""
 
 
@@ -136,11 +136,11 @@ def _into_line(step: Step, after: int, upto: int) -> None:
         placing.replay(step, _dead_among(step, after, upto))
 
 
-def _dead_among(step: Step, after: int, upto: int) -> list[JobKey]:
+def _dead_among(step: Step, after: int, upto: int) -> list[JobId]:
     """Those of these events that come again after the group has given them up."""
     among = {"queue": step.number, "after": after, "upto": upto}
     found = step.connection.execute(_DEAD_AMONG, among)
-    return [key for (key,) in found]
+    return [job_id for (job_id,) in found]
 
 
 def _into_lanes(step: Step, after: int, upto: int) -> None:
@@ -153,13 +153,13 @@ def _into_lanes(step: Step, after: int, upto: int) -> None:
     for (stops, is_dead), run in groupby(events, lambda e: (e[0] in stoppers, e[0] in dead)):
         some = list(run)
         if stops:
-            for key, _, _, _ in some:
-                stopping.free(step, stoppers[key])
-                del stopped[stoppers[key]]
+            for job_id, _, _, _ in some:
+                stopping.free(step, stoppers[job_id])
+                del stopped[stoppers[job_id]]
         failed = {key for key, (state, _) in stopped.items() if state == "failed"}
         others = [event for event in some if event[1] not in failed]
         if is_dead:
-            placing.replay(step, [key for key, _, _, _ in others])
+            placing.replay(step, [job_id for job_id, _, _, _ in others])
         else:
             _append(step, others)
             stopping.bury(step, [event[:3] for event in some if event[1] in failed])
@@ -167,10 +167,10 @@ def _into_lanes(step: Step, after: int, upto: int) -> None:
 
 def _append(step: Step, events: Sequence[_Event]) -> None:
     parcels = [
-        Parcel(key, envelope, constraints=Constraints(lane=lane) if lane else NO_CONSTRAINTS)
-        for key, lane, envelope, _ in events
+        Parcel(job_id, envelope, constraints=Constraints(lane=lane) if lane else NO_CONSTRAINTS)
+        for job_id, lane, envelope, _ in events
     ]
-    added = {key: added_ms for key, _, _, added_ms in events}
+    added = {job_id: added_ms for job_id, _, _, added_ms in events}
     # Their log has told of them.
     facts, step.facts = step.facts, None
     constrained.append(step, parcels, repeat=False, since=added)

@@ -14,48 +14,50 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.step import Step
     from headrace.store.values import Report
 
-_TELL = "INSERT OR REPLACE INTO progress (queue, key, value) VALUES {rows}"
-_FORGET = "DELETE FROM {table} WHERE key IN (VALUES {{rows}}) AND queue = ?"
+_TELL = "INSERT OR REPLACE INTO progress (queue, job_id, value) VALUES {rows}"
+_FORGET = "DELETE FROM {table} WHERE job_id IN (VALUES {{rows}}) AND queue = ?"
 _FORGET_PROGRESS = _FORGET.format(table="progress")
 _FORGET_ONCE = _FORGET.format(table="once")
 _OPEN_LOG = """
-    INSERT INTO logs (queue, key, following, expires_ms) VALUES (?, ?, ?, ?)
-    ON CONFLICT (queue, key) DO UPDATE
+    INSERT INTO logs (queue, job_id, following, expires_ms) VALUES (?, ?, ?, ?)
+    ON CONFLICT (queue, job_id) DO UPDATE
     SET following = following + excluded.following, expires_ms = excluded.expires_ms
     RETURNING id, following"""
 _WRITE = "INSERT INTO lines (log, number, line) VALUES {rows}"
 _CUT = "DELETE FROM lines WHERE log = ? AND number < ?"
 _LOG = """
-    SELECT id, following FROM logs WHERE queue = ? AND key = ? AND expires_ms > ?"""
+    SELECT id, following FROM logs WHERE queue = ? AND job_id = ? AND expires_ms > ?"""
 _LINES = (
     "SELECT number, CAST(line AS TEXT) FROM lines WHERE log = ? AND number >= ? ORDER BY number"
 )
-_MARK_ONCE = "INSERT OR REPLACE INTO once (queue, key, name, value) VALUES (?, ?, ?, ?)"
+_MARK_ONCE = "INSERT OR REPLACE INTO once (queue, job_id, name, value) VALUES (?, ?, ?, ?)"
 _MARKS = """
-    SELECT CAST(name AS TEXT), CAST(value AS BLOB) FROM once WHERE queue = ? AND key = ?"""
+    SELECT CAST(name AS TEXT), CAST(value AS BLOB) FROM once WHERE queue = ? AND job_id = ?"""
 
 
 def report(step: Step, reports: Sequence[Report]) -> None:
-    known = entries.by_keys(step.connection, step.number, [each.key for each in reports])
-    live = {key for key, entry in known.items() if entry.state != "dead"}
-    progress = {each.key: each.progress for each in reports if each.progress and each.key in live}
+    known = entries.by_job_ids(step.connection, step.number, [each.job_id for each in reports])
+    live = {job_id for job_id, entry in known.items() if entry.state != "dead"}
+    progress = {
+        each.job_id: each.progress for each in reports if each.progress and each.job_id in live
+    }
     if progress:
-        rows = [(step.number, key, value) for key, value in progress.items()]
+        rows = [(step.number, job_id, value) for job_id, value in progress.items()]
         run_rows(step.connection, _TELL, rows)
         entries.flag(step.connection, step.number, progress, REPORTED)
     for each in reports:
-        if each.lines and each.key in known:
-            _write_lines(step, each.key, each.lines)
+        if each.lines and each.job_id in known:
+            _write_lines(step, each.job_id, each.lines)
     if known:
         step.tell("reports", list(known))
 
 
-def _write_lines(step: Step, key: JobKey, lines: Sequence[str]) -> None:
-    opened = (step.number, key, len(lines), step.now_ms + LOG_TTL * 1000)
+def _write_lines(step: Step, job_id: JobId, lines: Sequence[str]) -> None:
+    opened = (step.number, job_id, len(lines), step.now_ms + LOG_TTL * 1000)
     [(log, following)] = step.connection.execute(_OPEN_LOG, opened).fetchall()
     first = following - len(lines)
     oldest = following - LOG_LINES
@@ -70,13 +72,13 @@ def log(
     *,
     namespace: str,
     queue: str,
-    key: JobKey,
+    job_id: JobId,
     start: int,
     now_ms: int,
 ) -> LogPage:
     """The lines from number `start` on, as far as they are kept."""
     number = queue_id(connection, namespace, queue)
-    found = connection.execute(_LOG, (number, key, now_ms)).fetchone()
+    found = connection.execute(_LOG, (number, job_id, now_ms)).fetchone()
     if found is None:
         return LogPage([], start)
     log, following = found
@@ -84,23 +86,23 @@ def log(
     return LogPage(lines, max(start, following))
 
 
-def once_set(step: Step, key: JobKey, name: str, value: bytes) -> None:
-    entry = entries.by_keys(step.connection, step.number, [key]).get(key)
+def once_set(step: Step, job_id: JobId, name: str, value: bytes) -> None:
+    entry = entries.by_job_ids(step.connection, step.number, [job_id]).get(job_id)
     if entry is not None and entry.state != "dead":
-        step.connection.execute(_MARK_ONCE, (step.number, key, name, value))
-        entries.flag(step.connection, step.number, [key], MARKED)
+        step.connection.execute(_MARK_ONCE, (step.number, job_id, name, value))
+        entries.flag(step.connection, step.number, [job_id], MARKED)
 
 
 def once_all(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, key: JobKey
+    connection: sqlite3.Connection, *, namespace: str, queue: str, job_id: JobId
 ) -> dict[str, bytes]:
     number = queue_id(connection, namespace, queue)
-    return dict(connection.execute(_MARKS, (number, key)).fetchall())
+    return dict(connection.execute(_MARKS, (number, job_id)).fetchall())
 
 
-def forget_progress(step: Step, keys: Sequence[JobKey]) -> None:
-    run_rows(step.connection, _FORGET_PROGRESS, [(key,) for key in keys], step.number)
+def forget_progress(step: Step, job_ids: Sequence[JobId]) -> None:
+    run_rows(step.connection, _FORGET_PROGRESS, [(job_id,) for job_id in job_ids], step.number)
 
 
-def forget_marks(step: Step, keys: Sequence[JobKey]) -> None:
-    run_rows(step.connection, _FORGET_ONCE, [(key,) for key in keys], step.number)
+def forget_marks(step: Step, job_ids: Sequence[JobId]) -> None:
+    run_rows(step.connection, _FORGET_ONCE, [(job_id,) for job_id in job_ids], step.number)

@@ -23,7 +23,7 @@ _PROMOTE = """
           WHERE queue = :queue AND state = 'scheduled' AND time_ms <= :now_ms
           ORDER BY time_ms, id LIMIT :limit) AS due
     WHERE jobs.id = due.id"""
-_TELLING = " RETURNING jobs.position, jobs.key, substr(jobs.envelope, 1, 1100)"
+_TELLING = " RETURNING jobs.position, jobs.job_id, substr(jobs.envelope, 1, 1100)"
 _MORE_TO_DO = f"""
     SELECT max(flags & {ATTACHED}) FROM (
         SELECT flags FROM jobs WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
@@ -90,7 +90,7 @@ def _promote_due(step: Step) -> int:
     if step.facts is None:
         return step.connection.execute(_PROMOTE, moved).rowcount
     ready = step.connection.execute(_PROMOTE + _TELLING, moved).fetchall()
-    step.facts += [("ready", key, task_of(head)) for _, key, head in sorted(ready)]
+    step.facts += [("ready", job_id, task_of(head)) for _, job_id, head in sorted(ready)]
     return len(ready)
 
 

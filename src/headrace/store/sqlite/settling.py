@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.constraints import decode_constraints
-from headrace.core.job.envelope import peek_key
+from headrace.core.job.envelope import peek_id
 from headrace.core.job.outcome import RELEASED, Cancelled, Dead, Done, Held, Released, Retried
 from headrace.core.job.state import State
 from headrace.core.job.tally import Tally, detail_of, kind_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.delivery import LeasedDelivery, Receipt
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
@@ -31,11 +31,11 @@ Settled = list[tuple["LeasedDelivery", Any]]
 
 _KEEP = """
     WITH ended (id, expires_ms, verdict) AS (VALUES {rows})
-    INSERT INTO results (queue, key, expires_ms, verdict)
-    SELECT jobs.queue, jobs.key, ended.expires_ms, ended.verdict
+    INSERT INTO results (queue, job_id, expires_ms, verdict)
+    SELECT jobs.queue, jobs.job_id, ended.expires_ms, ended.verdict
     FROM ended JOIN jobs ON jobs.id = ended.id
     WHERE true
-    ON CONFLICT (queue, key) DO UPDATE
+    ON CONFLICT (queue, job_id) DO UPDATE
     SET expires_ms = excluded.expires_ms, verdict = excluded.verdict"""
 _BURY = f"""
     WITH dead (id, died_ms, reason, history) AS (VALUES {{rows}})
@@ -96,14 +96,14 @@ def _taken_out(
 
 def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> None:
     facts: list[tuple[Any, ...]] = [
-        ("done", d.key or peek_key(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
+        ("done", d.job_id or peek_id(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
         for d, _ in by_kind[Done]
     ]
     for kind in (Retried, Dead, Cancelled, Held, Released):
         name = kind_of(kind)
         for d, outcome in by_kind[kind]:
-            key, detail = d.key or peek_key(d.envelope), _storable(detail_of(outcome))
-            facts.append((name, key, d.task, d.attempt, d.started_ms, d.took_us, detail))
+            job_id, detail = d.job_id or peek_id(d.envelope), _storable(detail_of(outcome))
+            facts.append((name, job_id, d.task, d.attempt, d.started_ms, d.took_us, detail))
     step.facts = facts
     step.tallied = len(facts)
     for (name, task), count in (tally or _tally(by_kind)).counts.items():
@@ -170,6 +170,6 @@ def _keep_verdicts(step: Step, ended: Settled) -> None:
     step.tell("finished", _keys([d for d, _ in kept]))
 
 
-def _keys(deliveries: Sequence[LeasedDelivery]) -> list[JobKey] | None:
-    keys = [delivery.key or peek_key(delivery.envelope) for delivery in deliveries]
-    return keys if all(keys) else None
+def _keys(deliveries: Sequence[LeasedDelivery]) -> list[JobId] | None:
+    job_ids = [delivery.job_id or peek_id(delivery.envelope) for delivery in deliveries]
+    return job_ids if all(job_ids) else None

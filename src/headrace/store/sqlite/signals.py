@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.contract import Listener
 
 Kind = Literal["ready", "due", "finished", "control", "reports", "kv", "facts"]
@@ -22,7 +22,7 @@ class Notification(NamedTuple):
 
     kind: Kind
     queue: str
-    keys: Sequence[JobKey] | None = None
+    job_ids: Sequence[JobId] | None = None
 
 
 class Post:
@@ -69,9 +69,9 @@ class Listening:
         self.topics = topics
         self.loop = loop
 
-    def tell(self, keys: Sequence[JobKey] | None) -> None:
+    def tell(self, job_ids: Sequence[JobId] | None) -> None:
         if not self._stopped:
-            self._listener(keys)
+            self._listener(job_ids)
 
     def stop(self) -> None:
         self._stopped = True
@@ -123,16 +123,16 @@ class Signals:
             return list(self._listeners)
 
 
-def _telling(listening: Listening, keys: Sequence[JobKey] | None) -> Callable[[], None]:
-    return lambda: listening.tell(keys)
+def _telling(listening: Listening, job_ids: Sequence[JobId] | None) -> Callable[[], None]:
+    return lambda: listening.tell(job_ids)
 
 
 def _merged(notifications: Sequence[Notification]) -> dict[tuple[str, str], list[Any] | None]:
     merged: dict[tuple[str, str], list[Any] | None] = {}
-    for kind, queue, keys in notifications:
+    for kind, queue, job_ids in notifications:
         known = merged.setdefault((kind, queue), [])
-        if keys is None or known is None:
+        if job_ids is None or known is None:
             merged[kind, queue] = None
         else:
-            known.extend(keys)
+            known.extend(job_ids)
     return merged

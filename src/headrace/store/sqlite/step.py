@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.accounts import Account
     from headrace.store.sqlite.signals import Kind
     from headrace.store.values import Arrival
@@ -84,8 +84,8 @@ class Step:
             self.family[queue] = other
         return self.family[queue]
 
-    def tell(self, kind: Kind, keys: Sequence[JobKey] | None = None) -> None:
-        self.notifications.append(Notification(kind, self.queue, keys))
+    def tell(self, kind: Kind, job_ids: Sequence[JobId] | None = None) -> None:
+        self.notifications.append(Notification(kind, self.queue, job_ids))
 
     def count(self, task: str, kind: str, amount: int) -> None:
         """Add to the minute's counter of this kind."""
@@ -93,6 +93,7 @@ class Step:
             self.counts[task, kind] = self.counts.get((task, kind), 0) + amount
 
     def record(self, *fact: Any) -> None:
-        """Note a fact: its kind, the job's key, and as many of the fields of `Fact` as it has."""
+        """Note a fact: its kind, the job's job_id, and as many of the fields of `Fact` as it
+        has."""
         if self.facts is not None:
             self.facts.append(fact)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
@@ -36,27 +36,27 @@ _BURY_LINE = f"""
     UPDATE jobs SET state = 'dead', time_ms = ?, reason = '{_FAILED}', gate = '',
         flags = flags & {MARKED | LADEN}
     WHERE queue = ? AND gate = ? AND gate != ''
-    RETURNING position, key, substr(envelope, 1, 1100)"""
+    RETURNING position, job_id, substr(envelope, 1, 1100)"""
 _BURY_NEW = f"""
-    INSERT INTO jobs (id, queue, key, state, position, time_ms, reason, flags, constraints,
+    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, reason, flags, constraints,
         envelope)
     SELECT column1, column2, column3, 'dead', 0, column4, '{_FAILED}', {LADEN}, column5, column6
     FROM (VALUES {{rows}}) WHERE true
-    ON CONFLICT DO NOTHING RETURNING key"""
+    ON CONFLICT DO NOTHING RETURNING job_id"""
 _AMONG = """
     WITH named (queue, key) AS (VALUES {rows})
     SELECT stopped.key, state, event FROM named JOIN stopped_keys AS stopped
         ON stopped.queue = named.queue AND stopped.key = named.key"""
 _BY_EVENTS_AFTER = """
     SELECT stopped.key FROM stopped_keys AS stopped
-        JOIN topic_events ON log = ? AND topic_events.key = event
+        JOIN topic_events ON log = ? AND topic_events.job_id = event
     WHERE stopped.queue = ? AND topic_events.id > ?"""
 _FORGET_EVENT = """
     DELETE FROM stopped_keys INDEXED BY stopped_keys_by_event
     WHERE queue = ? AND event = ? AND state = 'blocked' RETURNING key"""
 _FORGET_KEY = "DELETE FROM stopped_keys WHERE queue = ? AND key = ? RETURNING event"
 _GIVE_UP_PLACE = """
-    UPDATE jobs SET lane = '' WHERE queue = ? AND key = ? AND state = 'dead'"""
+    UPDATE jobs SET lane = '' WHERE queue = ? AND job_id = ? AND state = 'dead'"""
 _LIST = """
     SELECT key, state, event, since_ms FROM stopped_keys WHERE queue = ? ORDER BY key LIMIT ?"""
 _IN_LINE = "SELECT count(*) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"
@@ -75,7 +75,7 @@ def stop(step: Step, dead: Iterable[Entry]) -> None:
     state = _STATES.get(policy[0]) if policy else None
     if state is None:
         return
-    rows = [(step.number, key, state, e.key, step.now_ms) for key, e in stopped.items()]
+    rows = [(step.number, key, state, e.job_id, step.now_ms) for key, e in stopped.items()]
     run_rows(step.connection, _NOTE, rows)
     if state == "failed":
         for key in stopped:
@@ -93,7 +93,7 @@ def _bury_line(step: Step, key: str) -> None:
         _record(step, event, head)
 
 
-def bury(step: Step, events: Sequence[tuple[JobKey, str, bytes]]) -> None:
+def bury(step: Step, events: Sequence[tuple[JobId, str, bytes]]) -> None:
     """Have new events go dead at once, because their key has failed: id, key and envelope."""
     if not events:
         return
@@ -108,18 +108,18 @@ def bury(step: Step, events: Sequence[tuple[JobKey, str, bytes]]) -> None:
             _record(step, event, envelope)
 
 
-def _record(step: Step, event: JobKey, head: bytes) -> None:
+def _record(step: Step, event: JobId, head: bytes) -> None:
     step.record("dead", event, task_of(head), 0, 0, 0, _FAILED)
 
 
-def among(step: Step, keys: Iterable[str]) -> dict[str, tuple[str, JobKey]]:
+def among(step: Step, keys: Iterable[str]) -> dict[str, tuple[str, JobId]]:
     """Those of these keys that are stopped: how, and by which event."""
     rows = [(step.number, key) for key in keys if key]
     found = select_rows(step.connection, _AMONG, rows)
     return {key: (state, event) for key, state, event in found}
 
 
-def forget(step: Step, events: Iterable[JobKey]) -> set[str]:
+def forget(step: Step, events: Iterable[JobId]) -> set[str]:
     """Forget that dead events block their keys, because they are dead no more: those keys."""
     freed: set[str] = set()
     for event in events:

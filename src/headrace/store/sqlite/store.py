@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.core.clock import Clock
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Child, Parcel
     from headrace.core.job.state import State
     from headrace.store.contract import Listener, ListenerHandle
@@ -83,7 +83,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         *,
         repeat: bool = False,
         idempotency: IdempotencyKey | None = None,
-    ) -> dict[int, JobKey]:
+    ) -> dict[int, JobId]:
         if not parcels:
             return {}
         append = partial(placing.append, parcels=parcels, repeat=repeat)
@@ -96,9 +96,11 @@ class SqliteStore(SqliteViews, SqliteTopics):
         return await self._writer.change(name, partial(removing.remove, name=name, force=force))
 
     async def cancel(
-        self, queue: str, keys: Sequence[JobKey], *, running: bool = True
+        self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
     ) -> list[State | None]:
-        return await self._writer.change(queue, partial(pausing.cancel, keys=keys, running=running))
+        return await self._writer.change(
+            queue, partial(pausing.cancel, job_ids=job_ids, running=running)
+        )
 
     async def pause(self, queue: str, task: str = "") -> None:
         await self._writer.change(queue, partial(pausing.pause, task=task))
@@ -107,7 +109,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         await self._writer.change(queue, partial(pausing.resume, task=task))
 
     async def follow(
-        self, queue: str, parent: JobKey, children: Sequence[Child]
+        self, queue: str, parent: JobId, children: Sequence[Child]
     ) -> JobEnding | None:
         return await self._writer.change(
             queue, partial(flows.follow, parent=parent, children=children)
@@ -119,12 +121,12 @@ class SqliteStore(SqliteViews, SqliteTopics):
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         await self._writer.change(queue, partial(reporting.report, reports=reports))
 
-    async def once_set(self, queue: str, key: JobKey, name: str, value: bytes) -> None:
+    async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
         await self._writer.change(
-            queue, partial(reporting.once_set, key=key, name=name, value=value)
+            queue, partial(reporting.once_set, job_id=job_id, name=name, value=value)
         )
 
-    async def arrived(self, queue: str, pairs: Sequence[tuple[JobKey, JobKey]]) -> list[bool]:
+    async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
         return await self._database.read(
             partial(flows.arrived, namespace=self._namespace, queue=queue, pairs=pairs)
         )
@@ -163,14 +165,14 @@ class SqliteStore(SqliteViews, SqliteTopics):
         return await self._database.listen([("finished", queue)], listener)
 
     async def replay(
-        self, queue: str, keys: Sequence[JobKey], envelopes: Sequence[bytes] = ()
+        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
         return await self._writer.change(
-            queue, partial(placing.replay, keys=keys, envelopes=envelopes)
+            queue, partial(placing.replay, job_ids=job_ids, envelopes=envelopes)
         )
 
-    async def purge(self, queue: str, keys: Sequence[JobKey]) -> list[bool]:
-        return await self._writer.change(queue, partial(browsing.purge, keys=keys))
+    async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
+        return await self._writer.change(queue, partial(browsing.purge, job_ids=job_ids))
 
     def consumer(
         self,

@@ -28,12 +28,12 @@ _DROP_OLD_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ? AND lane = ''
         ORDER BY time_ms LIMIT ?)
-    RETURNING key, flags"""
+    RETURNING job_id, flags"""
 _DROP_TOO_MANY_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND lane = ''
         ORDER BY time_ms DESC LIMIT ? OFFSET ?)
-    RETURNING key, flags"""
+    RETURNING job_id, flags"""
 _OLD_LOGS = "SELECT id FROM logs WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?"
 _DROP_TICKS = "DELETE FROM ticks WHERE queue = ? AND last_ms < ?"
 _DROP_COUNTERS = "DELETE FROM counters WHERE queue = ? AND minute < ?"
@@ -71,7 +71,7 @@ def _drop_dead(step: Step) -> None:
     dropped = step.connection.execute(_DROP_OLD_DEAD, old).fetchall()
     too_many = (step.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
     dropped += step.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
-    reporting.forget_marks(step, [key for key, flags in dropped if flags & MARKED])
+    reporting.forget_marks(step, [job_id for job_id, flags in dropped if flags & MARKED])
 
 
 def _drop_logs(step: Step) -> None:

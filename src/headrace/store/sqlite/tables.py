@@ -14,41 +14,41 @@ _FIRST = (
     " PRIMARY KEY (namespace, queue)) WITHOUT ROWID",
     "CREATE TABLE numbers (last INTEGER NOT NULL)",
     "INSERT INTO numbers VALUES (0)",
-    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
     " reason TEXT NOT NULL DEFAULT '', history BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX jobs_by_key ON jobs (queue, key)",
+    "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
     "CREATE INDEX jobs_waiting ON jobs (queue, position) WHERE state = 'waiting'",
     "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
     "CREATE INDEX jobs_running ON jobs (queue, time_ms) WHERE state = 'running'",
     "CREATE INDEX jobs_dead ON jobs (queue, time_ms) WHERE state = 'dead'",
-    "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
-    " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, key))",
+    "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
+    " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, job_id))",
     "CREATE INDEX results_by_expiry ON results (expires_ms)",
 )
 # Bodies stand last in a row, so that what decides is read without them. `lane` is the lane that the
 # job has a place in, `gate` the line that a blocked one stands in, `flags` what else there is of it
 # (see `entries`).
 _SECOND = (
-    "DROP INDEX jobs_by_key",
+    "DROP INDEX jobs_by_id",
     "DROP INDEX jobs_waiting",
     "DROP INDEX jobs_scheduled",
     "DROP INDEX jobs_running",
     "DROP INDEX jobs_dead",
     "ALTER TABLE jobs RENAME TO first_jobs",
-    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
     " reason TEXT NOT NULL DEFAULT '', priority INTEGER NOT NULL DEFAULT 0,"
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
     " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
-    "INSERT INTO jobs (id, queue, key, state, position, time_ms, count, owner, reason, flags,"
-    " history, envelope) SELECT id, queue, key, state, position, time_ms, count, owner, reason,"
+    "INSERT INTO jobs (id, queue, job_id, state, position, time_ms, count, owner, reason, flags,"
+    " history, envelope) SELECT id, queue, job_id, state, position, time_ms, count, owner, reason,"
     " CASE history WHEN x'' THEN 0 ELSE 64 END, history, envelope FROM first_jobs",
     "DROP TABLE first_jobs",
-    "CREATE UNIQUE INDEX jobs_by_key ON jobs (queue, key)",
+    "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
     "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position) WHERE state = 'waiting'",
     "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
     "CREATE INDEX jobs_running ON jobs (queue, time_ms) WHERE state = 'running'",
@@ -58,12 +58,12 @@ _SECOND = (
     "CREATE INDEX jobs_in_lane ON jobs (queue, lane) WHERE lane != ''",
     "CREATE INDEX jobs_cancelling ON jobs (queue) WHERE flags & 1",
     # Of what has ended, `until_ms` says how long the name is still taken.
-    "CREATE TABLE uniques (queue INTEGER NOT NULL, name TEXT NOT NULL, key BLOB NOT NULL,"
+    "CREATE TABLE uniques (queue INTEGER NOT NULL, name TEXT NOT NULL, job_id BLOB NOT NULL,"
     " until_ms INTEGER, PRIMARY KEY (queue, name)) WITHOUT ROWID",
     "CREATE INDEX uniques_by_end ON uniques (until_ms) WHERE until_ms IS NOT NULL",
     "CREATE TABLE ticks (queue INTEGER NOT NULL, schedule TEXT NOT NULL, last_ms INTEGER NOT NULL,"
     " PRIMARY KEY (queue, schedule)) WITHOUT ROWID",
-    # `known_as` is the key by which the child knows its parent: another one if the parent stands
+    # `known_as` is the id by which the child knows its parent: another one if the parent stands
     # for a job that was not added.
     "CREATE TABLE children (queue INTEGER NOT NULL, parent BLOB NOT NULL, child_queue TEXT NOT"
     " NULL, child BLOB NOT NULL, known_as BLOB NOT NULL, runs_anyway INTEGER NOT NULL,"
@@ -84,15 +84,15 @@ _SECOND = (
     "CREATE TABLE starts (queue INTEGER NOT NULL, name TEXT NOT NULL, at_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL, expires_ms INTEGER NOT NULL, PRIMARY KEY (queue, name, at_ms))"
     " WITHOUT ROWID",
-    "CREATE TABLE progress (queue INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
-    " PRIMARY KEY (queue, key)) WITHOUT ROWID",
-    "CREATE TABLE logs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, key BLOB NOT NULL,"
-    " following INTEGER NOT NULL, expires_ms INTEGER NOT NULL, UNIQUE (queue, key))",
+    "CREATE TABLE progress (queue INTEGER NOT NULL, job_id BLOB NOT NULL, value BLOB NOT NULL,"
+    " PRIMARY KEY (queue, job_id)) WITHOUT ROWID",
+    "CREATE TABLE logs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
+    " following INTEGER NOT NULL, expires_ms INTEGER NOT NULL, UNIQUE (queue, job_id))",
     "CREATE INDEX logs_by_expiry ON logs (expires_ms)",
     "CREATE TABLE lines (log INTEGER NOT NULL, number INTEGER NOT NULL, line TEXT NOT NULL,"
     " PRIMARY KEY (log, number)) WITHOUT ROWID",
-    "CREATE TABLE once (queue INTEGER NOT NULL, key BLOB NOT NULL, name TEXT NOT NULL,"
-    " value BLOB NOT NULL, PRIMARY KEY (queue, key, name)) WITHOUT ROWID",
+    "CREATE TABLE once (queue INTEGER NOT NULL, job_id BLOB NOT NULL, name TEXT NOT NULL,"
+    " value BLOB NOT NULL, PRIMARY KEY (queue, job_id, name)) WITHOUT ROWID",
     "CREATE TABLE kv (namespace TEXT NOT NULL, space TEXT NOT NULL, name TEXT NOT NULL,"
     " value BLOB NOT NULL, expires_ms INTEGER, PRIMARY KEY (namespace, space, name))"
     " WITHOUT ROWID",
@@ -109,8 +109,8 @@ _SECOND = (
 _THIRD = (
     "CREATE TABLE topics (log INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,"
     " last_ms INTEGER NOT NULL)",
-    "CREATE TABLE topic_events (id INTEGER PRIMARY KEY, log INTEGER NOT NULL, key BLOB NOT NULL,"
-    " added_ms INTEGER NOT NULL, lane TEXT NOT NULL, envelope BLOB NOT NULL, UNIQUE (log, key))",
+    "CREATE TABLE topic_events (id INTEGER PRIMARY KEY, log INTEGER NOT NULL, job_id BLOB NOT NULL,"
+    " added_ms INTEGER NOT NULL, lane TEXT NOT NULL, envelope BLOB NOT NULL, UNIQUE (log, job_id))",
     "CREATE TABLE topic_groups (queue INTEGER PRIMARY KEY, log INTEGER NOT NULL,"
     " ordered INTEGER NOT NULL, on_failure TEXT NOT NULL, position INTEGER NOT NULL,"
     " seen_ms INTEGER NOT NULL)",

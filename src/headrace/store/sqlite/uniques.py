@@ -9,47 +9,49 @@ from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.entries import Entry
     from headrace.store.sqlite.step import Step
 
 _TAKEN = """
     WITH named (queue, name, now_ms) AS (VALUES {rows})
-    SELECT uniques.name, uniques.key FROM named JOIN uniques
+    SELECT uniques.name, uniques.job_id FROM named JOIN uniques
         ON uniques.queue = named.queue AND uniques.name = named.name
     WHERE uniques.until_ms IS NULL OR uniques.until_ms > named.now_ms"""
-_TAKE = "INSERT OR REPLACE INTO uniques (queue, name, key) VALUES {rows}"
+_TAKE = "INSERT OR REPLACE INTO uniques (queue, name, job_id) VALUES {rows}"
 _TAKE_IF_FREE = """
-    INSERT INTO uniques (queue, name, key) VALUES (?, ?, ?)
-    ON CONFLICT DO UPDATE SET key = excluded.key, until_ms = NULL
-    WHERE uniques.key = excluded.key OR uniques.until_ms <= ?"""
+    INSERT INTO uniques (queue, name, job_id) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET job_id = excluded.job_id, until_ms = NULL
+    WHERE uniques.job_id = excluded.job_id OR uniques.until_ms <= ?"""
 _FREE = """
-    WITH named (queue, name, key) AS (VALUES {rows})
+    WITH named (queue, name, job_id) AS (VALUES {rows})
     DELETE FROM uniques WHERE name IN (
         SELECT named.name FROM named JOIN uniques AS taken
-            ON taken.queue = named.queue AND taken.name = named.name AND taken.key = named.key)
+            ON taken.queue = named.queue AND taken.name = named.name
+                AND taken.job_id = named.job_id)
         AND queue = ?"""
 _FREE_LATER = """
-    WITH named (queue, name, key, until_ms) AS (VALUES {rows})
+    WITH named (queue, name, job_id, until_ms) AS (VALUES {rows})
     UPDATE uniques SET until_ms = named.until_ms FROM named
-    WHERE uniques.queue = named.queue AND uniques.name = named.name AND uniques.key = named.key"""
+    WHERE uniques.queue = named.queue AND uniques.name = named.name
+        AND uniques.job_id = named.job_id"""
 
 
-def taken(step: Step, names: Iterable[str]) -> dict[str, JobKey]:
+def taken(step: Step, names: Iterable[str]) -> dict[str, JobId]:
     """Of these names, those that are taken, and by which job."""
     rows = [(step.number, name, step.now_ms) for name in names]
     return dict(select_rows(step.connection, _TAKEN, rows))
 
 
-def take(step: Step, names: Sequence[tuple[str, JobKey]]) -> None:
+def take(step: Step, names: Sequence[tuple[str, JobId]]) -> None:
     """Give free names to jobs."""
-    run_rows(step.connection, _TAKE, [(step.number, name, key) for name, key in names])
+    run_rows(step.connection, _TAKE, [(step.number, name, job_id) for name, job_id in names])
 
 
 def take_again(step: Step, entry: Entry) -> None:
     """Give a job that is sent again its name back, unless another has it."""
     if entry.constraints.unique and not entry.constraints.debounced:
-        named = (step.number, entry.constraints.unique, entry.key, step.now_ms)
+        named = (step.number, entry.constraints.unique, entry.job_id, step.now_ms)
         step.connection.execute(_TAKE_IF_FREE, named)
 
 
@@ -62,7 +64,7 @@ def end(step: Step, ended: Iterable[Entry]) -> None:
         (
             step.number,
             e.constraints.unique,
-            e.key,
+            e.job_id,
             bounded_ms(step.now_ms + e.constraints.unique_for_ms),
         )
         for e in later
@@ -72,5 +74,5 @@ def end(step: Step, ended: Iterable[Entry]) -> None:
 
 def free(step: Step, entries: Iterable[Entry]) -> None:
     """Free the names that these jobs have, if they still have them."""
-    rows = [(step.number, entry.constraints.unique, entry.key) for entry in entries]
+    rows = [(step.number, entry.constraints.unique, entry.job_id) for entry in entries]
     run_rows(step.connection, _FREE, rows, step.number)

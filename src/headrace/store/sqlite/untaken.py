@@ -10,13 +10,13 @@ from headrace.core.job.state import State
 from headrace.store.contract import JobSnapshot
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, page_values
-from headrace.store.values import KeyPage
+from headrace.store.values import JobIdPage
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
 
 _BEHIND = """
     SELECT queue, last - max(position + 1, first) + 1,
@@ -25,12 +25,12 @@ _BEHIND = """
     WHERE queue IN (SELECT value FROM json_each(?)) AND position < last AND first <= last"""
 _EVENT = """
     SELECT envelope FROM topic_groups
-        JOIN topic_events ON topic_events.log = topic_groups.log AND topic_events.key = ?
+        JOIN topic_events ON topic_events.log = topic_groups.log AND topic_events.job_id = ?
     WHERE queue = ? AND topic_events.id > position"""
 _PLACE = """
     SELECT position, last FROM topic_groups JOIN topics ON topics.log = topic_groups.log
     WHERE queue = ?"""
-_KEYS = "SELECT key, id FROM topic_events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+_IDS = "SELECT job_id, id FROM topic_events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
 _AFTER_ALL = [2**63 - 1, 0, 0]
 
 
@@ -52,9 +52,9 @@ def find(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, Unt
 
 
 def snapshot(
-    connection: sqlite3.Connection, queue: int, key: JobKey, *, bodies: bool
+    connection: sqlite3.Connection, queue: int, job_id: JobId, *, bodies: bool
 ) -> JobSnapshot | None:
-    found = connection.execute(_EVENT, (key, queue)).fetchone()
+    found = connection.execute(_EVENT, (job_id, queue)).fetchone()
     if found is None:
         return None
     return JobSnapshot(State.WAITING, envelope=found[0] if bodies else b"")
@@ -66,7 +66,7 @@ def browse(
     taken: tuple[str, list[int]],
     cursor: str,
     limit: int,
-) -> KeyPage:
+) -> JobIdPage:
     """Keys of those that wait in the group's queue, read as `taken` says, then of those in the log.
     The cursor says where the log is read from, so none is passed over that is taken meanwhile."""
     sql, start = taken
@@ -75,12 +75,12 @@ def browse(
         numbers_in(cursor, len(start) + 1, "waiting events") if cursor else [*start, position]
     )
     rows = connection.execute(sql, page_values(queue, after, limit)).fetchall()
-    keys = [row[0] for row in rows]
+    job_ids = [row[0] for row in rows]
     following = rows[-1][1:] if rows else after
     if len(rows) < limit:
-        events = connection.execute(_KEYS, (at, last, limit - len(rows))).fetchall()
-        keys += [key for key, _ in events]
+        events = connection.execute(_IDS, (at, last, limit - len(rows))).fetchall()
+        job_ids += [job_id for job_id, _ in events]
         at = events[-1][1] if events else last
         following = _AFTER_ALL
-    is_last = len(keys) < limit
-    return KeyPage(keys, "" if is_last else "_".join(map(str, [*following, at])))
+    is_last = len(job_ids) < limit
+    return JobIdPage(job_ids, "" if is_last else "_".join(map(str, [*following, at])))

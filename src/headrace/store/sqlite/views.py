@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.clock import Clock
-    from headrace.core.job.ids import JobKey
+    from headrace.core.job.ids import JobId
     from headrace.core.job.state import State
     from headrace.store.contract import DeadJobPage, JobSnapshot
     from headrace.store.oddities import Oddities
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.store.values import (
         Control,
         Counts,
-        KeyPage,
+        JobIdPage,
         LogPage,
         MinuteCount,
         QueueState,
@@ -40,24 +40,26 @@ class SqliteViews:
             partial(pausing.control, namespace=self._namespace, queue=queue)
         )
 
-    async def log(self, queue: str, key: JobKey, start: int = 0) -> LogPage:
+    async def log(self, queue: str, job_id: JobId, start: int = 0) -> LogPage:
         return await self._database.read(
             lambda connection: reporting.log(
                 connection,
                 namespace=self._namespace,
                 queue=queue,
-                key=key,
+                job_id=job_id,
                 start=start,
                 now_ms=self._clock.now_ms(),
             )
         )
 
-    async def once_all(self, queue: str, key: JobKey) -> dict[str, bytes]:
+    async def once_all(self, queue: str, job_id: JobId) -> dict[str, bytes]:
         return await self._database.read(
-            partial(reporting.once_all, namespace=self._namespace, queue=queue, key=key)
+            partial(reporting.once_all, namespace=self._namespace, queue=queue, job_id=job_id)
         )
 
-    async def browse(self, queue: str, state: State, cursor: str = "", limit: int = 100) -> KeyPage:
+    async def browse(
+        self, queue: str, state: State, cursor: str = "", limit: int = 100
+    ) -> JobIdPage:
         return await self._database.read(
             partial(
                 browsing.browse,
@@ -121,14 +123,14 @@ class SqliteViews:
         )
 
     async def get(
-        self, queue: str, keys: Sequence[JobKey], *, bodies: bool = False
+        self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
         return await self._database.read(
             lambda connection: browsing.get(
                 connection,
                 namespace=self._namespace,
                 queue=queue,
-                keys=keys,
+                job_ids=job_ids,
                 bodies=bodies,
                 now_ms=self._clock.now_ms(),
             )
@@ -144,13 +146,13 @@ class SqliteViews:
             partial(surveying.count, namespace=self._namespace, queue=queue)
         )
 
-    async def locate(self, queues: Sequence[str], key: JobKey) -> list[str]:
+    async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
         return await self._database.read(
             lambda connection: browsing.locate(
                 connection,
                 namespace=self._namespace,
                 queues=queues,
-                key=key,
+                job_id=job_id,
                 now_ms=self._clock.now_ms(),
             )
         )

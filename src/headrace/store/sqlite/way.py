@@ -44,6 +44,6 @@ def tell_of_ready(step: Step, moved: Iterable[Entry]) -> None:
     """Make it known that there are jobs to fetch, if there are."""
     ready = [entry for entry in moved if entry.state == "waiting"]
     for entry in ready:
-        step.record("ready", entry.key, task_of(entry.head))
+        step.record("ready", entry.job_id, task_of(entry.head))
     if ready:
         step.tell("ready")

@@ -13,7 +13,7 @@ from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import decode_envelope, encode_envelope
 from headrace.core.job.history import History, encode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, Cancelled, Done, Held, Outcome
 from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
@@ -31,10 +31,10 @@ class Ground:
         """Let the store's time pass; a store with a clock that can be moved overrides this."""
         await asyncio.sleep(seconds)
 
-    async def send(self, store: Store, count: int = 1, queue: str = QUEUE) -> list[JobKey]:
+    async def send(self, store: Store, count: int = 1, queue: str = QUEUE) -> list[JobId]:
         parcels = [parcel() for _ in range(count)]
         assert await store.append(queue, parcels) == {}
-        return [item.key for item in parcels]
+        return [item.job_id for item in parcels]
 
     @pytest.fixture(autouse=True)
     async def _workers_leave(self, store: Store) -> AsyncIterator[None]:
@@ -52,7 +52,7 @@ class Ground:
         strict: bool = False,
         lease: float = LEASE,
     ) -> StoreConsumer:
-        name = name or f"worker-{ids.new_key().hex()}"
+        name = name or f"worker-{ids.new_id().hex()}"
         worker = store.consumer(name, queues, lease, strict=strict)
         self._workers.append(worker)
         return worker
@@ -87,8 +87,10 @@ class Ground:
     ) -> None:
         """Settle what is held; if as cancelled, after someone has wished for it."""
         if isinstance(outcome, Cancelled):
-            keys = keys_of(deliveries)
-            assert await store.cancel(deliveries[0].queue, keys) == [State.RUNNING] * len(keys)
+            job_ids = ids_of(deliveries)
+            assert await store.cancel(deliveries[0].queue, job_ids) == [State.RUNNING] * len(
+                job_ids
+            )
         assert await self.settle(consumer, deliveries, outcome) == []
 
     async def start(self, worker: StoreConsumer, count: int = 1) -> list[bytes]:
@@ -96,7 +98,7 @@ class Ground:
         taken = await self.take(worker, count)
         assert await worker.begin(QUEUE, taken) == {}
         await self.settle(worker, taken, DONE)
-        return keys_of(taken)
+        return ids_of(taken)
 
     async def run_all(
         self,
@@ -106,10 +108,10 @@ class Ground:
         *,
         queues: Sequence[str] = (QUEUE,),
         at_once: int = 100,
-    ) -> list[JobKey]:
+    ) -> list[JobId]:
         """Do what workers do until nothing is left that could run, now or later: the jobs that were
         run, in their order."""
-        ran: list[JobKey] = []
+        ran: list[JobId] = []
         while True:
             next_in = await self.upkeep(store, worker, queues)
             taken = known(await worker.fetch(at_once, 0))
@@ -123,7 +125,7 @@ class Ground:
 
     async def run(
         self, worker: StoreConsumer, deliveries: Sequence[LeasedDelivery], outcome: Outcome
-    ) -> list[JobKey]:
+    ) -> list[JobId]:
         """Begin jobs of one queue as far as their limits let them: those that ran to this end."""
         if not deliveries:
             return []
@@ -132,7 +134,7 @@ class Ground:
             assert await self.settle(worker, [delivery], Held(gate, HISTORY)) == []
         begun = [delivery for delivery in deliveries if delivery not in refused]
         assert await self.settle(worker, begun, outcome) == []
-        return keys_of(begun)
+        return ids_of(begun)
 
     async def upkeep(
         self, store: Store, worker: StoreConsumer, queues: Sequence[str] = (QUEUE,)
@@ -156,16 +158,16 @@ class Ground:
         await worker.ack_flow_messages(queue, messages)
         return len(messages)
 
-    async def snapshot(self, store: Store, key: JobKey, queue: str = QUEUE) -> JobSnapshot:
+    async def snapshot(self, store: Store, job_id: JobId, queue: str = QUEUE) -> JobSnapshot:
         """What is known of a job that is known."""
-        (snapshot,) = await store.get(queue, [key])
+        (snapshot,) = await store.get(queue, [job_id])
         assert snapshot is not None
         return snapshot
 
     async def states(
-        self, store: Store, keys: Sequence[JobKey], queue: str = QUEUE
+        self, store: Store, job_ids: Sequence[JobId], queue: str = QUEUE
     ) -> list[State | None]:
-        return [found.state if found else None for found in await store.get(queue, keys)]
+        return [found.state if found else None for found in await store.get(queue, job_ids)]
 
     @asynccontextmanager
     async def heeded(self, worker: StoreConsumer, queue: str = QUEUE) -> AsyncIterator[None]:
@@ -229,9 +231,9 @@ def parcel(
     task: str = "task",
     payload: bytes = b"\x90",
 ) -> Parcel:
-    key = ids.new_key() if job_id is None else ids.to_key(job_id)
+    key = ids.new_id() if job_id is None else ids.to_id(job_id)
     envelope = encode_envelope(key, task, payload)
-    waits_for = tuple(parent.key for parent in parents)
+    waits_for = tuple(parent.job_id for parent in parents)
     return Parcel(key, envelope, delay_ms, at_ms, constraints, waits_for, tuple(children), tick)
 
 
@@ -239,12 +241,12 @@ def known(deliveries: list[LeasedDelivery]) -> list[LeasedDelivery]:
     """As after the executor's first step: key and task are read from the envelope."""
     for delivery in deliveries:
         envelope = decode_envelope(delivery.envelope)
-        delivery.key, delivery.task = envelope.key, envelope.task
+        delivery.job_id, delivery.task = envelope.job_id, envelope.task
     return deliveries
 
 
-def keys_of(deliveries: Sequence[LeasedDelivery]) -> list[JobKey]:
-    return [delivery.key for delivery in deliveries]
+def ids_of(deliveries: Sequence[LeasedDelivery]) -> list[JobId]:
+    return [delivery.job_id for delivery in deliveries]
 
 
 def kept(value: bytes = b"\x01", seconds: float = 60.0) -> Done:

@@ -36,7 +36,7 @@ def report(refused: Settlement, error: Exception) -> None:
     delivery = refused.delivery
     log.error(
         "what became of job %s of queue %r was refused by the store, so it is dead: %s",
-        *(delivery.key_text, delivery.queue, error),
+        *(delivery.id_text, delivery.queue, error),
         extra=delivery.fields,
     )
 

@@ -170,7 +170,7 @@ class Settler(Service):
         for delivery in lost:
             log.warning(
                 "lease lost: job %s of queue %r is no longer this worker's; its outcome is dropped",
-                *(delivery.key_text, delivery.queue),
+                *(delivery.id_text, delivery.queue),
                 extra=delivery.fields,
             )
 

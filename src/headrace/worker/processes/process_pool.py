@@ -212,7 +212,7 @@ def _request(run: Run) -> RunRequest:
         _importable(function.__module__),
         function.__qualname__,
         run.delivery.queue,
-        run.delivery.key,
+        run.delivery.job_id,
         run.payload,
         run.attempt,
         run.settings.worker,

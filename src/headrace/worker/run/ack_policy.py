@@ -154,7 +154,7 @@ class AckOnReceive(AckOnSuccess):
             self.failed += 1
             log.error(
                 "event %s was acknowledged on receipt, failed, and is lost to %s: %s",
-                *(delivery.key_text, delivery.queue, _why(run.outcome)),
+                *(delivery.id_text, delivery.queue, _why(run.outcome)),
                 extra=delivery.fields,
             )
 
@@ -180,13 +180,13 @@ class NoAck(AckOnSuccess):
             self.failed += 1
             log.error(
                 "the broadcast of event %s failed: %s",
-                *(delivery.key_text, _why(run.outcome)),
+                *(delivery.id_text, _why(run.outcome)),
                 extra=delivery.fields,
             )
 
 
 def _lost(delivery: LeasedDelivery) -> LeaseLost:
-    return LeaseLost(f"event {delivery.key_text} went to another worker before it was settled")
+    return LeaseLost(f"event {delivery.id_text} went to another worker before it was settled")
 
 
 def _why(outcome: Outcome) -> str:

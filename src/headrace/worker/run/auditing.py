@@ -148,7 +148,7 @@ class Auditing:
         task = "" if envelope is None else envelope.task
         return AuditRecord(
             kind="job" if source is None else "event",
-            id=ids.to_text(delivery.key) if delivery.key else "",
+            id=ids.to_text(delivery.job_id) if delivery.job_id else "",
             queue=delivery.queue,
             topic="" if source is None else source.topic.name,
             group="" if source is None else source.wants.group,

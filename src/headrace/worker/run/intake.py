@@ -12,7 +12,7 @@ from headrace.core.job.constraints import read_constraints
 from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope
 from headrace.core.job.failure import NotNow, Unfit
 from headrace.core.job.history import decode_history
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import Reason
 from headrace.errors import TaskCancelled
@@ -47,7 +47,7 @@ class Intake:
         self._now_ms = settings.now_ms
         self._controls: dict[str, _QueueControl] = {}
 
-    def apply_control(self, queue: str, control: Control, in_hand: Collection[JobKey] = ()) -> None:
+    def apply_control(self, queue: str, control: Control, in_hand: Collection[JobId] = ()) -> None:
         """What people want of this queue, from now on. Jobs `in_hand` are ended by the stopper."""
         if control.paused_tasks or control.cancelling:
             self._controls[queue] = _QueueControl(control, in_hand)
@@ -66,7 +66,7 @@ class Intake:
             delivery.identify()
             newer = isinstance(error, NewerFormat)
             raise Unfit(Reason.NEWER_FORMAT if newer else Reason.MALFORMED, str(error)) from None
-        delivery.key = run.envelope.key
+        delivery.job_id = run.envelope.job_id
         if len(run.envelope.payload) > self._max_payload:
             raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
         if delivery.history:
@@ -112,9 +112,9 @@ class Intake:
         control = self._controls.get(run.delivery.queue)
         if control is None:
             return
-        if run.delivery.key in control.cancelling:
+        if run.delivery.job_id in control.cancelling:
             # Once: if an earlier job with this id was meant, the store gives this one again.
-            control.cancelling.discard(run.delivery.key)
+            control.cancelling.discard(run.delivery.job_id)
             run.cancelled = True
             raise TaskCancelled
         if run.envelope.task in control.paused:
@@ -133,9 +133,9 @@ class Intake:
 class _QueueControl:
     """What people want of one queue, for quick lookups."""
 
-    def __init__(self, control: Control, in_hand: Collection[JobKey]) -> None:
+    def __init__(self, control: Control, in_hand: Collection[JobId]) -> None:
         self.paused = control.paused_tasks
-        self.cancelling: set[JobKey] = {key for key in control.cancelling if key not in in_hand}
+        self.cancelling: set[JobId] = {key for key in control.cancelling if key not in in_hand}
 
 
 def _has_limits(constraints: bytes) -> bool:

@@ -94,7 +94,7 @@ class ManualRun:
 
 def why_too_late(run: Run) -> HeadraceError | None:
     """The error of settling the event of a run that was ended before; None if it was not."""
-    event = f"event {run.delivery.key_text}"
+    event = f"event {run.delivery.id_text}"
     if run.lease_lost:
         return LeaseLost(f"{event} went to another worker before it was settled")
     if run.cancelled:
@@ -115,7 +115,7 @@ def _failed(run: Run, error: BaseException) -> DeliveryUsed | None:
     if isinstance(error, TaskControl):
         return None
     return DeliveryUsed(
-        f"event {run.delivery.key_text} was not settled when its function failed with "
+        f"event {run.delivery.id_text} was not settled when its function failed with "
         f"{type(error).__name__}, and that counts"
     )
 

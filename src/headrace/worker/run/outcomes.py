@@ -83,13 +83,13 @@ class Outcomes:
         except BaseException as trouble:
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
             # Without what was raised: whoever looks at it, to show it, may fail as this did.
-            log.error("job %s raised %s", run.delivery.key_text, named, extra=run.fields)
+            log.error("job %s raised %s", run.delivery.id_text, named, extra=run.fields)
             return self._judged(run, RuntimeError(f"the task raised {named}"))
 
     def note(self, run: Run, error: BaseException) -> None:
         """Log an error that changes nothing: the function had settled its event before."""
         trouble = None if run.fate is None else run.fate.trouble
-        event = run.delivery.key_text
+        event = run.delivery.id_text
         if error is trouble:
             # What it had said was not written, and it was told so.
             log.warning(
@@ -111,7 +111,7 @@ class Outcomes:
             if run.gate:
                 error = NotNow(run.gate)
         if run.lease_lost:
-            error = LeaseLost(f"another worker has job {run.delivery.key_text} now")
+            error = LeaseLost(f"another worker has job {run.delivery.id_text} now")
         elif run.timed_out:
             error = TimeoutError(_too_long(run)).with_traceback(error.__traceback__)
         if self._observe is not None and not isinstance(error, _NOT_OBSERVED):
@@ -138,7 +138,7 @@ def details(run: Run) -> dict[str, Any]:
     """What error hooks are given of a run beside its error."""
     details = {
         "queue": run.delivery.queue,
-        "id": run.delivery.key_text,
+        "id": run.delivery.id_text,
         "attempt": run.attempt,
         "worker": run.settings.worker,
     }

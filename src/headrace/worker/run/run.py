@@ -105,7 +105,7 @@ class Run:
         if self._context is None:
             delivery = self.delivery
             self._context = Context(
-                Job(self.task.app, delivery.key, delivery.queue, self.task.signature.returns),
+                Job(self.task.app, delivery.job_id, delivery.queue, self.task.signature.returns),
                 self.attempt,
                 self.settings.worker,
                 self.fence,
@@ -138,7 +138,7 @@ class Run:
         reporter_of = self.settings.reporter_of
         if reporter_of is None:
             return NULL_REPORTER
-        return reporter_of(self.delivery.queue, self.delivery.key)
+        return reporter_of(self.delivery.queue, self.delivery.job_id)
 
     def use(self, context: Context) -> None:
         """Give the function this context."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.client.context import RunReporter
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,5 @@ class RunSettings:
     """The store's time."""
     events: bool = True
     """Whether the task, attempt and times of each run are written with its outcome."""
-    reporter_of: Callable[[str, JobKey], RunReporter] | None = None
+    reporter_of: Callable[[str, JobId], RunReporter] | None = None
     """Makes the reporter of a job, of its queue and id."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import RELEASED, Outcome, task_gate
 from headrace.store.values import Control
 from headrace.worker.run.in_flight import InFlight
@@ -53,26 +53,26 @@ class Stopper:
                 self._end(run, whole)
                 log.warning(
                     "lease lost while job %s was running here",
-                    run.delivery.key_text,
+                    run.delivery.id_text,
                     extra=run.fields,
                 )
 
-    def apply_control(self, queue: str, control: Control) -> set[JobKey]:
+    def apply_control(self, queue: str, control: Control) -> set[JobId]:
         """End the jobs that people have cancelled, and hold back those of paused tasks. Returns the
         cancelled ones that are here."""
-        here: set[JobKey] = set()
+        here: set[JobId] = set()
         if control.cancelling:
             here = self._cancel(queue, frozenset(control.cancelling))
         if control.paused_tasks:
             self._hold(queue, control.paused_tasks)
         return here
 
-    def _cancel(self, queue: str, keys: Collection[JobKey]) -> set[JobKey]:
-        here: set[JobKey] = set()
+    def _cancel(self, queue: str, job_ids: Collection[JobId]) -> set[JobId]:
+        here: set[JobId] = set()
         for run, whole in self._all():
             delivery = run.delivery
-            if delivery.key in keys and delivery.queue == queue:
-                here.add(delivery.key)
+            if delivery.job_id in job_ids and delivery.queue == queue:
+                here.add(delivery.job_id)
                 if not run.cancelled:
                     run.cancelled = True
                     self._end(run, whole)
@@ -99,7 +99,7 @@ class Stopper:
             if not run.timed_out and not run.cancelled:
                 self._time_out(run)
                 continue
-            log.warning("job %s ignores its cancellation", run.delivery.key_text, extra=run.fields)
+            log.warning("job %s ignores its cancellation", run.delivery.id_text, extra=run.fields)
             self._give_up(run)
             if run.task.declared.run_in == "process":
                 # It had its time to clean up. The second time, it is killed.
@@ -163,7 +163,7 @@ class Stopper:
         log.warning(
             "job %s (%s) timed out, but a thread cannot be stopped: its slot stays taken until "
             "the function returns; it can look at Context.cancelled, or use run_in='process'",
-            *(run.delivery.key_text, run.task.name),
+            *(run.delivery.id_text, run.task.name),
             extra=run.fields,
         )
         self._give_up(run)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.contract import Store
 from headrace.worker.upkeep.progress_writer import ProgressWriter
@@ -32,8 +32,8 @@ class StoreReporters:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
 
-    def of(self, queue: str, key: JobKey) -> StoreReporter:
-        return StoreReporter(self, queue, key)
+    def of(self, queue: str, job_id: JobId) -> StoreReporter:
+        return StoreReporter(self, queue, job_id)
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
         """The store's answer, from any event loop. If the run is cancelled meanwhile, it ends after
@@ -87,10 +87,10 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
 class StoreReporter:
     """The reporter of one run; see `headrace.client.context.RunReporter`."""
 
-    def __init__(self, reporters: StoreReporters, queue: str, key: JobKey) -> None:
+    def __init__(self, reporters: StoreReporters, queue: str, job_id: JobId) -> None:
         self._reporters = reporters
         self._queue = queue
-        self._key = key
+        self._key = job_id
 
     def progress(self, fraction: float, text: str) -> None:
         self._reporters.progress_writer.progress((self._queue, self._key), fraction, text)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.store.contract import DeadJob, Store
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ class DeadCursor(msgspec.Struct, array_like=True, frozen=True):
     at hand, and `tries_now` counts its tries."""
 
     until_ms: int = 0
-    then: tuple[JobKey, ...] = ()
-    now: JobKey = b""
+    then: tuple[JobId, ...] = ()
+    now: JobId = b""
     now_ms: int = 0
     tries_now: int = 0
     many: bool = False
@@ -41,7 +41,7 @@ class DeadCursor(msgspec.Struct, array_like=True, frozen=True):
     def knows(self, job: DeadJob) -> bool:
         """Whether this death is certainly handled; does not read the list."""
         if job.died_ms == self.until_ms:
-            return job.key in self.then
+            return job.job_id in self.then
         return job.died_ms < self.until_ms
 
     def unhandled(self, jobs: Sequence[DeadJob]) -> tuple[list[DeadJob], bool]:
@@ -56,14 +56,14 @@ class DeadCursor(msgspec.Struct, array_like=True, frozen=True):
 
     def tries(self, job: DeadJob) -> int:
         """How often this death was tried."""
-        return self.tries_now if (self.now, self.now_ms) == (job.key, job.died_ms) else 0
+        return self.tries_now if (self.now, self.now_ms) == (job.job_id, job.died_ms) else 0
 
     def trying(self, job: DeadJob, tries: int) -> DeadCursor:
-        return DeadCursor(self.until_ms, self.then, job.key, job.died_ms, tries, self.many)
+        return DeadCursor(self.until_ms, self.then, job.job_id, job.died_ms, tries, self.many)
 
     def handled(self, job: DeadJob) -> DeadCursor:
         goes_on = job.died_ms == self.until_ms
-        then = (*self.then, job.key) if goes_on else (job.key,)
+        then = (*self.then, job.job_id) if goes_on else (job.job_id,)
         many = len(then) > _NAMED or (goes_on and self.many)
         return DeadCursor(job.died_ms, then[-_NAMED:], many=many)
 

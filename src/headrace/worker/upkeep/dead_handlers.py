@@ -126,8 +126,8 @@ class DeadHandlerCaller(QueuePoller):
             self.failed += 1
             log.error(
                 "the function for dead events of %s failed %d times over event %s: it is passed "
-                "over, and stays in the dead list", queue, _TRIES, ids.to_text(job.key),
-                extra={"job": ids.to_text(job.key), "queue": queue},
+                "over, and stays in the dead list", queue, _TRIES, ids.to_text(job.job_id),
+                extra={"job": ids.to_text(job.job_id), "queue": queue},
             )  # fmt: skip
         return cursor.handled(job)
 
@@ -165,7 +165,7 @@ def dead_event(subscription: Subscription[..., Any], job: DeadJob) -> DeadEvent:
     """A dead event as its handler gets it."""
     topic, attempts = subscription.topic, decode_history(job.history).attempts
     return DeadEvent(
-        id=ids.to_text(job.key),
+        id=ids.to_text(job.job_id),
         group=subscription.wants.group,
         reason=job.reason,
         error=attempts[-1].error_text if attempts else "",
@@ -174,7 +174,7 @@ def dead_event(subscription: Subscription[..., Any], job: DeadJob) -> DeadEvent:
         raw=job.envelope,
         event=read_event(
             job.envelope,
-            job.key,
+            job.job_id,
             topic.name,
             topic.decode,
             named(topic.event_type),

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, encode_progress
 from headrace.errors import StoreError
 from headrace.store.contract import Settlement, Store
@@ -24,7 +24,7 @@ _IDLE = 3600.0
 # Characters of lines that wait in all: a store that is away must not fill the memory.
 MOST_WAITING = 16 * 1024 * 1024
 
-Place = tuple[str, JobKey]
+Place = tuple[str, JobId]
 """A queue and a job of it."""
 
 
@@ -81,7 +81,7 @@ class ProgressWriter(Service):
     async def before_settling(self, queue: str, settlements: Sequence[Settlement]) -> None:
         """Write what these jobs reported: once they have ended, the store would not take it."""
         if self._waiting or self._writing.locked():
-            await self.flush({(queue, item.delivery.key) for item in settlements})
+            await self.flush({(queue, item.delivery.job_id) for item in settlements})
 
     async def flush(self, places: Collection[Place] | None = None) -> None:
         """Return when what these jobs reported is written, or what all did. Does not fail: it is
@@ -109,11 +109,11 @@ class ProgressWriter(Service):
                     self._put_back(queue, said)
         return trouble
 
-    def _report(self, key: JobKey, buffer: ReportBuffer) -> Report:
+    def _report(self, job_id: JobId, buffer: ReportBuffer) -> Report:
         progress = b""
         if buffer.progress is not None:
             progress = encode_progress(Progress(*buffer.progress, self._now_ms()))
-        return Report(key, progress, buffer.lines())
+        return Report(job_id, progress, buffer.lines())
 
     # What waits; only with the lock
 
@@ -122,8 +122,8 @@ class ProgressWriter(Service):
             self._waiting[place] = ReportBuffer()
         return self._waiting[place]
 
-    def _taken(self, places: Collection[Place] | None) -> dict[str, dict[JobKey, ReportBuffer]]:
-        taken: dict[str, dict[JobKey, ReportBuffer]] = {}
+    def _taken(self, places: Collection[Place] | None) -> dict[str, dict[JobId, ReportBuffer]]:
+        taken: dict[str, dict[JobId, ReportBuffer]] = {}
         with self._lock:
             for place in [p for p in self._waiting if places is None or p in places]:
                 buffer = self._waiting.pop(place)
@@ -131,7 +131,7 @@ class ProgressWriter(Service):
                 taken.setdefault(place[0], {})[place[1]] = buffer
         return taken
 
-    def _put_back(self, queue: str, said: dict[JobKey, ReportBuffer]) -> None:
+    def _put_back(self, queue: str, said: dict[JobId, ReportBuffer]) -> None:
         with self._lock:
             for key, earlier in said.items():
                 now = self._buffer((queue, key))

@@ -92,7 +92,7 @@ def _told(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:
     begun = [run for run in runs if run.has_begun and not run.abandoned]
     return tuple(
         RunRecord(
-            run.delivery.key,
+            run.delivery.job_id,
             run.delivery.queue,
             run.envelope.task,
             now_ms - round(1000 * (now - run.started)),

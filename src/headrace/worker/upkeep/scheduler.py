@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.client.schedules import SPACE, Schedules, put
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.schedule.schedule import MOST_MISSED, Record, decode_record, encode_record
 from headrace.errors import HeadraceError, StoreError, StoreMismatch
 from headrace.store.contract import ListenerHandle, Store
@@ -201,7 +201,7 @@ class Scheduler(Service):
         log.error("schedule %r does not fire: %s", name, problem)
         return True
 
-    def _on_change(self, _: Sequence[JobKey] | None) -> None:
+    def _on_change(self, _: Sequence[JobId] | None) -> None:
         if self._alarm is None:
             wait = max(self._read_at + _BREATH - self._monotonic(), 0.0)
             self._alarm = asyncio.get_running_loop().call_later(wait, self._look)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.errors import StoreError
 from headrace.store.contract import Listener
 from headrace.store.redis.connection.link import Connect, Link
@@ -22,8 +22,8 @@ _RECONNECT = 1.0
 _PING_EVERY = 10.0
 
 
-def encode_keys(keys: Sequence[JobKey]) -> bytes:
-    return msgspec.msgpack.encode(keys)
+def encode_keys(job_ids: Sequence[JobId]) -> bytes:
+    return msgspec.msgpack.encode(job_ids)
 
 
 class PubSub:
@@ -111,12 +111,12 @@ class PubSub:
             # What was said before we listened is lost: let everyone look.
             self._tell(channel, None)
 
-    def _tell(self, channel: bytes, keys: Sequence[JobKey] | None) -> None:
+    def _tell(self, channel: bytes, job_ids: Sequence[JobId] | None) -> None:
         for listener in tuple(self._listeners.get(channel.decode(), ())):
-            listener(keys)
+            listener(job_ids)
 
 
-def _keys(data: bytes) -> list[JobKey] | None:
+def _keys(data: bytes) -> list[JobId] | None:
     try:
         return _decode_keys(data) if data else None
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
 #!lua
 -- Add jobs that have no constraints, all or none; atomic, so that a job is in the index exactly if it is in a place.
 -- KEYS: ready jobs scheduled parked result due_channel events facts minute sessions
--- ARGV: events:int check:bool facts:bytes counts:bytes, then *jobs, for each: key when envelope
+-- ARGV: events:int check:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
 -- Returns list[int]: the positions, from 1, of jobs that were known already and are left as they are.
 
 -- when: '' now, '+ms' so long from now, '@ms' at that time.
@@ -26,7 +26,7 @@ local function first_due()
 end
 
 local now, earliest
-local function schedule(job_key, when, envelope)
+local function schedule(job_id, when, envelope)
   if not now then
     now, earliest = now_ms(), first_due()
   end
@@ -34,16 +34,16 @@ local function schedule(job_key, when, envelope)
   if due <= now then
     return redis.call('XADD', key.ready, '*', 'j', envelope)
   end
-  redis.call('ZADD', key.scheduled, string.format('%d', due), job_key)
-  redis.call('HSET', key.parked, job_key, '0:' .. envelope)
+  redis.call('ZADD', key.scheduled, string.format('%d', due), job_id)
+  redis.call('HSET', key.parked, job_id, '0:' .. envelope)
   return 's'
 end
 
-local keys = {}
+local job_ids = {}
 for i = 1, count do
-  keys[i] = ARGV[HEAD + (i - 1) * EACH + 1]
+  job_ids[i] = ARGV[HEAD + (i - 1) * EACH + 1]
 end
-local places = redis.call('HMGET', key.jobs, unpack(keys))
+local places = redis.call('HMGET', key.jobs, unpack(job_ids))
 
 -- A place in a stream that someone deleted is no place.
 local function is_there(place)
@@ -59,10 +59,10 @@ local function uncount(envelope)
 end
 
 for i = 1, count do
-  local job_key = keys[i]
-  if (places[i] and is_there(places[i])) or (check and (seen[job_key] or redis.call('EXISTS', key.result .. job_key) == 1)) then
+  local job_id = job_ids[i]
+  if (places[i] and is_there(places[i])) or (check and (seen[job_id] or redis.call('EXISTS', key.result .. job_id) == 1)) then
     known[#known + 1] = i
-    lost[#lost + 1] = job_key
+    lost[#lost + 1] = job_id
     uncount(ARGV[HEAD + i * EACH])
   else
     local when, envelope = ARGV[HEAD + (i - 1) * EACH + 2], ARGV[HEAD + i * EACH]
@@ -70,10 +70,10 @@ for i = 1, count do
     if when == '' then
       place = redis.call('XADD', key.ready, '*', 'j', envelope)
     else
-      place = schedule(job_key, when, envelope)
+      place = schedule(job_id, when, envelope)
     end
-    seen[job_key] = true
-    index[#index + 1] = job_key
+    seen[job_id] = true
+    index[#index + 1] = job_id
     index[#index + 1] = place
   end
 end

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Whether jobs that wait for others know that these have ended; atomic, so that all is of one moment.
 -- KEYS: flow
--- ARGV: *pairs:bytes, for each: the keys of a job and of one that it waits for
+-- ARGV: *pairs:bytes, for each: the ids of a job and of one that it waits for
 -- Returns list[int]: for each pair 1 if it has arrived, 0 otherwise.
 
 local arrived = {}

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- Count the starts of jobs with limits; atomic, so that no two workers take the last one.
 -- KEYS: *
--- ARGV: events:int queue, then *jobs, for each: key constraints
+-- ARGV: events:int queue, then *jobs, for each: job_id constraints
 -- Returns list[bytes]: for each job '' if it may start, else the limit at which it must wait.
 
 local function refused(job)
   local limits = constraints_of(job).limits or {}
   local fresh = {}
   for i, limit in ipairs(limits) do
-    if redis.call('SISMEMBER', key.passed .. limit[1], job.key) == 0 then
+    if redis.call('SISMEMBER', key.passed .. limit[1], job.id) == 0 then
       if wait_for(limit) ~= 0 then
         return limit[1]
       end
@@ -19,7 +19,7 @@ local function refused(job)
     if fresh[i] then
       keep_pace(limit, 1)
     else
-      redis.call('SREM', key.passed .. limit[1], job.key)
+      redis.call('SREM', key.passed .. limit[1], job.id)
     end
     count_start(limit)
     if redis.call('EXISTS', key.line .. limit[1]) == 1 and not redis.call('ZSCORE', key.gates, limit[1]) then
@@ -32,7 +32,7 @@ end
 
 local answers = {}
 for i = 3, #ARGV, 2 do
-  local job = {key = ARGV[i], envelope = '', history = '', constraints = ARGV[i + 1], inputs = ''}
+  local job = {id = ARGV[i], envelope = '', history = '', constraints = ARGV[i + 1], inputs = ''}
   local fine, answer = pcall(refused, job)
   -- Of a limit whose keys are not what they should be nothing can be counted: none may start.
   answers[#answers + 1] = fine and answer or constraints_of(job).limits[1][1]

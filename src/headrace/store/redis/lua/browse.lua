@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- A page of the keys of jobs in a state; atomic, so that what is pending is told from what waits.
+-- A page of the ids of jobs in a state; atomic, so that what is pending is told from what waits.
 -- KEYS: ready level levels jobs scheduled log
 -- ARGV: group returned state:str cursor:str limit:int
 -- Returns list[bytes]: {cursor, key…}; the cursor is '' after the last page.
@@ -26,9 +26,9 @@ local function streams()
 end
 
 local function add_key(page, entry)
-  local job_key = key_of(field(entry[2], 'j'))
-  if job_key ~= '' then
-    page[#page + 1] = job_key
+  local job_id = id_of(field(entry[2], 'j'))
+  if job_id ~= '' then
+    page[#page + 1] = job_id
   end
 end
 

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
 -- Cancel jobs wherever they are; atomic, so that a job is either cancelled or delivered.
 -- KEYS: *
--- ARGV: events:int queue running:bool, then *job_keys:bytes
+-- ARGV: events:int queue running:bool, then *job_ids:bytes
 -- Returns list[bytes]: for each job what it is now: cancelled, running, dead, or its verdict, '' if there is none.
 
-local function in_stream(job_key, place)
+local function in_stream(job_id, place)
   local stream, id = entry_at(place)
   local entry = redis.call('XRANGE', stream, id, id)[1]
   if not entry then
-    return redis.call('GET', key.result .. job_key) or ''
+    return redis.call('GET', key.result .. job_id) or ''
   end
   local pending = redis.pcall('XPENDING', stream, GROUP, id, id, 1)
   if not pending.err and pending[1] then
     if pending[1][2] ~= RETURNED then
       if ARGV[3] == '1' then
-        redis.call('HSET', key.cancelling, job_key, '1')
+        redis.call('HSET', key.cancelling, job_id, '1')
         control_changed = true
       end
       return 'running'
@@ -22,34 +22,34 @@ local function in_stream(job_key, place)
     redis.call('XACK', stream, GROUP, id)
   end
   redis.call('XDEL', stream, id)
-  cancelled(job_of(job_key, entry[2]), true)
+  cancelled(job_of(job_id, entry[2]), true)
   return 'cancelled'
 end
 
-local function parked(job_key, place)
-  local job, in_lane = unpark(job_key), false
+local function parked(job_id, place)
+  local job, in_lane = unpark(job_id), false
   if not job then
     -- Nothing of it is left but its place.
-    places[job_key] = false
-    redis.call('ZREM', key.scheduled, job_key)
-    return redis.call('GET', key.result .. job_key) or ''
+    places[job_id] = false
+    redis.call('ZREM', key.scheduled, job_id)
+    return redis.call('GET', key.result .. job_id) or ''
   elseif place == 's' or place == 'S' then
     watch_due()
-    redis.call('ZREM', key.scheduled, job_key)
+    redis.call('ZREM', key.scheduled, job_id)
     in_lane = place == 'S'
   elseif place == 'k' then
     local name = constraints_of(job).lane
     if name then
-      redis.call('ZREM', key.lane .. name, job_key)
+      redis.call('ZREM', key.lane .. name, job_id)
     end
     if name and lane_of(name).width == 0 then
       -- It may have been the one that the others waited behind.
       enter_while_wide(lane_of(name), key.lane .. name)
     end
   elseif place == 'f' then
-    redis.call('DEL', key.flow .. job_key)
+    redis.call('DEL', key.flow .. job_id)
   else
-    redis.call('ZREM', key.line .. string.sub(place, 2), job_key)
+    redis.call('ZREM', key.line .. string.sub(place, 2), job_id)
     in_lane = true
   end
   cancelled(job, in_lane)
@@ -71,22 +71,22 @@ local function in_log(event)
   return 'running'
 end
 
-local function cancel(job_key)
-  local place = place_of(job_key)
+local function cancel(job_id)
+  local place = place_of(job_id)
   if not place then
-    return redis.call('GET', key.result .. job_key) or in_log(job_key)
+    return redis.call('GET', key.result .. job_id) or in_log(job_id)
   elseif string.find(place, '^%d') and string.sub(ARGV[2], 1, 1) == '@' then
     -- What a log holds belongs to its groups.
     return ''
   elseif string.find(place, '^%d') then
-    return is_entry(place) and in_stream(job_key, place) or ''
+    return is_entry(place) and in_stream(job_id, place) or ''
   elseif string.sub(place, 1, 1) == 'd' then
     return 'dead'
   elseif not string.find(place, '^[sSkfg]') then
     -- No place of ours: there is nothing to cancel.
     return ''
   end
-  return parked(job_key, place)
+  return parked(job_id, place)
 end
 
 local wrong = wrong_way() or wrong_special()

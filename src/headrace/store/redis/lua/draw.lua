@@ -17,12 +17,12 @@ end
 -- What an entry of the log holds, if it is an event of ours.
 local function event_of(fields)
   local envelope, constraints = fields[2], fields[4] or ''
-  local job_key = fields[1] == 'j' and (constraints == '' or fields[3] == 't') and key_of(envelope) or ''
-  return job_key ~= '' and {key = job_key, envelope = envelope, history = '', constraints = constraints, inputs = ''}
+  local job_id = fields[1] == 'j' and (constraints == '' or fields[3] == 't') and id_of(envelope) or ''
+  return job_id ~= '' and {id = job_id, envelope = envelope, history = '', constraints = constraints, inputs = ''}
 end
 
 local function take_in(job)
-  local known = place_of(job.key)
+  local known = place_of(job.id)
   local is_dead = known and string.sub(known, 1, 1) == 'd'
   if known and not is_dead then
     return
@@ -46,16 +46,16 @@ end
 local function fill()
   local reply = redis.call('XREADGROUP', 'GROUP', GROUP, ARGV[4], 'COUNT', PAGE, 'NOACK', 'STREAMS', key.log, '>')
   local page = reply and reply[1][2] or {}
-  local jobs, keys, keyed = {}, {}, {}
+  local jobs, job_ids, keyed = {}, {}, {}
   for i, entry in ipairs(page) do
     local job = event_of(entry[2])
     jobs[i] = job
     if job then
-      keys[#keys + 1] = job.key
+      job_ids[#job_ids + 1] = job.id
       keyed[#keyed + 1] = constraints_of(job).lane
     end
   end
-  read_ahead(places, key.jobs, keys)
+  read_ahead(places, key.jobs, job_ids)
   read_ahead(lanes, key.lanes, keyed)
   for i, entry in ipairs(page) do
     -- The log has passed on: whatever is wrong with one, none may be lost. What is not ours goes

@@ -1,7 +1,7 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events:int queue check:bool facts:bytes counts:bytes, then *jobs, for each: key when envelope constraints parents children schedule tick
+-- ARGV: events:int queue check:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope constraints parents children schedule tick
 -- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the key of the job that stands for it.
 
 local check = ARGV[3] == '1'
@@ -26,9 +26,9 @@ local function is_there(place)
   return #redis.call('XRANGE', stream, id, id) > 0
 end
 
-local function is_known(job_key)
-  local place = place_of(job_key)
-  return (place and is_there(place)) or (check and redis.call('EXISTS', key.result .. job_key) == 1)
+local function is_known(job_id)
+  local place = place_of(job_id)
+  return (place and is_there(place)) or (check and redis.call('EXISTS', key.result .. job_id) == 1)
 end
 
 -- Children of a job that lives are told at its end; of one that has ended, now.
@@ -59,8 +59,8 @@ local function holder_of(unique)
 end
 
 -- The same job under another key, which is the second field of an envelope.
-local function with_key(job, other)
-  return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.key))
+local function with_id(job, other)
+  return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.id))
 end
 
 -- A debounced job takes the time, the arguments and the constraints of the one that comes after it, as long
@@ -69,7 +69,7 @@ local function put_off(holder, job, when)
   local body = place_of(holder) == 's' and body_of(holder)
   local first = body and unparked(holder, body)
   if first and constraints_of(first).debounced and first.history == '' then
-    first.envelope, first.constraints = with_key(job, holder), job.constraints
+    first.envelope, first.constraints = with_id(job, holder), job.constraints
     schedule(first, due_of(when) or now(), 's')
   end
 end
@@ -81,17 +81,17 @@ local function named(job, when)
   end
   local unique = key.unique .. constraints.unique
   local holder = holder_of(unique)
-  if holder and holder ~= job.key then
+  if holder and holder ~= job.id then
     if constraints.debounced then
       put_off(holder, job, when)
     end
     return holder
   end
-  redis.call('SET', unique, job.key)
+  redis.call('SET', unique, job.id)
 end
 
 local function block(job, parents, when)
-  local flow = key.flow .. job.key
+  local flow = key.flow .. job.id
   redis.call('DEL', flow)
   local missing, asked_for = 0, {}
   for _, parent in ipairs(parents_in(parents)) do
@@ -114,21 +114,21 @@ local function is_fired(schedule_name, tick)
   return false
 end
 
-local keys = {}
+local job_ids = {}
 for at = HEAD + 1, #ARGV, EACH do
-  keys[#keys + 1] = ARGV[at]
+  job_ids[#job_ids + 1] = ARGV[at]
 end
-read_ahead(places, key.jobs, keys)
+read_ahead(places, key.jobs, job_ids)
 
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do
-  local job_key, when, envelope, constraints, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
-  local job = {key = job_key, envelope = envelope, history = '', constraints = constraints, inputs = ''}
+  local job_id, when, envelope, constraints, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
+  local job = {id = job_id, envelope = envelope, history = '', constraints = constraints, inputs = ''}
   local instead
   if tick ~= '' and is_fired(schedule_name, tonumber(tick)) then
-    instead = job_key
-  elseif is_known(job_key) then
-    instead = job_key
+    instead = job_id
+  elseif is_known(job_id) then
+    instead = job_id
   else
     instead = named(job, when)
   end
@@ -143,7 +143,7 @@ for at = HEAD + 1, #ARGV, EACH do
   else
     tell(place_at(job, when), job)
   end
-  adopt(instead or job_key, children, job_key)
+  adopt(instead or job_id, children, job_id)
 end
 finish(0, ARGV[4], {}, ARGV[5])
 return applied(known)

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
--- ARGV: groups returned bodies:bool, then *job_keys:bytes
+-- ARGV: groups returned bodies:bool, then *job_ids:bytes
 -- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
@@ -19,11 +19,11 @@ local function with_bodies(snapshot, history, envelope, constraints)
   return snapshot
 end
 
-local function parked(job_key, state, due, reason)
+local function parked(job_id, state, due, reason)
   local snapshot = {state, due, '', 0, reason, '', '', '', '', ''}
-  local body = bodies and redis.call('HGET', key.parked, job_key)
+  local body = bodies and redis.call('HGET', key.parked, job_id)
   if body then
-    local job = unparked(job_key, body)
+    local job = unparked(job_id, body)
     return with_bodies(snapshot, job.history, job.envelope, job.constraints)
   end
   return snapshot
@@ -76,16 +76,16 @@ local function in_log(event)
   return (pending or precedes_id(info.last, id)) and in_line(key.log, id) or {unpack(GONE)}
 end
 
-local function snapshot_of(job_key, place)
+local function snapshot_of(job_id, place)
   local first = string.sub(place, 1, 1)
   if first == 's' or first == 'S' then
-    return parked(job_key, 'scheduled', redis.call('ZSCORE', key.scheduled, job_key) or '0', '')
+    return parked(job_id, 'scheduled', redis.call('ZSCORE', key.scheduled, job_id) or '0', '')
   elseif first == 'k' then
-    return parked(job_key, 'blocked', '0', 'lane')
+    return parked(job_id, 'blocked', '0', 'lane')
   elseif first == 'f' then
-    return parked(job_key, 'blocked', '0', 'flow')
+    return parked(job_id, 'blocked', '0', 'flow')
   elseif first == 'g' then
-    return parked(job_key, 'blocked', '0', string.sub(place, 2))
+    return parked(job_id, 'blocked', '0', string.sub(place, 2))
   elseif first == 'd' then
     return dead(string.sub(place, 2))
   end
@@ -97,18 +97,18 @@ each_queue(ARGV[1], function(its_group)
   group = its_group
   local has_progress = redis.call('EXISTS', key.progress) == 1
   for i = 4, #ARGV do
-    local job_key = ARGV[i]
-    local place = redis.call('HGET', key.jobs, job_key)
-    local stray = not place and string.match(job_key, '^=dead%-(%d+%-%d+)$')
+    local job_id = ARGV[i]
+    local place = redis.call('HGET', key.jobs, job_id)
+    local stray = not place and string.match(job_id, '^=dead%-(%d+%-%d+)$')
     local snapshot
     if stray and redis.call('XRANGE', key.dead, stray, stray)[1] then
       -- An entry that the index does not know goes by its own id (see encoding.py).
       snapshot = dead(stray)
     else
-      snapshot = place and snapshot_of(job_key, place) or in_log(job_key)
+      snapshot = place and snapshot_of(job_id, place) or in_log(job_id)
     end
-    snapshot[8] = redis.call('GET', key.result .. job_key) or ''
-    snapshot[10] = has_progress and redis.call('HGET', key.progress, job_key) or ''
+    snapshot[8] = redis.call('GET', key.result .. job_id) or ''
+    snapshot[10] = has_progress and redis.call('HGET', key.progress, job_id) or ''
     snapshots[#snapshots + 1] = snapshot
   end
 end)

@@ -21,7 +21,7 @@ end
 -- The first few are mostly the oldest.
 local function consider_queue()
   for _, entry in ipairs(redis.call('XRANGE', key.ready, '-', '+', 'COUNT', 10)) do
-    consider_own(key_of(field(entry[2], 'j')), entry)
+    consider_own(id_of(field(entry[2], 'j')), entry)
   end
   for _, event in ipairs(redis.call('ZRANGE', key.scheduled, 0, 9)) do
     consider_own(event)

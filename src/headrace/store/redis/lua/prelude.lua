@@ -99,16 +99,16 @@ end
 
 -- What a hash of a parked job holds, as a stream entry would. What is none of ours is all envelope:
 -- a worker will say so.
-local function unparked(job_key, body)
+local function unparked(job_id, body)
   local history, constraints, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
   if not at then
-    return {key = job_key, history = '', constraints = '', inputs = '', envelope = body}
+    return {id = job_id, history = '', constraints = '', inputs = '', envelope = body}
   end
   history = at + tonumber(history)
   constraints = history + (tonumber(constraints) or 0)
   inputs = constraints + (tonumber(inputs) or 0)
   return {
-    key = job_key,
+    id = job_id,
     history = string.sub(body, at, history - 1),
     constraints = string.sub(body, history, constraints - 1),
     inputs = string.sub(body, constraints, inputs - 1),
@@ -125,7 +125,7 @@ local function field(fields, name)
   return ''
 end
 
--- Where the job key in an envelope, its second field, begins and ends; nil if that is none.
+-- Where the job id in an envelope, its second field, begins and ends; nil if that is none.
 local function key_place(envelope)
   local first, size, more = string.byte(envelope, 3, 5)
   if first == 196 and size then
@@ -135,8 +135,8 @@ local function key_place(envelope)
   end
 end
 
--- The job key in an envelope; '' if there is none.
-local function key_of(envelope)
+-- The job id in an envelope; '' if there is none.
+local function id_of(envelope)
   local first, last = key_place(envelope)
   return first and string.sub(envelope, first, last) or ''
 end
@@ -372,7 +372,7 @@ local function drop_events(log, most, limit)
     end
     local gone = {}
     for i, entry in ipairs(page) do
-      gone[i] = key_of(field(entry[2], 'j'))
+      gone[i] = id_of(field(entry[2], 'j'))
     end
     redis.call('HDEL', key.jobs, unpack(gone))
     last = page[#page][1]
@@ -424,7 +424,7 @@ local function count_in(minute, name, amount)
   end
 end
 
--- Keep facts: `count` of them, encoded one after the other, but for as many of each job key as it
+-- Keep facts: `count` of them, encoded one after the other, but for as many of each job id as it
 -- is in `lost`; no more than about `most` are kept. `counts`, encoded, and `made` are what to add
 -- to this minute by name.
 local function record(most, count, facts, lost, counts, made)
@@ -435,8 +435,8 @@ local function record(most, count, facts, lost, counts, made)
     local id
     if #lost > 0 then
       local names = {}
-      for i, job_key in ipairs(lost) do
-        names[i] = binary(job_key)
+      for i, job_id in ipairs(lost) do
+        names[i] = binary(job_id)
       end
       id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(count) .. facts, 'x', array(#names) .. table.concat(names))
     else

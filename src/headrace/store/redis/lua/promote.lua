@@ -17,7 +17,7 @@ due_before = false
 
 local function go_on(job, in_lane)
   local constraints = constraints_of(job)
-  if constraints.debounced and redis.call('GET', key.unique .. constraints.unique) == job.key then
+  if constraints.debounced and redis.call('GET', key.unique .. constraints.unique) == job.id then
     redis.call('DEL', key.unique .. constraints.unique)
   end
   if place(job, in_lane) then
@@ -35,13 +35,13 @@ if #due > 0 then
   read_ahead(bodies, key.parked, due)
   read_ahead(places, key.jobs, due)
   redis.call('ZREM', key.scheduled, unpack(due))
-  for _, job_key in ipairs(due) do
-    local before, job = place_of(job_key), unpark(job_key)
+  for _, job_id in ipairs(due) do
+    local before, job = place_of(job_id), unpark(job_id)
     if job then
       safely(job, go_on, job, before == 'S')
     elseif before == 's' or before == 'S' then
       -- Nothing of it is left but its place.
-      places[job_key] = false
+      places[job_id] = false
     end
   end
   moved = #due

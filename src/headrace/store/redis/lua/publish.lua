@@ -28,11 +28,11 @@ end
 
 local places = {}
 if check then
-  local keys = {}
+  local job_ids = {}
   for i = 1, count do
-    keys[i] = (event_at(i))
+    job_ids[i] = (event_at(i))
   end
-  places = redis.call('HMGET', key.jobs, unpack(keys))
+  places = redis.call('HMGET', key.jobs, unpack(job_ids))
 end
 
 local dropped, room, is_missed = 0, math.huge, true

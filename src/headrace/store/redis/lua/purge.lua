@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Forget dead jobs; atomic, so that none stays in the index or has a verdict without its entry.
 -- KEYS: *
--- ARGV: events:int queue, then *job_keys:bytes
+-- ARGV: events:int queue, then *job_ids:bytes
 -- Returns list[int]: for each job 1 if it was dead and is gone, 0 otherwise.
 
 local wrong = wrong_way() or wrong_special()
@@ -11,11 +11,11 @@ end
 
 local purged = {}
 for i = 3, #ARGV do
-  local job_key = ARGV[i]
-  local place_now = place_of(job_key)
+  local job_id = ARGV[i]
+  local place_now = place_of(job_id)
   local id = place_now and string.match(place_now, '^d(%d+%-%d+)$')
   -- An entry that the index does not know goes by its own id (see encoding.py).
-  local stray = not place_now and string.match(job_key, '^=dead%-(%d+%-%d+)$')
+  local stray = not place_now and string.match(job_id, '^=dead%-(%d+%-%d+)$')
   local entry = (id or stray) and redis.call('XRANGE', key.dead, id or stray, id or stray)[1]
   if stray then
     id = entry and stray
@@ -26,10 +26,10 @@ for i = 3, #ARGV do
   end
   if id then
     redis.call('XDEL', key.dead, id)
-    places[job_key] = false
-    redis.call('HDEL', key.once, job_key)
-    redis.call('DEL', key.result .. job_key)
-    local job = entry and job_of(job_key, entry[2])
+    places[job_id] = false
+    redis.call('HDEL', key.once, job_id)
+    redis.call('DEL', key.result .. job_id)
+    local job = entry and job_of(job_id, entry[2])
     if job and freed_by(job) == 'blocked' then
       leave_lane(constraints_of(job).lane, constraints_of(job).width)
     end

@@ -38,22 +38,22 @@ end
 
 -- The jobs that an entry may be, of those that someone has cancelled.
 local function cancelling(entry)
-  local job_key = key_of(field(entry[2], 'j'))
-  if job_key == '' then
+  local job_id = id_of(field(entry[2], 'j'))
+  if job_id == '' then
     return redis.call('HKEYS', key.cancelling)
   end
-  return redis.call('HEXISTS', key.cancelling, job_key) == 1 and {job_key} or {}
+  return redis.call('HEXISTS', key.cancelling, job_id) == 1 and {job_id} or {}
 end
 
 -- Someone cancelled the job, and its worker is gone.
 local function ends_here(stream, level, id)
   local entry = any_special() and redis.call('XRANGE', stream, id, id)[1]
   local place = level == '0' and id or level .. '/' .. id
-  for _, job_key in ipairs(entry and cancelling(entry) or {}) do
-    if level == '@' or place_of(job_key) == place then
+  for _, job_id in ipairs(entry and cancelling(entry) or {}) do
+    if level == '@' or place_of(job_id) == place then
       redis.call('XACK', stream, GROUP, id)
       take_away(stream, id)
-      cancelled(job_of(job_key, entry[2]), true)
+      cancelled(job_of(job_id, entry[2]), true)
       return true
     end
   end

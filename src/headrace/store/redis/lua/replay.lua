@@ -1,7 +1,7 @@
 #!lua
 -- Send dead jobs again; atomic and gated by the deletion, so that asking twice replays once.
 -- KEYS: *
--- ARGV: events:int queue, then *jobs, for each: key envelope
+-- ARGV: events:int queue, then *jobs, for each: job_id envelope
 -- Returns list[int]: for each job 1 if it was dead and is on its way now, 0 otherwise.
 
 local wrong = wrong_way() or wrong_special()
@@ -12,23 +12,23 @@ end
 local function send(job)
   -- A debounced job has its name only while it waits for its time.
   local unique = constraints_of(job).unique and not constraints_of(job).debounced and key.unique .. constraints_of(job).unique
-  if unique and (redis.call('GET', unique) or job.key) == job.key then
-    redis.call('SET', unique, job.key)
+  if unique and (redis.call('GET', unique) or job.id) == job.id then
+    redis.call('SET', unique, job.id)
   end
-  redis.call('DEL', key.result .. job.key)
+  redis.call('DEL', key.result .. job.id)
   place(job, freed_by(job) == 'blocked')
   tell('replayed', job)
 end
 
 local replayed = {}
 for i = 3, #ARGV, 2 do
-  local job_key = ARGV[i]
-  local place_now = place_of(job_key)
+  local job_id = ARGV[i]
+  local place_now = place_of(job_id)
   local id = place_now and string.match(place_now, '^d(%d+%-%d+)$')
   local entry = id and redis.call('XRANGE', key.dead, id, id)[1]
   local done = 0
   if entry and redis.call('XDEL', key.dead, id) == 1 then
-    local job = job_of(job_key, entry[2])
+    local job = job_of(job_id, entry[2])
     job.history = ''
     if ARGV[i + 1] ~= '' then
       job.envelope = ARGV[i + 1]

@@ -1,7 +1,7 @@
 #!lua
 -- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
 -- KEYS: jobs progress journal reports_channel log log_jobs sessions
--- ARGV: group lines_most:int log_ttl:int reported:bytes, then *jobs, for each: key progress count, and that many lines
+-- ARGV: group lines_most:int log_ttl:int reported:bytes, then *jobs, for each: job_id progress count, and that many lines
 -- Returns int: how many of the jobs are in the store.
 
 -- A log is a list whose first element is the number of lines dropped before the others.
@@ -21,19 +21,19 @@ end
 
 local at, kept = 5, 0
 while at <= #ARGV do
-  local job_key, progress, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  local job_id, progress, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   at = at + 3
-  local place = redis.call('HGET', key.jobs, job_key)
-  if not place and key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job_key) then
+  local place = redis.call('HGET', key.jobs, job_id)
+  if not place and key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job_id) then
     place = '@'
   end
   if place then
     kept = kept + 1
     if progress ~= '' and string.sub(place, 1, 1) ~= 'd' then
-      redis.call('HSET', key.progress, job_key, progress)
+      redis.call('HSET', key.progress, job_id, progress)
     end
     if count > 0 then
-      add_lines(key.journal .. job_key, {unpack(ARGV, at, at + count - 1)})
+      add_lines(key.journal .. job_id, {unpack(ARGV, at, at + count - 1)})
     end
   end
   at = at + count

@@ -36,10 +36,10 @@ local function forget_waiting()
   end
   local own = group_info(key.ready, GROUP)
   for _, entry in ipairs(own and redis.call('XRANGE', key.ready, '(' .. own.last, '+') or {}) do
-    local job = job_of(key_of(field(entry[2], 'j')), entry[2])
-    if job.history == '' and is_in_log(job.key) then
+    local job = job_of(id_of(field(entry[2], 'j')), entry[2])
+    if job.history == '' and is_in_log(job.id) then
       redis.call('XDEL', key.ready, entry[1])
-      places[job.key] = false
+      places[job.id] = false
       if constraints_of(job).lane then
         leave_lane(constraints_of(job).lane, constraints_of(job).width)
       end

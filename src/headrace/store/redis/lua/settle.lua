@@ -4,7 +4,7 @@
 -- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int constrained:bool moved:int from_log:int, then *blocks, as these numbers announce
 -- Returns list[bytes]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
--- Blocks: done: ids, keys, counts, constraints. kept: ids, keys, counts, constraints, verdicts, ttls; both without
+-- Blocks: done: ids, job_ids, counts, constraints. kept: ids, job_ids, counts, constraints, verdicts, ttls; both without
 -- the counts unless `checked` and the constraints unless `constrained`. from_log, of events that are done and were read
 -- from their log: ids, and if `checked` counts. For each moved: id key count kind value history
 -- envelope verdict ttl constraints inputs, where `value` is a delay, a reason or a gate.
@@ -89,7 +89,7 @@ local function free(ids)
   end
 end
 
-local function release_all(keys, constraints)
+local function release_all(job_ids, constraints)
   local held_lanes = {}
   for _, each in ipairs(constraints) do
     held_lanes[#held_lanes + 1] = read_constraints(each).lane
@@ -97,24 +97,24 @@ local function release_all(keys, constraints)
   read_ahead(lanes, key.lanes, held_lanes)
   for i, each in ipairs(constraints) do
     -- The job is done: what it held in keys that are not of their type cannot be given back.
-    pcall(release, keys[i], read_constraints(each), true)
+    pcall(release, job_ids[i], read_constraints(each), true)
   end
 end
 
 -- Jobs that are done, all at once but for what their constraints entail.
-local function all_done(ids, keys, constraints, verdicts)
+local function all_done(ids, job_ids, constraints, verdicts)
   if #ids == 0 then
     return
   end
   free(ids)
-  redis.call('HDEL', key.jobs, unpack(keys))
-  release_all(keys, constraints)
+  redis.call('HDEL', key.jobs, unpack(job_ids))
+  release_all(job_ids, constraints)
   if any_special() then
-    redis.call('HDEL', key.progress, unpack(keys))
-    forget_wishes(keys)
-    redis.call('HDEL', key.once, unpack(keys))
-    for i, job_key in ipairs(keys) do
-      tell_children(job_key, 'done', verdicts and value_of(verdicts[i]) or '')
+    redis.call('HDEL', key.progress, unpack(job_ids))
+    forget_wishes(job_ids)
+    redis.call('HDEL', key.once, unpack(job_ids))
+    for i, job_id in ipairs(job_ids) do
+      tell_children(job_id, 'done', verdicts and value_of(verdicts[i]) or '')
     end
   end
 end
@@ -133,7 +133,7 @@ local function forget_from_log(ids)
   local events = {}
   for _, id in ipairs(ids) do
     local entry = redis.call('XRANGE', key.log, id, id)[1]
-    events[#events + 1] = entry and key_of(field(entry[2], 'j'))
+    events[#events + 1] = entry and id_of(field(entry[2], 'j'))
   end
   if #events > 0 then
     redis.call('HDEL', key.progress, unpack(events))
@@ -162,7 +162,7 @@ end
 local function retry(job, delay)
   local due, constraints = now() + delay + 1, constraints_of(job)
   if constraints.limits then
-    give_back(constraints.limits, job.key)
+    give_back(constraints.limits, job.id)
   end
   if delay == 0 then
     place(job, true)
@@ -182,7 +182,7 @@ end
 -- A released job goes back to the front: to the consumer from which anyone may take over. If none
 -- waits behind it, the back is the front, and a new entry wakes the workers that wait at once.
 local waits_behind = {}
-local function hand_back(receipt, job_key, count)
+local function hand_back(receipt, job_id, count)
   local stream, id = entry_at(receipt)
   if MEMBERS and stream == key.log then
     waits_behind[stream] = true
@@ -191,7 +191,7 @@ local function hand_back(receipt, job_key, count)
     waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
   end
   -- What has no key of its own (see settling.py) is in no index, and must not come into it.
-  if count ~= '1' or waits_behind[stream] or string.sub(job_key, 1, 7) == '=entry-' then
+  if count ~= '1' or waits_behind[stream] or string.sub(job_id, 1, 7) == '=entry-' then
     redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
     return
   end
@@ -199,13 +199,13 @@ local function hand_back(receipt, job_key, count)
   redis.call('XACK', stream, GROUP, id)
   redis.call('XDEL', stream, id)
   local prefix = string.match(receipt, '^%d+/') or ''
-  places[job_key] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
+  places[job_id] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
 end
 
 -- A limit lets the job pass later; a paused task's jobs wait until it is resumed.
 local function hold_at(name, job)
   local limits = constraints_of(job).limits or {}
-  give_back(limits, job.key)
+  give_back(limits, job.id)
   for _, limit in ipairs(limits) do
     if limit[1] == name then
       wait_at(name, job, wait_for(limit), true)
@@ -221,15 +221,15 @@ local function is_over(gate)
   return task and redis.call('SISMEMBER', key.paused, task) == 0
 end
 
-local function wants_end(job_key)
-  return any_special() and redis.call('HEXISTS', key.cancelling, job_key) == 1
+local function wants_end(job_id)
+  return any_special() and redis.call('HEXISTS', key.cancelling, job_id) == 1
 end
 
 -- What the outcome comes to: someone may want the job to end, or no longer want it.
-local function effect_of(kind, value, job_key)
+local function effect_of(kind, value, job_id)
   if kind == 'done' or kind == 'dead' then
     return kind
-  elseif wants_end(job_key) then
+  elseif wants_end(job_id) then
     return 'cancelled'
   elseif kind == 'cancelled' or (kind == 'held' and is_over(value)) then
     return 'released'
@@ -241,7 +241,7 @@ end
 local untrue = {}
 local function correct(job, kind)
   if EVENTS > 0 then
-    untrue[#untrue + 1] = job.key
+    untrue[#untrue + 1] = job.id
     local name = kind .. ' ' .. task_of(job.envelope)
     made[name] = (made[name] or 0) - 1
   end
@@ -259,14 +259,14 @@ local function end_it(job, kind, reason, verdict, ttl)
     bury(job, reason)
     goes_on = goes_on_after(job)
   else
-    places[job.key] = false
+    places[job.id] = false
   end
   if kind == 'cancelled' and verdict == '' then
     verdict, ttl = CANCELLED, constraints_of(job).ttl_ms or KEPT_MS
-    finished[#finished + 1] = binary(job.key)
+    finished[#finished + 1] = binary(job.id)
   end
-  keep_verdict(job.key, verdict, ttl)
-  ended(job.key, constraints_of(job), goes_on, kind, value_of(verdict))
+  keep_verdict(job.id, verdict, ttl)
+  ended(job.id, constraints_of(job), goes_on, kind, value_of(verdict))
 end
 
 -- Whether an outcome may be applied; if the job is not just handed back, its entry is gone then.
@@ -277,15 +277,15 @@ local function is_ours(effect, receipt, count)
   return taken_out(receipt)
 end
 
-local function move(receipt, job_key, count, kind, value, history, envelope, verdict, ttl, constraints, inputs)
-  local effect = effect_of(kind, value, job_key)
-  local job = {key = job_key, envelope = envelope, history = history, constraints = constraints, inputs = inputs}
+local function move(receipt, job_id, count, kind, value, history, envelope, verdict, ttl, constraints, inputs)
+  local effect = effect_of(kind, value, job_id)
+  local job = {id = job_id, envelope = envelope, history = history, constraints = constraints, inputs = inputs}
   if not is_ours(effect, receipt, count) then
     lose(receipt, count)
     correct(job, kind)
     return
   elseif effect == 'released' then
-    hand_back(receipt, job_key, count)
+    hand_back(receipt, job_id, count)
   elseif effect == 'retry' then
     retry(job, tonumber(value))
   elseif effect == 'held' then
@@ -302,7 +302,7 @@ end
 for _, each in ipairs(moves) do
   local fine, failure = pcall(move, unpack(each))
   if not fine then
-    local job = {key = each[2], envelope = each[7], history = each[6], constraints = each[10], inputs = each[11]}
+    local job = {id = each[2], envelope = each[7], history = each[6], constraints = each[10], inputs = each[11]}
     correct(job, each[4])
     if out == each[1] then
       die_on_the_way(job, failure)

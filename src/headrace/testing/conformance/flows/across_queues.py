@@ -10,7 +10,7 @@ from headrace.core.job.parcel import Child
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.flows.joins import FlowGround, chain, inputs_of, linked
-from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 FAR = "far-away"
@@ -19,42 +19,42 @@ FAR = "far-away"
 class FarFlowsConformance(Ground):
     async def test_a_job_of_another_queue_is_told(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])
-        here = parcel("here", children=[Child(FAR, there.key)])
+        here = parcel("here", children=[Child(FAR, there.job_id)])
         await store.append(FAR, [there])
         await store.append(QUEUE, [here])
         worker = self.worker(store, queues=[QUEUE, FAR])
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         await self.upkeep(store, worker, [QUEUE, FAR])
         (delivery,) = await self.take(worker)
-        assert (delivery.queue, delivery.key, inputs_of(delivery)) == (FAR, there.key, [7])
+        assert (delivery.queue, delivery.job_id, inputs_of(delivery)) == (FAR, there.job_id, [7])
         assert await worker.flow_messages(QUEUE) == []
 
     async def test_a_bad_end_goes_to_and_fro(self, store: Store) -> None:
         last = parcel("3", parents=[parcel("2")])
-        middle = parcel("2", parents=[parcel("1")], children=[Child(QUEUE, last.key)])
-        first = parcel("1", children=[Child(FAR, middle.key)])
+        middle = parcel("2", parents=[parcel("1")], children=[Child(QUEUE, last.job_id)])
+        first = parcel("1", children=[Child(FAR, middle.job_id)])
         await store.append(QUEUE, [last])
         await store.append(FAR, [middle])
         await store.append(QUEUE, [first])
         worker = self.worker(store, queues=[QUEUE, FAR])
         await self.settle(worker, await self.take(worker), DEAD)
         await self.upkeep(store, worker, [QUEUE, FAR])
-        assert (await self.snapshot(store, middle.key, FAR)).reason == "parent_failed"
-        assert (await self.snapshot(store, last.key)).reason == "parent_failed"
+        assert (await self.snapshot(store, middle.job_id, FAR)).reason == "parent_failed"
+        assert (await self.snapshot(store, last.job_id)).reason == "parent_failed"
 
     async def test_a_far_job_may_run_anyway(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])
-        here = parcel("here", children=[Child(FAR, there.key, True)])
+        here = parcel("here", children=[Child(FAR, there.job_id, True)])
         await store.append(FAR, [there])
         await store.append(QUEUE, [here])
         worker = self.worker(store, queues=[QUEUE, FAR])
-        await store.cancel(QUEUE, [here.key])
+        await store.cancel(QUEUE, [here.job_id])
         await self.upkeep(store, worker, [QUEUE, FAR])
         assert inputs_of((await self.take(worker))[0]) == [None]
 
     async def test_letters_that_were_not_delivered_are_given_again(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])
-        here = parcel("here", children=[Child(FAR, there.key)])
+        here = parcel("here", children=[Child(FAR, there.job_id)])
         await store.append(FAR, [there])
         await store.append(QUEUE, [here])
         worker, other = self.worker(store, queues=[QUEUE, FAR]), self.worker(store)
@@ -69,7 +69,7 @@ class FarFlowsConformance(Ground):
     async def test_the_courier_is_called(self, store: Store) -> None:
         """Where there are messages at all: a store may also deliver at once."""
         there = parcel("there", parents=[parcel("here")])
-        here = parcel("here", children=[Child(FAR, there.key)])
+        here = parcel("here", children=[Child(FAR, there.job_id)])
         await store.append(FAR, [there])
         await store.append(QUEUE, [here])
         notified = asyncio.Event()
@@ -104,7 +104,7 @@ class LargeFlowsConformance(FlowGround):
         jobs = chain(200)
         await self.send_flow(store, jobs)
         ran = await self.run_all(store, self.worker(store), kept())
-        assert ran == [job.key for job in jobs]
+        assert ran == [job.job_id for job in jobs]
 
     async def test_a_job_may_have_many_children(self, store: Store) -> None:
         parent = parcel()
@@ -114,7 +114,7 @@ class LargeFlowsConformance(FlowGround):
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         await self.upkeep(store, worker)
         taken = await self.take(worker, 1200)
-        assert sorted(keys_of(taken)) == sorted(child.key for child in children)
+        assert sorted(ids_of(taken)) == sorted(child.job_id for child in children)
         assert all(inputs_of(delivery) == [7] for delivery in taken)
 
     async def test_a_job_may_wait_for_many(self, store: Store) -> None:
@@ -125,4 +125,4 @@ class LargeFlowsConformance(FlowGround):
         await self.settle(worker, await self.take(worker, 1200), kept(b"\x07"))
         await self.upkeep(store, worker)
         (last,) = await self.take(worker)
-        assert (last.key, inputs_of(last)) == (child.key, [7] * 1200)
+        assert (last.job_id, inputs_of(last)) == (child.job_id, [7] * 1200)

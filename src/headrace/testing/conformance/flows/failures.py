@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.job.constraints import Constraints
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
@@ -25,13 +25,13 @@ class FlowFailuresConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
-        assert await self.states(store, [job.key for job in jobs]) == [State.DEAD] * 4
-        last = await self.snapshot(store, jobs[-1].key)
+        assert await self.states(store, [job.job_id for job in jobs]) == [State.DEAD] * 4
+        last = await self.snapshot(store, jobs[-1].job_id)
         assert last.reason == "parent_failed"
         verdict = decode_verdict(last.verdict)
         assert (verdict.state, verdict.reason) == (State.DEAD, "parent_failed")
-        dead = {job.key: job for job in (await store.dead(QUEUE)).jobs}
-        assert dead[jobs[2].key].envelope == jobs[2].envelope
+        dead = {job.job_id: job for job in (await store.dead(QUEUE)).jobs}
+        assert dead[jobs[2].job_id].envelope == jobs[2].envelope
         assert await store.count(QUEUE) == Counts(dead=4)
 
     async def test_after_a_cancelled_job_all_that_follow_are_cancelled(self, store: Store) -> None:
@@ -39,7 +39,7 @@ class FlowFailuresConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.end(store, worker, await self.take(worker), CANCELLED)
-        followers = await self.states(store, [job.key for job in jobs[1:]])
+        followers = await self.states(store, [job.job_id for job in jobs[1:]])
         assert followers == [State.CANCELLED] * 3
         assert await store.count(QUEUE) == Counts()
 
@@ -52,10 +52,10 @@ class FlowFailuresConformance(FlowGround):
         worker = self.worker(store)
         first, second = await self.take(worker, 2)
         await self.end(store, worker, [second], outcome)
-        assert (await self.snapshot(store, child.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, child.job_id)).state is State.BLOCKED
         await self.settle(worker, [first], kept(b"\x07"))
         (delivery,) = await self.take(worker)
-        assert (delivery.key, inputs_of(delivery)) == (child.key, [None, 7])
+        assert (delivery.job_id, inputs_of(delivery)) == (child.job_id, [None, 7])
 
     async def test_the_first_bad_ending_decides(self, store: Store) -> None:
         parents = [parcel() for _ in range(3)]
@@ -66,7 +66,7 @@ class FlowFailuresConformance(FlowGround):
         outcomes: list[Outcome] = [kept(), CANCELLED, DEAD]
         for delivery, outcome in zip(taken, outcomes, strict=True):
             await self.end(store, worker, [delivery], outcome)
-        assert (await self.snapshot(store, child.key)).state is State.CANCELLED
+        assert (await self.snapshot(store, child.job_id)).state is State.CANCELLED
         await self.nothing_left(worker)
 
     async def test_what_fails_with_its_parent_gives_back_its_name(self, store: Store) -> None:
@@ -74,7 +74,7 @@ class FlowFailuresConformance(FlowGround):
         child = parcel(parents=[parent], constraints=constraints)
         await store.append(QUEUE, [child, linked(parent, child)])
         other = parcel(constraints=constraints)
-        assert await store.append(QUEUE, [other]) == {0: child.key}
+        assert await store.append(QUEUE, [other]) == {0: child.job_id}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
         assert await store.append(QUEUE, [other]) == {}
@@ -82,8 +82,8 @@ class FlowFailuresConformance(FlowGround):
     async def test_who_waits_for_the_last_job_hears_that_it_failed(self, store: Store) -> None:
         jobs, notified = chain(3), asyncio.Event()
 
-        def listener(keys: Sequence[JobKey] | None) -> None:
-            if keys is None or jobs[-1].key in keys:
+        def listener(job_ids: Sequence[JobId] | None) -> None:
+            if job_ids is None or jobs[-1].job_id in job_ids:
                 notified.set()
 
         await self.send_flow(store, jobs)
@@ -99,10 +99,10 @@ class FlowFailuresConformance(FlowGround):
     async def test_a_cancelled_child_is_not_set_free(self, store: Store) -> None:
         _, second = jobs = chain(2)
         await self.send_flow(store, jobs)
-        await store.cancel(QUEUE, [second.key])
+        await store.cancel(QUEUE, [second.job_id])
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), kept())
-        assert (await self.snapshot(store, second.key)).state is State.CANCELLED
+        assert (await self.snapshot(store, second.job_id)).state is State.CANCELLED
         await self.nothing_left(worker)
 
     async def test_a_replayed_parent_frees_nobody_twice(self, store: Store) -> None:
@@ -110,7 +110,7 @@ class FlowFailuresConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
-        await store.replay(QUEUE, [first.key])
+        await store.replay(QUEUE, [first.job_id])
         await self.settle(worker, await self.take(worker), kept())
-        assert (await self.snapshot(store, second.key)).state is State.DEAD
+        assert (await self.snapshot(store, second.job_id)).state is State.DEAD
         await self.nothing_left(worker)

@@ -12,7 +12,7 @@ from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Arrival, Counts, JobEnding
 from headrace.testing.conformance.flows.joins import inputs_of, linked
-from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
 
 
@@ -26,7 +26,7 @@ class FollowConformance(Ground):
         parent = parcel()
         await store.append(QUEUE, [parent])
         child = await self.blocked(store, parent)
-        assert await store.follow(QUEUE, parent.key, [Child(QUEUE, child.key)]) is None
+        assert await store.follow(QUEUE, parent.job_id, [Child(QUEUE, child.job_id)]) is None
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         assert inputs_of((await self.take(worker))[0]) == [7]
@@ -65,27 +65,31 @@ class FollowConformance(Ground):
         first, second = parcel(), parcel()
         child = parcel(parents=[first, second])
         await store.append(QUEUE, [child])
-        arrival = Arrival(child.key, first.key, JobEnding(State.DONE, b"\x01"))
+        arrival = Arrival(child.job_id, first.job_id, JobEnding(State.DONE, b"\x01"))
         await store.arrive(QUEUE, [arrival, arrival])
         await store.arrive(QUEUE, [arrival])
-        assert (await self.snapshot(store, child.key)).state is State.BLOCKED
-        await store.arrive(QUEUE, [Arrival(child.key, second.key, JobEnding(State.DONE, b"\x02"))])
+        assert (await self.snapshot(store, child.job_id)).state is State.BLOCKED
+        await store.arrive(
+            QUEUE, [Arrival(child.job_id, second.job_id, JobEnding(State.DONE, b"\x02"))]
+        )
         worker = self.worker(store)
         taken = await self.take(worker)
         assert inputs_of(taken[0]) == [1, 2]
         await store.arrive(QUEUE, [arrival])
         await self.settle(worker, taken, DONE)
         await store.arrive(QUEUE, [arrival])
-        assert await store.get(QUEUE, [child.key]) == [None]
+        assert await store.get(QUEUE, [child.job_id]) == [None]
         await self.nothing_left(worker)
 
     async def test_it_can_be_asked_who_was_told_of_what(self, store: Store) -> None:
         first, second, other = parcel(), parcel(), parcel()
         child = parcel(parents=[first, second])
         await store.append(QUEUE, [child])
-        await store.arrive(QUEUE, [Arrival(child.key, first.key, JobEnding(State.DONE, b"\x01"))])
-        pairs = [(child.key, each.key) for each in (first, second, other)]
-        assert await store.arrived(QUEUE, [*pairs, (other.key, first.key)]) == [
+        await store.arrive(
+            QUEUE, [Arrival(child.job_id, first.job_id, JobEnding(State.DONE, b"\x01"))]
+        )
+        pairs = [(child.job_id, each.job_id) for each in (first, second, other)]
+        assert await store.arrived(QUEUE, [*pairs, (other.job_id, first.job_id)]) == [
             True, False, False, False,
         ]  # fmt: skip
         assert await store.arrived("never", pairs[:1]) == [False]
@@ -105,9 +109,9 @@ class FollowConformance(Ground):
         await self.settle(worker, await self.take(worker), outcome)
         child = await self.blocked(store, parent)
         again = linked(parent, child)
-        assert await store.append(QUEUE, [again], repeat=True) == {0: parent.key}
+        assert await store.append(QUEUE, [again], repeat=True) == {0: parent.job_id}
         if outcome is DEAD:
-            assert (await self.snapshot(store, child.key)).reason == "parent_failed"
+            assert (await self.snapshot(store, child.job_id)).reason == "parent_failed"
         else:
             assert inputs_of((await self.take(worker))[0]) == [7]
 
@@ -117,16 +121,16 @@ class FollowConformance(Ground):
         children = [await self.blocked(store, parent) for _ in range(2)]
         for child in children:
             again = linked(parent, child)
-            assert await store.append(QUEUE, [again], repeat=True) == {0: parent.key}
+            assert await store.append(QUEUE, [again], repeat=True) == {0: parent.job_id}
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
-        assert keys_of(await self.take(worker, 2)) == [child.key for child in children]
+        assert ids_of(await self.take(worker, 2)) == [child.job_id for child in children]
 
     async def test_one_that_stands_for_another_is_waited_for(self, store: Store) -> None:
         constraints = Constraints(unique="the one")
         first, second = parcel(constraints=constraints), parcel(constraints=constraints)
         await store.append(QUEUE, [first])
         child = await self.blocked(store, second)
-        assert await store.append(QUEUE, [linked(second, child)]) == {0: first.key}
+        assert await store.append(QUEUE, [linked(second, child)]) == {0: first.job_id}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         assert inputs_of((await self.take(worker))[0]) == [7]

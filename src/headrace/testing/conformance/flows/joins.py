@@ -15,13 +15,13 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, done_verdict, encode_verdict
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 
 def linked(parent: Parcel, *children: Parcel, runs_anyway: bool = False) -> Parcel:
     """The parent, as it is sent after jobs that wait for it."""
-    bonds = tuple(Child(QUEUE, child.key, runs_anyway) for child in children)
+    bonds = tuple(Child(QUEUE, child.job_id, runs_anyway) for child in children)
     return msgspec.structs.replace(parent, children=(*parent.children, *bonds))
 
 
@@ -51,15 +51,15 @@ class JoinsConformance(FlowGround):
     async def test_a_job_waits_until_the_one_before_it_is_done(self, store: Store) -> None:
         first, second = jobs = chain(2)
         await self.send_flow(store, jobs)
-        waiting = await self.snapshot(store, second.key)
+        waiting = await self.snapshot(store, second.job_id)
         assert (waiting.state, waiting.reason) == (State.BLOCKED, "flow")
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=1)
         worker = self.worker(store)
         taken = await self.take(worker)
-        assert keys_of(taken) == [first.key]
+        assert ids_of(taken) == [first.job_id]
         await self.settle(worker, taken, kept(b"\x07"))
         (delivery,) = await self.take(worker)
-        assert (delivery.key, inputs_of(delivery)) == (second.key, [7])
+        assert (delivery.job_id, inputs_of(delivery)) == (second.job_id, [7])
         assert (delivery.count, delivery.history) == (1, b"")
 
     async def test_results_come_in_the_order_asked_for(self, store: Store) -> None:
@@ -69,7 +69,7 @@ class JoinsConformance(FlowGround):
         worker = self.worker(store)
         taken = await self.take(worker, 3)
         for number, delivery in reversed(list(enumerate(taken))):
-            assert (await self.snapshot(store, child.key)).state is State.BLOCKED
+            assert (await self.snapshot(store, child.job_id)).state is State.BLOCKED
             await self.settle(worker, [delivery], kept(bytes([number])))
         (delivery,) = await self.take(worker)
         assert inputs_of(delivery) == [0, 1, 2]
@@ -88,7 +88,7 @@ class JoinsConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), Done(done_verdict(b"\x08"), 0))
-        assert await store.get(QUEUE, [first.key]) == [None]
+        assert await store.get(QUEUE, [first.job_id]) == [None]
         assert inputs_of((await self.take(worker))[0]) == [8]
 
     async def test_a_verdict_may_have_all_its_fields(self, store: Store) -> None:
@@ -111,11 +111,11 @@ class JoinsConformance(FlowGround):
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         for outcome in (Retried(0, HISTORY), Retried(50, HISTORY), RELEASED, DEAD):
             (delivery,) = await self.take(worker)
-            assert (delivery.key, inputs_of(delivery)) == (second.key, [7])
+            assert (delivery.job_id, inputs_of(delivery)) == (second.job_id, [7])
             await self.settle(worker, [delivery], outcome)
             await self.pass_time(0.06)
             await worker.promote(QUEUE)
-        assert await store.replay(QUEUE, [second.key]) == [True]
+        assert await store.replay(QUEUE, [second.job_id]) == [True]
         assert inputs_of((await self.take(worker))[0]) == [7]
 
     async def test_large_results_are_passed_on(self, store: Store) -> None:
@@ -136,7 +136,7 @@ class JoinsConformance(FlowGround):
         await self.send_flow(store, jobs)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), outcome)
-        assert (await self.snapshot(store, second.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, second.job_id)).state is State.BLOCKED
 
     async def test_a_flow_goes_on_after_a_crash(self, store: Store) -> None:
         _, second = jobs = chain(2)
@@ -145,7 +145,7 @@ class JoinsConformance(FlowGround):
         lost = await self.take(dying)
         again = await self.reclaim(other, 1)
         assert await self.settle(dying, lost, kept(b"\x01")) == lost
-        assert (await self.snapshot(store, second.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, second.job_id)).state is State.BLOCKED
         await self.settle(other, again, kept(b"\x02"))
         assert inputs_of((await self.take(other))[0]) == [2]
 
@@ -157,13 +157,13 @@ class JoinsConformance(FlowGround):
         worker = self.worker(store)
         before = await store.time_ms()
         await self.settle(worker, await self.take(worker), DONE)
-        snapshot = await self.snapshot(store, child.key)
+        snapshot = await self.snapshot(store, child.job_id)
         assert snapshot.state is State.SCHEDULED
         assert snapshot.due_ms is not None
         assert snapshot.due_ms >= before + 200
         await self.pass_time(0.21)
         await worker.promote(QUEUE)
-        assert keys_of(await self.take(worker)) == [child.key]
+        assert ids_of(await self.take(worker)) == [child.job_id]
 
     async def test_then_it_waits_for_its_lane(self, store: Store) -> None:
         parent, lane = parcel(), Constraints(lane="customer-7", priority=5)
@@ -171,9 +171,9 @@ class JoinsConformance(FlowGround):
         await store.append(QUEUE, [child, linked(parent, child), other])
         worker = self.worker(store)
         inside, first = await self.take(worker, 2)
-        assert keys_of([inside, first]) == [other.key, parent.key]
+        assert ids_of([inside, first]) == [other.job_id, parent.job_id]
         await self.settle(worker, [first], kept(b"\x07"))
-        assert (await self.snapshot(store, child.key)).reason == "lane"
+        assert (await self.snapshot(store, child.job_id)).reason == "lane"
         await self.settle(worker, [inside], DONE)
         (delivery,) = await self.take(worker)
-        assert (delivery.key, inputs_of(delivery)) == (child.key, [7])
+        assert (delivery.job_id, inputs_of(delivery)) == (child.job_id, [7])

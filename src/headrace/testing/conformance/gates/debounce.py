@@ -24,8 +24,8 @@ class DebounceConformance(Ground):
         second = parcel(constraints=DEBOUNCED, delay_ms=400, payload=b"\x91\x02")
         await store.append(QUEUE, [first])
         before = await store.time_ms()
-        assert await store.append(QUEUE, [second]) == {0: first.key}
-        snapshot = await self.snapshot(store, first.key)
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
+        snapshot = await self.snapshot(store, first.job_id)
         assert snapshot.due_ms is not None
         assert snapshot.due_ms >= before + 400
         assert await store.count(QUEUE) == Counts(scheduled=1)
@@ -34,7 +34,7 @@ class DebounceConformance(Ground):
         await worker.promote(QUEUE)
         (delivery,) = await self.take(worker)
         envelope = decode_envelope(delivery.envelope)
-        assert (envelope.key, envelope.payload) == (first.key, b"\x91\x02")
+        assert (envelope.job_id, envelope.payload) == (first.job_id, b"\x91\x02")
 
     async def test_a_debounced_name_is_free_once_the_job_is_due(self, store: Store) -> None:
         first, second = (
@@ -50,7 +50,7 @@ class DebounceConformance(Ground):
         # The end of the first frees nothing of the second.
         await self.settle(worker, taken, DONE)
         assert await store.append(QUEUE, [parcel(constraints=DEBOUNCED, delay_ms=50)]) == {
-            0: second.key
+            0: second.job_id
         }
 
     async def test_a_debounced_job_has_the_constraints_of_the_last_call(self, store: Store) -> None:
@@ -61,8 +61,8 @@ class DebounceConformance(Ground):
             parcel(constraints=other, delay_ms=50),
         )
         await store.append(QUEUE, [first])
-        assert await store.append(QUEUE, [second]) == {0: first.key}
-        (snapshot,) = await store.get(QUEUE, [first.key], bodies=True)
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
+        (snapshot,) = await store.get(QUEUE, [first.job_id], bodies=True)
         assert snapshot is not None
         assert decode_constraints(snapshot.constraints) == other
         await self.pass_time(0.06)
@@ -91,12 +91,12 @@ class DebounceConformance(Ground):
             payload=b"\x91\x02",
         )
         await store.append(QUEUE, [first])
-        assert await store.append(QUEUE, [second]) == {0: first.key}
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
         worker = self.worker(store)
         await worker.promote(QUEUE)
         (delivery,) = await self.take(worker)
         envelope = decode_envelope(delivery.envelope)
-        assert (envelope.key, envelope.payload) == (first.key, b"\x91\x02")
+        assert (envelope.job_id, envelope.payload) == (first.job_id, b"\x91\x02")
         assert await store.append(QUEUE, [parcel(constraints=DEBOUNCED, delay_ms=50)]) == {}
 
     async def test_a_replayed_debounced_job_does_not_take_its_name(self, store: Store) -> None:
@@ -106,10 +106,10 @@ class DebounceConformance(Ground):
         worker = self.worker(store)
         await worker.promote(QUEUE)
         await self.settle(worker, await self.take(worker), DEAD)
-        assert await store.replay(QUEUE, [first.key]) == [True]
+        assert await store.replay(QUEUE, [first.job_id]) == [True]
         assert await store.append(QUEUE, [second]) == {}
         await self.settle(worker, await self.take(worker), DONE)
-        assert await store.append(QUEUE, [third]) == {0: second.key}
+        assert await store.append(QUEUE, [third]) == {0: second.job_id}
 
     async def test_a_retry_of_a_debounced_job_is_left_alone(self, store: Store) -> None:
         first, second = (
@@ -122,7 +122,7 @@ class DebounceConformance(Ground):
         await worker.promote(QUEUE)
         await self.settle(worker, await self.take(worker), Retried(60_000, HISTORY))
         assert await store.append(QUEUE, [second]) == {}
-        assert await self.states(store, [first.key, second.key]) == [State.SCHEDULED] * 2
+        assert await self.states(store, [first.job_id, second.job_id]) == [State.SCHEDULED] * 2
 
     async def test_a_cancelled_debounced_job_frees_its_name(self, store: Store) -> None:
         first, second = (
@@ -130,5 +130,5 @@ class DebounceConformance(Ground):
             parcel(constraints=DEBOUNCED, delay_ms=900),
         )
         await store.append(QUEUE, [first])
-        await store.cancel(QUEUE, [first.key])
+        await store.cancel(QUEUE, [first.job_id])
         assert await store.append(QUEUE, [second]) == {}

@@ -12,7 +12,7 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import State
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 LANE = Constraints(lane="customer-7")
@@ -24,7 +24,7 @@ def in_lane(count: int, constraints: Constraints = LANE) -> list[Parcel]:
 
 
 def keys(parcels: Sequence[Parcel]) -> list[bytes]:
-    return [item.key for item in parcels]
+    return [item.job_id for item in parcels]
 
 
 class LanesConformance(Ground):
@@ -32,8 +32,8 @@ class LanesConformance(Ground):
         first, second = in_lane(2)
         await store.append(QUEUE, [first])
         await store.append(QUEUE, [second])
-        assert (await self.snapshot(store, first.key)).state is State.WAITING
-        behind = await self.snapshot(store, second.key)
+        assert (await self.snapshot(store, first.job_id)).state is State.WAITING
+        behind = await self.snapshot(store, second.job_id)
         assert (behind.state, behind.reason) == (State.BLOCKED, "lane")
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=1)
 
@@ -43,7 +43,7 @@ class LanesConformance(Ground):
         worker = self.worker(store)
         for item in sent:
             (delivery,) = await self.take(worker)
-            assert delivery.key == item.key
+            assert delivery.job_id == item.job_id
             await self.nothing_left(worker)
             await self.settle(worker, [delivery], DONE)
         assert await store.count(QUEUE) == Counts()
@@ -52,7 +52,7 @@ class LanesConformance(Ground):
         sent = [parcel(constraints=Constraints(lane=name)) for name in "abcab"] + [parcel()]
         await store.append(QUEUE, sent)
         taken = await self.take(self.worker(store), 4)
-        assert keys_of(taken) == keys([*sent[:3], sent[5]])
+        assert ids_of(taken) == keys([*sent[:3], sent[5]])
 
     async def test_a_wide_lane_has_room_for_several(self, store: Store) -> None:
         sent = in_lane(4, WIDE)
@@ -62,7 +62,7 @@ class LanesConformance(Ground):
         await self.nothing_left(worker)
         await self.settle(worker, [second], DONE)
         (third,) = await self.take(worker)
-        assert keys_of([first, second, third]) == keys(sent[:3])
+        assert ids_of([first, second, third]) == keys(sent[:3])
         await self.nothing_left(worker)
 
     async def test_a_job_enters_if_it_and_all_in_the_lane_allow_one_more(
@@ -73,7 +73,7 @@ class LanesConformance(Ground):
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         two, three = await self.take(worker, 2)
-        assert keys_of([two, three]) == keys(sent[:2])
+        assert ids_of([two, three]) == keys(sent[:2])
         await self.nothing_left(worker)
         # Without the narrower one there is room for three, and one of them waits for nobody else.
         await self.settle(worker, [two], DONE)
@@ -81,10 +81,10 @@ class LanesConformance(Ground):
         await self.nothing_left(worker)
         await self.settle(worker, [three, *other], DONE)
         (narrow,) = await self.take(worker)
-        assert narrow.key == sent[3].key
+        assert narrow.job_id == sent[3].job_id
         await self.nothing_left(worker)
         await self.settle(worker, [narrow], DONE)
-        assert keys_of(await self.take(worker)) == [sent[4].key]
+        assert ids_of(await self.take(worker)) == [sent[4].job_id]
 
     async def test_a_wider_job_waits_for_a_narrow_one_that_runs(self, store: Store) -> None:
         narrow, wide = (
@@ -96,7 +96,7 @@ class LanesConformance(Ground):
         await store.append(QUEUE, [wide])
         await self.nothing_left(worker)
         await self.settle(worker, taken, DONE)
-        assert keys_of(await self.take(worker)) == [wide.key]
+        assert ids_of(await self.take(worker)) == [wide.job_id]
 
     async def test_who_leaves_the_line_lets_those_pass_that_it_kept_back(
         self, store: Store
@@ -105,13 +105,13 @@ class LanesConformance(Ground):
         sent = [parcel(constraints=Constraints(lane="mixed", width=width)) for width in widths]
         await store.append(QUEUE, sent)
         assert await store.count(QUEUE) == Counts(waiting=1, blocked=4)
-        assert await store.cancel(QUEUE, [sent[1].key]) == [State.CANCELLED]
+        assert await store.cancel(QUEUE, [sent[1].job_id]) == [State.CANCELLED]
         worker = self.worker(store)
         taken = await self.take(worker, 2)
-        assert keys_of(taken) == keys([sent[0], sent[2]])
-        assert (await self.snapshot(store, sent[3].key)).reason == "lane"
+        assert ids_of(taken) == keys([sent[0], sent[2]])
+        assert (await self.snapshot(store, sent[3].job_id)).reason == "lane"
         await self.settle(worker, taken, DONE)
-        assert keys_of(await self.take(worker, 2)) == keys(sent[3:])
+        assert ids_of(await self.take(worker, 2)) == keys(sent[3:])
 
     @pytest.mark.parametrize("outcome", [DONE, kept(), DEAD], ids=["DONE", "kept", "DEAD"])
     async def test_who_ends_lets_the_next_one_in(self, store: Store, outcome: Outcome) -> None:
@@ -119,7 +119,7 @@ class LanesConformance(Ground):
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), outcome)
-        assert keys_of(await self.take(worker)) == [second.key]
+        assert ids_of(await self.take(worker)) == [second.job_id]
 
     @pytest.mark.parametrize("delay_ms", [0, 50])
     async def test_nobody_passes_a_job_that_is_retried(self, store: Store, delay_ms: int) -> None:
@@ -128,14 +128,14 @@ class LanesConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), Retried(delay_ms, HISTORY))
         await worker.promote(QUEUE)
-        assert (await self.snapshot(store, second.key)).state is State.BLOCKED
+        assert (await self.snapshot(store, second.job_id)).state is State.BLOCKED
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
         taken = await self.take(worker)
-        assert keys_of(taken) == [first.key]
+        assert ids_of(taken) == [first.job_id]
         await self.nothing_left(worker)
         await self.settle(worker, taken, DONE)
-        assert keys_of(await self.take(worker)) == [second.key]
+        assert ids_of(await self.take(worker)) == [second.job_id]
 
     async def test_in_a_wide_lane_others_go_on_while_one_is_delayed(self, store: Store) -> None:
         sent = in_lane(4, WIDE)
@@ -143,11 +143,11 @@ class LanesConformance(Ground):
         worker = self.worker(store)
         first, _ = await self.take(worker, 2)
         await self.settle(worker, [first], Retried(50, HISTORY))
-        assert keys_of(await self.take(worker)) == [sent[2].key]
+        assert ids_of(await self.take(worker)) == [sent[2].job_id]
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
         # It comes to the end of the line.
-        back = await self.snapshot(store, first.key)
+        back = await self.snapshot(store, first.job_id)
         assert (back.state, back.reason) == (State.BLOCKED, "lane")
 
     async def test_a_released_job_stays_in_its_lane(self, store: Store) -> None:
@@ -158,7 +158,7 @@ class LanesConformance(Ground):
         taken = await other.reclaim(QUEUE, 9, last_chance=False) + await other.fetch(9, 0)
         assert len(taken) == 1
         assert await self.states(store, keys(sent)) == [State.RUNNING, State.BLOCKED]
-        assert first.key != second.key
+        assert first.job_id != second.job_id
 
     async def test_a_job_that_is_taken_over_stays_in_its_lane(self, store: Store) -> None:
         first, second = sent = in_lane(2)
@@ -166,13 +166,13 @@ class LanesConformance(Ground):
         dying, other = self.worker(store), self.worker(store)
         lost = await self.take(dying)
         again = await self.reclaim(other, 1)
-        assert keys_of(again) == [first.key]
+        assert ids_of(again) == [first.job_id]
         await self.nothing_left(other)
         # Who lost it frees nothing.
         assert await self.settle(dying, lost, DONE) == lost
         await self.nothing_left(other)
         await self.settle(other, again, DONE)
-        assert keys_of(await self.take(other)) == [second.key]
+        assert ids_of(await self.take(other)) == [second.job_id]
 
     async def test_ending_twice_lets_one_in(self, store: Store) -> None:
         sent = in_lane(3)
@@ -181,13 +181,13 @@ class LanesConformance(Ground):
         taken = await self.take(worker)
         await self.settle(worker, taken, DONE)
         await worker.settle(QUEUE, [Settlement(taken[0], DONE)], repeat=True)
-        assert keys_of(await self.take(worker)) == [sent[1].key]
+        assert ids_of(await self.take(worker)) == [sent[1].job_id]
         await self.nothing_left(worker)
 
     async def test_sending_twice_takes_one_place(self, store: Store) -> None:
         first, second = sent = in_lane(2)
         await store.append(QUEUE, sent)
-        assert await store.append(QUEUE, sent, repeat=True) == {0: first.key, 1: second.key}
+        assert await store.append(QUEUE, sent, repeat=True) == {0: first.job_id, 1: second.job_id}
         assert await self.run_all(store, self.worker(store)) == keys(sent)
         assert await store.count(QUEUE) == Counts()
 
@@ -196,12 +196,12 @@ class LanesConformance(Ground):
         await store.append(QUEUE, [later, now])
         worker = self.worker(store)
         taken = await self.take(worker)
-        assert keys_of(taken) == [now.key]
+        assert ids_of(taken) == [now.job_id]
         await self.pass_time(0.11)
         await worker.promote(QUEUE)
-        assert (await self.snapshot(store, later.key)).reason == "lane"
+        assert (await self.snapshot(store, later.job_id)).reason == "lane"
         await self.settle(worker, taken, DONE)
-        assert keys_of(await self.take(worker)) == [later.key]
+        assert ids_of(await self.take(worker)) == [later.job_id]
 
     async def test_a_replayed_job_goes_to_the_end_of_its_lane(self, store: Store) -> None:
         first, second = in_lane(2)
@@ -209,9 +209,9 @@ class LanesConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
         await store.append(QUEUE, [second])
-        assert await store.replay(QUEUE, [first.key]) == [True]
-        assert (await self.snapshot(store, first.key)).state is State.BLOCKED
-        assert await self.run_all(store, worker) == [second.key, first.key]
+        assert await store.replay(QUEUE, [first.job_id]) == [True]
+        assert (await self.snapshot(store, first.job_id)).state is State.BLOCKED
+        assert await self.run_all(store, worker) == [second.job_id, first.job_id]
 
     async def test_many_lanes_keep_their_order(self, store: Store) -> None:
         lanes = [f"lane-{number % 100}" for number in range(1000)]
@@ -220,6 +220,6 @@ class LanesConformance(Ground):
         lane_of = dict(zip(keys(sent), lanes, strict=True))
         ran = await self.run_all(store, self.worker(store))
         for lane in set(lanes):
-            came = [item.key for item in sent if lane_of[item.key] == lane]
+            came = [item.job_id for item in sent if lane_of[item.job_id] == lane]
             assert [key for key in ran if lane_of[key] == lane] == came
         assert await store.count(QUEUE) == Counts()

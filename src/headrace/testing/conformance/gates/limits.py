@@ -10,7 +10,7 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, known, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 CALLS = Limit("calls", 2, 300)
@@ -27,7 +27,7 @@ class LimitsConformance(Ground):
     async def test_jobs_over_a_limit_wait_at_it(self, store: Store) -> None:
         *_, third = sent = limited(3)
         await store.append(QUEUE, sent)
-        waiting = await self.snapshot(store, third.key)
+        waiting = await self.snapshot(store, third.job_id)
         assert (waiting.state, waiting.reason) == (State.BLOCKED, "calls")
         assert await store.count(QUEUE) == Counts(waiting=2, blocked=1)
 
@@ -36,7 +36,7 @@ class LimitsConformance(Ground):
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         for at in (0, 2):
-            assert await self.start(worker, 2) == [item.key for item in sent[at : at + 2]]
+            assert await self.start(worker, 2) == [item.job_id for item in sent[at : at + 2]]
             promotion = await worker.promote(QUEUE)
             assert promotion.moved == 0
             assert promotion.next_in is not None
@@ -44,7 +44,7 @@ class LimitsConformance(Ground):
             await self.nothing_left(worker)
             await self.pass_time(promotion.next_in + 0.002)
             assert (await worker.promote(QUEUE)).moved > 0
-        assert await self.start(worker) == [sent[4].key]
+        assert await self.start(worker) == [sent[4].job_id]
 
     async def test_no_window_has_more_starts_than_allowed(self, store: Store) -> None:
         await store.append(QUEUE, limited(10, Limit("exact", 3, 200)))
@@ -84,7 +84,7 @@ class LimitsConformance(Ground):
         await self.nothing_left(worker)
         await self.pass_time(0.31)
         await worker.promote(QUEUE)
-        assert keys_of(await self.take(worker)) == [sent[2].key]
+        assert ids_of(await self.take(worker)) == [sent[2].job_id]
 
     @pytest.mark.parametrize("outcome", [DEAD, DONE, kept()], ids=["dead", "done", "kept"])
     async def test_who_ends_without_beginning_gives_its_turn_back(
@@ -96,7 +96,7 @@ class LimitsConformance(Ground):
         assert isinstance(outcome, type(DEAD) | type(DONE))
         for item in sent:
             taken = await self.take(worker)
-            assert keys_of(taken) == [item.key]
+            assert ids_of(taken) == [item.job_id]
             await self.settle(worker, taken, outcome)
             await worker.promote(QUEUE)
 
@@ -120,12 +120,12 @@ class LimitsConformance(Ground):
         await self.settle(worker, [two], DONE)
         await self.pass_time(0.04)
         await worker.promote(QUEUE)
-        again = await self.snapshot(store, first.key)
+        again = await self.snapshot(store, first.job_id)
         assert (again.state, again.reason) == (State.BLOCKED, "calls")
         await self.pass_time(0.3)
         await worker.promote(QUEUE)
-        assert await self.start(worker, 2) == [third.key, first.key]
-        assert second.key == two.key
+        assert await self.start(worker, 2) == [third.job_id, first.job_id]
+        assert second.job_id == two.job_id
 
     async def test_a_job_that_is_taken_over_needs_a_turn_anew(self, store: Store) -> None:
         slow = Limit("slow", 1, 5_000)
@@ -136,10 +136,10 @@ class LimitsConformance(Ground):
         (again,) = await self.reclaim(other, 1)
         assert await other.begin(QUEUE, [again]) == {again: "slow"}
         assert await self.settle(other, [again], Held("slow", HISTORY)) == []
-        held = await self.snapshot(store, first.key)
+        held = await self.snapshot(store, first.job_id)
         assert (held.state, held.reason) == (State.BLOCKED, "slow")
         assert await store.count(QUEUE) == Counts(blocked=2)
-        assert second.key == sent[1].key
+        assert second.job_id == sent[1].job_id
 
     async def test_a_held_job_goes_before_the_others(self, store: Store) -> None:
         first, second = sent = limited(2, Limit("brief", 1, 250))
@@ -155,7 +155,7 @@ class LimitsConformance(Ground):
             await self.pass_time(0.26)
             await worker.promote(QUEUE)
             (delivery,) = await self.take(worker)
-            assert delivery.key == item.key
+            assert delivery.job_id == item.job_id
             assert delivery.history == (HISTORY if item is first else b"")
             assert await worker.begin(QUEUE, [delivery]) == {}
             await self.settle(worker, [delivery], DONE)
@@ -168,11 +168,11 @@ class LimitsConformance(Ground):
         assert await worker.begin(QUEUE, taken) == {}
         await self.settle(worker, taken, RELEASED)
         again = known(await worker.reclaim(QUEUE, 9, last_chance=True) or await worker.fetch(9, 0))
-        assert keys_of(again) == [item.key for item in sent[:3]]
+        assert ids_of(again) == [item.job_id for item in sent[:3]]
         assert await worker.begin(QUEUE, again) == dict.fromkeys(again, "brief")
         assert await self.settle(worker, again, Held("brief", HISTORY)) == []
         assert await store.count(QUEUE) == Counts(blocked=5)
-        assert await self.run_all(store, worker) == [item.key for item in sent]
+        assert await self.run_all(store, worker) == [item.job_id for item in sent]
 
     async def test_a_job_released_before_it_began_keeps_its_turn(self, store: Store) -> None:
         first, _ = sent = limited(2, Limit("slow", 1, 60_000))
@@ -180,7 +180,7 @@ class LimitsConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), RELEASED)
         again = known(await worker.reclaim(QUEUE, 9, last_chance=True) or await worker.fetch(9, 0))
-        assert keys_of(again) == [first.key]
+        assert ids_of(again) == [first.job_id]
         assert await worker.begin(QUEUE, again) == {}
 
     async def test_jobs_without_limits_may_always_begin(self, store: Store) -> None:
@@ -204,14 +204,14 @@ class LimitsConformance(Ground):
         both = limited(2, wide, narrow)
         others = limited(3, wide)
         await store.append(QUEUE, [*both, *others])
-        assert (await self.snapshot(store, both[1].key)).reason == "narrow"
+        assert (await self.snapshot(store, both[1].job_id)).reason == "narrow"
         # What waits at one limit has not used the other.
-        states = await self.states(store, [item.key for item in others])
+        states = await self.states(store, [item.job_id for item in others])
         assert states == [State.WAITING, State.WAITING, State.BLOCKED]
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
         await worker.promote(QUEUE)
-        assert (await self.snapshot(store, both[1].key)).state in (State.WAITING, State.BLOCKED)
+        assert (await self.snapshot(store, both[1].job_id)).state in (State.WAITING, State.BLOCKED)
         assert len(await self.take(worker, 3)) == 3
         await self.nothing_left(worker)
 
@@ -219,7 +219,7 @@ class LimitsConformance(Ground):
         await store.append(QUEUE, limited(3, lane="one"))
         other = limited(1)[0]
         await store.append(QUEUE, [other])
-        assert (await self.snapshot(store, other.key)).state is State.WAITING
+        assert (await self.snapshot(store, other.job_id)).state is State.WAITING
 
     async def test_a_job_at_its_limit_keeps_its_lane(self, store: Store) -> None:
         slow = Limit("brief", 1, 200)
@@ -231,14 +231,14 @@ class LimitsConformance(Ground):
         await self.start(worker)
         await self.nothing_left(worker)
         ran = await self.run_all(store, worker)
-        assert ran[0] == first[0].key
+        assert ran[0] == first[0].job_id
         assert len(ran) == 2
 
     async def test_limited_jobs_are_run_in_the_order_they_came(self, store: Store) -> None:
         sent = limited(12, Limit("brief", 5, 100))
         for start in (0, 4, 8):
             await store.append(QUEUE, sent[start : start + 4])
-        assert await self.run_all(store, self.worker(store)) == [item.key for item in sent]
+        assert await self.run_all(store, self.worker(store)) == [item.job_id for item in sent]
         assert await store.count(QUEUE) == Counts()
 
     async def test_due_jobs_pass_their_limit_then(self, store: Store) -> None:

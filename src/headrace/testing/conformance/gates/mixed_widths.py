@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.job.constraints import Constraints
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
@@ -27,7 +27,7 @@ class _Mixture:
         self.store = store
         self.worker = worker
         self.chance = random.Random(seed)
-        self.widths: dict[JobKey, int] = {}
+        self.widths: dict[JobId, int] = {}
         self.running: list[LeasedDelivery] = []
 
     async def step(self) -> None:
@@ -39,7 +39,7 @@ class _Mixture:
             width = self.chance.choice([1, 2, 3, 5])
             delay_ms = self.chance.choice([None, None, 2])
             job = parcel(constraints=Constraints(lane="mixed", width=width), delay_ms=delay_ms)
-            self.widths[job.key] = width
+            self.widths[job.job_id] = width
             await self.store.append(QUEUE, [job])
 
     async def settle(self) -> None:
@@ -62,7 +62,7 @@ class _Mixture:
         await self.worker.promote(QUEUE)
         self.running += known(await self.worker.reclaim(QUEUE, 9, last_chance=True))
         self.running += known(await self.worker.fetch(9, 0))
-        widths = [self.widths[each.key] for each in self.running]
+        widths = [self.widths[each.job_id] for each in self.running]
         assert len(widths) <= min(widths, default=0), widths
 
     async def end(self) -> None:

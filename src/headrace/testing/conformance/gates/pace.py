@@ -19,13 +19,13 @@ class PaceConformance(Ground):
         sent = limited(5, Limit("paced", 10, 4000, burst=2))
         await store.append(QUEUE, sent)
         worker = self.worker(store)
-        assert await self.start(worker, 2) == [item.key for item in sent[:2]]
+        assert await self.start(worker, 2) == [item.job_id for item in sent[:2]]
         for item in sent[2:]:
             await worker.promote(QUEUE)
             await self.nothing_left(worker)
             await self.pass_time(0.402)
             await worker.promote(QUEUE)
-            assert await self.start(worker) == [item.key]
+            assert await self.start(worker) == [item.job_id]
 
     async def test_a_job_that_begins_again_keeps_to_the_pace(self, store: Store) -> None:
         (first, second) = limited(2, PACED)
@@ -42,7 +42,7 @@ class PaceConformance(Ground):
         assert await worker.begin(QUEUE, again) == {}
         # And its second start is a step of the pace for others too.
         await store.append(QUEUE, [second])
-        assert (await self.snapshot(store, second.key)).reason == "paced"
+        assert (await self.snapshot(store, second.job_id)).reason == "paced"
 
     @pytest.mark.parametrize("how", ["ended", "cancelled", "held"])
     async def test_who_does_not_begin_takes_no_step_of_the_pace(
@@ -50,13 +50,13 @@ class PaceConformance(Ground):
     ) -> None:
         first, second = sent = limited(2, PACED)
         await store.append(QUEUE, sent)
-        assert (await self.snapshot(store, second.key)).reason == "paced"
+        assert (await self.snapshot(store, second.job_id)).reason == "paced"
         worker = self.worker(store)
         if how == "cancelled":
-            await store.cancel(QUEUE, [first.key])
+            await store.cancel(QUEUE, [first.job_id])
         else:
             await store.pause(QUEUE, "task")
             outcome = DEAD if how == "ended" else Held(task_gate("task"), HISTORY)
             await self.settle(worker, await self.take(worker), outcome)
         await worker.promote(QUEUE)
-        assert await self.start(worker) == [second.key]
+        assert await self.start(worker) == [second.job_id]

@@ -14,7 +14,7 @@ from headrace.testing.conformance.ground import (
     LEASE,
     QUEUE,
     Ground,
-    keys_of,
+    ids_of,
     known,
     parcel,
 )
@@ -109,7 +109,7 @@ class PauseConformance(Ground):
         while len(ran) < 2:
             again = await self.reclaim(other, 1)
             await self.settle(other, again, DONE)
-            ran += keys_of(again)
+            ran += ids_of(again)
         assert sorted(ran) == sorted([released, abandoned])
 
     # One task
@@ -128,7 +128,7 @@ class PauseConformance(Ground):
         await store.resume(QUEUE, "task")
         await worker.promote(QUEUE)
         again = await self.take(worker, 3)
-        assert keys_of(again) == sent
+        assert ids_of(again) == sent
         assert [(delivery.history, delivery.count) for delivery in again] == [(HISTORY, 1)] * 3
 
     async def test_resuming_calls_those_who_promote(self, store: Store) -> None:
@@ -151,7 +151,7 @@ class PauseConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), HELD)
         await worker.promote(QUEUE)
-        assert keys_of(await self.take(worker)) == [key]
+        assert ids_of(await self.take(worker)) == [key]
 
     async def test_another_pause_loses_nobody(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -163,7 +163,7 @@ class PauseConformance(Ground):
         await worker.promote(QUEUE)
         await store.resume(QUEUE, "task")
         await worker.promote(QUEUE)
-        assert keys_of(await self.take(worker)) == [key]
+        assert ids_of(await self.take(worker)) == [key]
 
     async def test_tasks_are_resumed_one_by_one(self, store: Store) -> None:
         sent = {name: parcel(task=name) for name in ("one", "other")}
@@ -175,7 +175,7 @@ class PauseConformance(Ground):
             await self.settle(worker, [delivery], Held(task_gate(delivery.task), HISTORY))
         await store.resume(QUEUE, "other")
         await worker.promote(QUEUE)
-        assert keys_of(await self.take(worker)) == [sent["other"].key]
+        assert ids_of(await self.take(worker)) == [sent["other"].job_id]
         await self.nothing_left(worker)
 
     async def test_a_held_job_keeps_its_lane_and_gives_back_its_turn(self, store: Store) -> None:
@@ -190,13 +190,13 @@ class PauseConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), HELD)
         await worker.promote(QUEUE)
-        assert (await self.snapshot(store, second.key)).reason == "lane"
+        assert (await self.snapshot(store, second.job_id)).reason == "lane"
         taken = await self.take(worker)
-        assert keys_of(taken) == [other.key]
+        assert ids_of(taken) == [other.job_id]
         assert await worker.begin(QUEUE, taken) == {}
         await store.resume(QUEUE, "task")
         await worker.promote(QUEUE)
-        assert (await self.snapshot(store, first.key)).reason == "slow"
+        assert (await self.snapshot(store, first.job_id)).reason == "slow"
 
     async def test_a_held_job_can_be_cancelled(self, store: Store) -> None:
         first, second = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]
@@ -204,7 +204,7 @@ class PauseConformance(Ground):
         await store.pause(QUEUE, "task")
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), HELD)
-        assert await store.cancel(QUEUE, [first.key]) == [State.CANCELLED]
+        assert await store.cancel(QUEUE, [first.job_id]) == [State.CANCELLED]
         await store.resume(QUEUE, "task")
         await worker.promote(QUEUE)
-        assert keys_of(known(await worker.fetch(9, 0))) == [second.key]
+        assert ids_of(known(await worker.fetch(9, 0))) == [second.job_id]

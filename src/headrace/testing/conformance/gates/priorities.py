@@ -15,7 +15,7 @@ from headrace.testing.conformance.ground import (
     HISTORY,
     QUEUE,
     Ground,
-    keys_of,
+    ids_of,
     known,
     parcel,
 )
@@ -30,13 +30,13 @@ class PrioritiesConformance(Ground):
         sent = [parcel(constraints=Constraints(priority=number)) for number in numbers]
         await store.append(QUEUE, sent)
         expected = [
-            item.key
+            item.job_id
             for number in sorted(set(numbers), reverse=True)
             for item in sent
             if item.constraints.priority == number
         ]
         worker = self.worker(store)
-        assert keys_of([*await self.take(worker, 4), *await self.take(worker, 5)]) == expected
+        assert ids_of([*await self.take(worker, 4), *await self.take(worker, 5)]) == expected
         assert MAX_PRIORITY in numbers
 
     async def test_a_higher_job_goes_before_those_that_wait_already(self, store: Store) -> None:
@@ -50,17 +50,17 @@ class PrioritiesConformance(Ground):
             await store.append(QUEUE, [high])
             # A store may need a moment to tell of a priority that was never used before.
             await asyncio.sleep(0.05)
-            assert keys_of(await self.take(worker)) == [high.key]
+            assert ids_of(await self.take(worker)) == [high.job_id]
         await handle.close()
 
     async def test_a_job_with_a_priority_is_waiting_and_then_running(self, store: Store) -> None:
         high = parcel(constraints=HIGH)
         await store.append(QUEUE, [high])
-        assert (await self.snapshot(store, high.key)).state is State.WAITING
+        assert (await self.snapshot(store, high.job_id)).state is State.WAITING
         assert await store.count(QUEUE) == Counts(waiting=1)
         worker = self.worker(store, "someone")
         taken = await self.take(worker)
-        snapshot = await self.snapshot(store, high.key)
+        snapshot = await self.snapshot(store, high.job_id)
         assert (snapshot.state, snapshot.worker) == (State.RUNNING, "someone")
         assert await store.count(QUEUE) == Counts(running=1)
         assert await worker.renew(taken) == []
@@ -76,21 +76,21 @@ class PrioritiesConformance(Ground):
         await worker.promote(QUEUE)
         for outcome in (Retried(0, HISTORY), Retried(50, HISTORY), DEAD):
             (first,) = await self.take(worker)
-            assert first.key == later.key
+            assert first.job_id == later.job_id
             await self.settle(worker, [first], outcome)
             await self.pass_time(0.06)
             await worker.promote(QUEUE)
-        await store.replay(QUEUE, [later.key])
-        assert keys_of(await self.take(worker)) == [later.key]
+        await store.replay(QUEUE, [later.job_id])
+        assert ids_of(await self.take(worker)) == [later.job_id]
 
     async def test_a_released_job_keeps_its_priority(self, store: Store) -> None:
         low, high = parcel(constraints=LOW), parcel(constraints=HIGH)
         await store.append(QUEUE, [low, high])
         leaving, staying = self.worker(store), self.worker(store)
         await self.settle(leaving, await self.take(leaving), RELEASED)
-        assert await self.states(store, [low.key, high.key]) == [State.WAITING, State.WAITING]
+        assert await self.states(store, [low.job_id, high.job_id]) == [State.WAITING, State.WAITING]
         taken = await staying.reclaim(QUEUE, 1, last_chance=False) or await staying.fetch(1, 0)
-        assert [(each.key, each.count) for each in known(taken)] == [(high.key, 1)]
+        assert [(each.job_id, each.count) for each in known(taken)] == [(high.job_id, 1)]
 
     async def test_jobs_with_priorities_are_taken_over_too(self, store: Store) -> None:
         sent = [parcel(constraints=HIGH), parcel(constraints=LOW), parcel()]
@@ -98,7 +98,7 @@ class PrioritiesConformance(Ground):
         lost = await self.take(self.worker(store), 3)
         other = self.worker(store)
         again = await self.reclaim(other, 3)
-        assert sorted(keys_of(again)) == sorted(keys_of(lost))
+        assert sorted(ids_of(again)) == sorted(ids_of(lost))
         assert {delivery.count for delivery in again} == {2}
         assert await self.settle(other, again, DONE) == []
 
@@ -109,14 +109,14 @@ class PrioritiesConformance(Ground):
         await self.take(leaving)
         await leaving.close()
         taken = await staying.reclaim(QUEUE, 9, last_chance=False) or await staying.fetch(9, 0)
-        assert [(each.key, each.count) for each in known(taken)] == [(high.key, 1)]
+        assert [(each.job_id, each.count) for each in known(taken)] == [(high.job_id, 1)]
 
     async def test_recover_finds_what_has_a_priority(self, store: Store) -> None:
         sent = [parcel(constraints=HIGH), parcel()]
         await store.append(QUEUE, sent)
         worker = self.worker(store)
         await worker.fetch(2, 0)
-        assert sorted(keys_of(known(await worker.recover([])))) == sorted(i.key for i in sent)
+        assert sorted(ids_of(known(await worker.recover([])))) == sorted(i.job_id for i in sent)
 
     async def test_a_waiting_fetch_wakes_for_any_priority(self, store: Store) -> None:
         worker = self.worker(store)
@@ -127,7 +127,7 @@ class PrioritiesConformance(Ground):
             await asyncio.sleep(0.05)
             item = parcel(constraints=constraints)
             await store.append(QUEUE, [item])
-            assert keys_of(known(await asyncio.wait_for(waiting, 10))) == [item.key]
+            assert ids_of(known(await asyncio.wait_for(waiting, 10))) == [item.job_id]
 
     async def test_one_wait_is_for_all_priorities_however_little_is_asked_for(
         self, store: Store
@@ -143,7 +143,7 @@ class PrioritiesConformance(Ground):
             later = parcel(constraints=Constraints(priority=number))
             await store.append(QUEUE, [later])
             taken = known(await waiting)
-            assert keys_of(taken) == [later.key]
+            assert ids_of(taken) == [later.job_id]
             await self.settle(worker, taken, DONE)
 
     async def test_no_more_is_fetched_than_asked_for_of_all_priorities(self, store: Store) -> None:

@@ -11,7 +11,7 @@ from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.core.job.parcel import Parcel, Tick
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
 
 NAME = Constraints(unique="report 7")
@@ -27,42 +27,42 @@ class UniqueConformance(Ground):
     async def test_a_second_job_of_a_name_is_the_first(self, store: Store) -> None:
         first, second = twins()
         assert await store.append(QUEUE, [first]) == {}
-        assert await store.append(QUEUE, [parcel(), second]) == {1: first.key}
-        assert await store.get(QUEUE, [second.key]) == [None]
+        assert await store.append(QUEUE, [parcel(), second]) == {1: first.job_id}
+        assert await store.get(QUEUE, [second.job_id]) == [None]
         assert await store.count(QUEUE) == Counts(waiting=2)
 
     async def test_two_of_a_name_in_one_batch_are_one(self, store: Store) -> None:
         first, second = twins()
-        assert await store.append(QUEUE, [first, second]) == {1: first.key}
+        assert await store.append(QUEUE, [first, second]) == {1: first.job_id}
 
     async def test_one_of_many_senders_is_first(self, store: Store) -> None:
         sent = [parcel(constraints=NAME) for _ in range(20)]
         answers = await asyncio.gather(*(store.append(QUEUE, [item]) for item in sent))
         first = [item for item, answer in zip(sent, answers, strict=True) if not answer]
         assert len(first) == 1
-        assert [answer for answer in answers if answer] == [{0: first[0].key}] * 19
+        assert [answer for answer in answers if answer] == [{0: first[0].job_id}] * 19
 
     async def test_sending_the_first_again_is_sending_it_once(self, store: Store) -> None:
         first, second = twins()
         await store.append(QUEUE, [first])
-        assert await store.append(QUEUE, [first], repeat=True) == {0: first.key}
-        assert await store.append(QUEUE, [second], repeat=True) == {0: first.key}
+        assert await store.append(QUEUE, [first], repeat=True) == {0: first.job_id}
+        assert await store.append(QUEUE, [second], repeat=True) == {0: first.job_id}
 
     async def test_a_name_is_taken_wherever_its_job_is(self, store: Store) -> None:
         first, second = parcel(constraints=NAME, delay_ms=50), parcel(constraints=NAME)
         await store.append(QUEUE, [first])
         worker = self.worker(store)
         for outcome in (Retried(0, HISTORY), Retried(50, HISTORY), RELEASED):
-            assert await store.append(QUEUE, [second]) == {0: first.key}
+            assert await store.append(QUEUE, [second]) == {0: first.job_id}
             await self.pass_time(0.06)
             await worker.promote(QUEUE)
             taken = await self.take(worker)
-            assert await store.append(QUEUE, [second]) == {0: first.key}
+            assert await store.append(QUEUE, [second]) == {0: first.job_id}
             await self.settle(worker, taken, outcome)
         await self.take(worker)
         (again,) = await self.reclaim(self.worker(store), 1)
-        assert again.key == first.key
-        assert await store.append(QUEUE, [second]) == {0: first.key}
+        assert again.job_id == first.job_id
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
 
     @pytest.mark.parametrize("outcome", ENDS, ids=["done", "kept", "dead", "cancelled"])
     async def test_an_end_frees_the_name(self, store: Store, outcome: Outcome) -> None:
@@ -71,7 +71,7 @@ class UniqueConformance(Ground):
         worker = self.worker(store)
         await self.end(store, worker, await self.take(worker), outcome)
         assert await store.append(QUEUE, [second]) == {}
-        assert keys_of(await self.take(worker)) == [second.key]
+        assert ids_of(await self.take(worker)) == [second.job_id]
 
     @pytest.mark.parametrize("outcome", ENDS, ids=["done", "kept", "dead", "cancelled"])
     async def test_a_name_may_last_longer_than_its_job(
@@ -81,7 +81,7 @@ class UniqueConformance(Ground):
         await store.append(QUEUE, [first])
         worker = self.worker(store)
         await self.end(store, worker, await self.take(worker), outcome)
-        assert await store.append(QUEUE, [second]) == {0: first.key}
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
         await self.pass_time(0.26)
         assert await store.append(QUEUE, [second]) == {}
 
@@ -92,7 +92,7 @@ class UniqueConformance(Ground):
         lost = await self.take(late)
         await self.reclaim(other, 1)
         await self.settle(late, lost, DONE)
-        assert await store.append(QUEUE, [second]) == {0: first.key}
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
 
     async def test_a_replayed_job_has_its_name_again(self, store: Store) -> None:
         for constraints in (NAME, LASTING):
@@ -100,9 +100,9 @@ class UniqueConformance(Ground):
             await store.append(QUEUE, [first])
             worker = self.worker(store)
             await self.settle(worker, await self.take(worker), DEAD)
-            await store.replay(QUEUE, [first.key])
+            await store.replay(QUEUE, [first.job_id])
             await self.pass_time(0.26)
-            assert await store.append(QUEUE, [second]) == {0: first.key}
+            assert await store.append(QUEUE, [second]) == {0: first.job_id}
             await self.settle(worker, await self.take(worker), DONE)
 
     async def test_a_replayed_job_leaves_its_name_to_another(self, store: Store) -> None:
@@ -112,18 +112,18 @@ class UniqueConformance(Ground):
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DEAD)
         await store.append(QUEUE, [second])
-        await store.replay(QUEUE, [first.key])
-        taken = {delivery.key: delivery for delivery in await self.take(worker, 2)}
-        await self.settle(worker, [taken[first.key]], DONE)
-        assert await store.append(QUEUE, [third]) == {0: second.key}
-        await self.settle(worker, [taken[second.key]], DONE)
+        await store.replay(QUEUE, [first.job_id])
+        taken = {delivery.job_id: delivery for delivery in await self.take(worker, 2)}
+        await self.settle(worker, [taken[first.job_id]], DONE)
+        assert await store.append(QUEUE, [third]) == {0: second.job_id}
+        await self.settle(worker, [taken[second.job_id]], DONE)
         assert await store.append(QUEUE, [third]) == {}
 
     async def test_a_job_that_takes_anothers_place_brings_no_lane(self, store: Store) -> None:
         constraints = Constraints(unique="both", lane="lane")
         first, second = twins(constraints)
         await store.append(QUEUE, [first, second])
-        assert await self.run_all(store, self.worker(store)) == [first.key]
+        assert await self.run_all(store, self.worker(store)) == [first.job_id]
         assert await store.count(QUEUE) == Counts()
 
 
@@ -131,11 +131,11 @@ class TicksConformance(Ground):
     async def test_a_tick_is_fired_once(self, store: Store) -> None:
         item = parcel("nightly-1000", tick=Tick("nightly", 1000))
         assert await store.append(QUEUE, [item]) == {}
-        assert await store.append(QUEUE, [item]) == {0: item.key}
+        assert await store.append(QUEUE, [item]) == {0: item.job_id}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DONE)
         # Long gone, and still not fired again.
-        assert await store.append(QUEUE, [item]) == {0: item.key}
+        assert await store.append(QUEUE, [item]) == {0: item.job_id}
         await self.nothing_left(worker)
 
     async def test_ticks_go_forward(self, store: Store) -> None:
@@ -144,23 +144,23 @@ class TicksConformance(Ground):
 
         assert await store.append(QUEUE, [tick(2000), tick(3000)]) == {}
         late = tick(1000)
-        assert await store.append(QUEUE, [late]) == {0: late.key}
+        assert await store.append(QUEUE, [late]) == {0: late.job_id}
         assert await store.append(QUEUE, [tick(3001), tick(1000, "other")]) == {}
         assert await store.count(QUEUE) == Counts(waiting=4)
 
     async def test_many_who_fire_a_tick_make_one_job(self, store: Store) -> None:
         items = [parcel("minutely-60", tick=Tick("minutely", 60)) for _ in range(10)]
         answers = await asyncio.gather(*(store.append(QUEUE, [item]) for item in items))
-        assert sorted(answers, key=len) == [{}] + [{0: items[0].key}] * 9
+        assert sorted(answers, key=len) == [{}] + [{0: items[0].job_id}] * 9
 
     async def test_a_tick_may_be_of_a_unique_job(self, store: Store) -> None:
         first, second = (
             parcel(f"job-{at}", constraints=NAME, tick=Tick("busy", at)) for at in (1000, 2000)
         )
         assert await store.append(QUEUE, [first]) == {}
-        assert await store.append(QUEUE, [second]) == {0: first.key}
+        assert await store.append(QUEUE, [second]) == {0: first.job_id}
         worker = self.worker(store)
-        assert await self.run_all(store, worker) == [first.key]
+        assert await self.run_all(store, worker) == [first.job_id]
         # That time has been, although it made no job.
-        assert await store.append(QUEUE, [second]) == {0: second.key}
+        assert await store.append(QUEUE, [second]) == {0: second.job_id}
         await self.nothing_left(worker)

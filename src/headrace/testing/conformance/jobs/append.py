@@ -6,7 +6,7 @@ from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, kept, parcel
 
 
 class AppendConformance(Ground):
@@ -23,19 +23,19 @@ class AppendConformance(Ground):
     async def test_jobs_come_out_in_the_order_they_were_sent(self, store: Store) -> None:
         sent = await self.send(store, 30)
         sent += await self.send(store, 30)
-        assert keys_of(await self.take(self.worker(store), 60)) == sent
+        assert ids_of(await self.take(self.worker(store), 60)) == sent
 
     async def test_sending_twice_is_sending_once(self, store: Store) -> None:
         item = parcel()
         assert await store.append(QUEUE, [item]) == {}
-        assert await store.append(QUEUE, [item], repeat=True) == {0: item.key}
+        assert await store.append(QUEUE, [item], repeat=True) == {0: item.job_id}
         worker = self.worker(store)
         await self.take(worker)
         await self.nothing_left(worker)
 
     async def test_one_id_twice_in_a_batch_is_one_job(self, store: Store) -> None:
         item, other = parcel("given"), parcel("other")
-        assert await store.append(QUEUE, [item, other, item], repeat=True) == {2: item.key}
+        assert await store.append(QUEUE, [item, other, item], repeat=True) == {2: item.job_id}
         assert (await store.count(QUEUE)).waiting == 2
 
     async def test_a_known_id_is_left_alone_wherever_its_job_is(self, store: Store) -> None:
@@ -43,8 +43,8 @@ class AppendConformance(Ground):
         await store.append(QUEUE, [later, running], repeat=True)
         await self.take(self.worker(store))
         assert await store.append(QUEUE, [later, running], repeat=True) == {
-            0: later.key,
-            1: running.key,
+            0: later.job_id,
+            1: running.job_id,
         }
         assert await store.count(QUEUE) == Counts(running=1, scheduled=1)
 
@@ -52,7 +52,7 @@ class AppendConformance(Ground):
         item, worker = parcel("order-7"), self.worker(store)
         await store.append(QUEUE, [item], repeat=True)
         await self.settle(worker, await self.take(worker), kept(seconds=0.5))
-        assert await store.append(QUEUE, [item], repeat=True) == {0: item.key}
+        assert await store.append(QUEUE, [item], repeat=True) == {0: item.job_id}
         await self.pass_time(0.6)
         assert await store.append(QUEUE, [item], repeat=True) == {}
 
@@ -75,5 +75,5 @@ class AppendConformance(Ground):
     async def test_queues_do_not_mix(self, store: Store) -> None:
         await self.send(store, queue="a")
         (key,) = await self.send(store, queue="b")
-        assert keys_of(await self.take(self.worker(store, queues=["b"]))) == [key]
+        assert ids_of(await self.take(self.worker(store, queues=["b"]))) == [key]
         assert await store.count("a") == Counts(waiting=1)

@@ -8,14 +8,14 @@ from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, known
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, known
 
 
 class DeliveryConformance(Ground):
     async def test_a_delivery_carries_the_job_as_it_was_sent(self, store: Store) -> None:
         (key,) = await self.send(store)
         (delivery,) = await self.take(self.worker(store))
-        assert (delivery.key, delivery.queue) == (key, QUEUE)
+        assert (delivery.job_id, delivery.queue) == (key, QUEUE)
         assert (delivery.count, delivery.history) == (1, b"")
 
     async def test_no_more_is_fetched_than_asked_for(self, store: Store) -> None:
@@ -34,14 +34,14 @@ class DeliveryConformance(Ground):
         sent = await self.send(store, 100)
         workers = [self.worker(store) for _ in range(4)]
         taken = await asyncio.gather(*(self.take(worker, 25) for worker in workers))
-        assert sorted(key for part in taken for key in keys_of(part)) == sorted(sent)
+        assert sorted(job_id for part in taken for job_id in ids_of(part)) == sorted(sent)
 
     async def test_a_busy_queue_does_not_starve_another(self, store: Store) -> None:
         await self.send(store, 100, "busy")
         (quiet,) = await self.send(store, 1, "quiet")
         worker = self.worker(store, queues=["busy", "quiet"])
         taken = [*await self.take(worker, 2), *await self.take(worker, 2)]
-        assert quiet in keys_of(taken)
+        assert quiet in ids_of(taken)
 
     async def test_a_running_job_tells_its_worker(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -57,7 +57,7 @@ class DeliveryConformance(Ground):
         await asyncio.sleep(0.05)
         (key,) = await self.send(store)
         deliveries = known(await asyncio.wait_for(waiting, 10))
-        assert keys_of(deliveries) == [key]
+        assert ids_of(deliveries) == [key]
         await self.settle(worker, deliveries, DONE)
 
     async def test_a_waiting_fetch_wakes_for_a_job_in_any_of_its_queues(self, store: Store) -> None:
@@ -77,7 +77,7 @@ class DeliveryConformance(Ground):
             await asyncio.sleep(0.05)
             (sent,) = await self.send(store, queue=queue)
             taken = known(await waiting)
-            assert keys_of(taken) == [sent]
+            assert ids_of(taken) == [sent]
             await self.settle(worker, taken, DONE)
 
     async def test_a_waiting_fetch_can_be_interrupted(self, store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.job.constraints import Constraints, Limit
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
@@ -16,8 +16,8 @@ from headrace.testing.conformance.ground import (
     LEASE,
     QUEUE,
     Ground,
+    ids_of,
     kept,
-    keys_of,
     known,
     parcel,
 )
@@ -54,8 +54,8 @@ def flow(name: str) -> list[tuple[str, Parcel]]:
     constraints = Constraints(ttl_ms=BRIEF)
     last = parcel(f"{name} 3", parents=[parcel(f"{name} 2")], constraints=constraints)
     middle = parcel(f"{name} 2", parents=[parcel(f"{name} 1")], constraints=constraints)
-    middle = msgspec.structs.replace(middle, children=(Child(QUEUE, last.key),))
-    first = parcel(f"{name} 1", children=[Child(FAR, middle.key)], constraints=constraints)
+    middle = msgspec.structs.replace(middle, children=(Child(QUEUE, last.job_id),))
+    first = parcel(f"{name} 1", children=[Child(FAR, middle.job_id)], constraints=constraints)
     return [(QUEUE, last), (FAR, middle), (QUEUE, first)]
 
 
@@ -78,12 +78,12 @@ class LeftoversConformance(Ground):
             assert await store.count(queue) == Counts()
             assert await store.control(queue) == Control()
             for state in State:
-                assert (await store.browse(queue, state)).keys == []
+                assert (await store.browse(queue, state)).job_ids == []
         assert await self.left_behind(store) == []
 
     async def bury_and_forget(self, store: Store, queue: str = QUEUE) -> None:
-        keys = [job.key for job in (await store.dead(queue, limit=1000)).jobs]
-        assert await store.purge(queue, keys) == [True] * len(keys)
+        job_ids = [job.job_id for job in (await store.dead(queue, limit=1000)).jobs]
+        assert await store.purge(queue, job_ids) == [True] * len(job_ids)
 
     async def test_nothing_is_left_of_jobs_that_are_done(self, store: Store) -> None:
         sent = with_constraints()
@@ -98,7 +98,7 @@ class LeftoversConformance(Ground):
             msgspec.structs.replace(item, constraints=brief(item)) for item in with_constraints()
         ]
         await store.append(QUEUE, sent)
-        await store.cancel(QUEUE, [item.key for item in sent])
+        await store.cancel(QUEUE, [item.job_id for item in sent])
         worker = self.worker(store, queues=QUEUES)
         assert await self.run_all(store, worker) == []
         await self.nothing_remains(store, worker)
@@ -117,15 +117,15 @@ class LeftoversConformance(Ground):
         for name in ("good", "bad", "cancelled", "torn"):
             for queue, item in flow(name):
                 await store.append(queue, [item])
-        await store.cancel(QUEUE, [parcel("cancelled 1").key])
-        await store.cancel(FAR, [parcel("torn 2").key])
+        await store.cancel(QUEUE, [parcel("cancelled 1").job_id])
+        await store.cancel(FAR, [parcel("torn 2").job_id])
         worker = self.worker(store, queues=QUEUES)
-        first = {delivery.key: delivery for delivery in await self.take(worker, 3)}
+        first = {delivery.job_id: delivery for delivery in await self.take(worker, 3)}
         dead = msgspec.structs.replace(DEAD, ttl_ms=BRIEF)
-        await self.settle(worker, [first.pop(parcel("bad 1").key)], dead)
+        await self.settle(worker, [first.pop(parcel("bad 1").job_id)], dead)
         await self.settle(worker, list(first.values()), kept(seconds=0.1))
         ran = await self.run_all(store, worker, queues=QUEUES)
-        assert ran == [parcel("good 2").key, parcel("good 3").key]
+        assert ran == [parcel("good 2").job_id, parcel("good 3").job_id]
         for queue in QUEUES:
             await self.bury_and_forget(store, queue)
         await self.nothing_remains(store, worker)
@@ -147,24 +147,24 @@ class LeftoversConformance(Ground):
         await store.pause(QUEUE, "task")
         again = await self.reclaim(worker, 4)
         for delivery in again:
-            await self.tell(store, delivery.key)
+            await self.tell(store, delivery.job_id)
         await self.settle(worker, again[:2], Held(task_gate("task"), HISTORY))
         await self.settle(worker, again[2:3], RELEASED)
         await self.settle(worker, again[3:], Retried(10, HISTORY))
         await store.resume(QUEUE, "task")
-        ran = keys_of(rest := known(await worker.reclaim(QUEUE, 9, last_chance=True)))
+        ran = ids_of(rest := known(await worker.reclaim(QUEUE, 9, last_chance=True)))
         if rest:
             await self.settle(worker, rest, DONE)
         ran += await self.run_all(store, worker, DONE)
-        assert sorted(ran) == sorted(keys_of(again))
+        assert sorted(ran) == sorted(ids_of(again))
         await store.kv_set("space", "name", None)
         assert await self.look_regularly(worker, LEASE) == []
         await self.nothing_remains(store, worker, dying)
 
-    async def tell(self, store: Store, key: JobKey) -> None:
-        await store.report(QUEUE, [Report(key, b"\x91\x01")])
-        await store.once_set(QUEUE, key, "charge", b"\x01")
-        await store.kv_set("space", "name", key)
+    async def tell(self, store: Store, job_id: JobId) -> None:
+        await store.report(QUEUE, [Report(job_id, b"\x91\x01")])
+        await store.once_set(QUEUE, job_id, "charge", b"\x01")
+        await store.kv_set("space", "name", job_id)
 
 
 def brief(item: Parcel) -> Constraints:

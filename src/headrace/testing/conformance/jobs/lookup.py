@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import QUEUE, Ground, keys_of, parcel
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 
 class LookupConformance(Ground):
-    async def bury(self, store: Store, count: int) -> list[JobKey]:
+    async def bury(self, store: Store, count: int) -> list[JobId]:
         await self.send(store, count)
         worker = self.worker(store)
         taken = await self.take(worker, count)
         for delivery in taken:
             await self.settle(worker, [delivery], DEAD)
-        return keys_of(taken)
+        return ids_of(taken)
 
     async def test_a_store_says_what_it_is(self, store: Store) -> None:
         described = await store.describe()
@@ -25,19 +25,19 @@ class LookupConformance(Ground):
         assert described.version
 
     async def test_an_unknown_job_is_nowhere(self, store: Store) -> None:
-        assert await store.get(QUEUE, [parcel().key]) == [None]
+        assert await store.get(QUEUE, [parcel().job_id]) == [None]
 
     async def test_many_jobs_are_looked_at_together(self, store: Store) -> None:
         (waiting,) = await self.send(store)
         later = parcel(delay_ms=60_000)
         await store.append(QUEUE, [later])
-        found = await store.get(QUEUE, [later.key, b"=nobody", waiting])
+        found = await store.get(QUEUE, [later.job_id, b"=nobody", waiting])
         assert [item and item.state for item in found] == [State.SCHEDULED, None, State.WAITING]
 
     async def test_bodies_are_told_when_asked_for(self, store: Store) -> None:
         items = [parcel(), parcel(delay_ms=60_000)]
         await store.append(QUEUE, items)
-        found = await store.get(QUEUE, [item.key for item in items], bodies=True)
+        found = await store.get(QUEUE, [item.job_id for item in items], bodies=True)
         assert [item and item.envelope for item in found] == [item.envelope for item in items]
 
     async def test_dead_jobs_are_paged_latest_first(self, store: Store) -> None:
@@ -45,7 +45,7 @@ class LookupConformance(Ground):
         pages, cursor = [], ""
         while True:
             page = await store.dead(QUEUE, cursor, limit=3)
-            pages.append([job.key for job in page.jobs])
+            pages.append([job.job_id for job in page.jobs])
             cursor = page.cursor
             if not cursor:
                 break
@@ -57,7 +57,7 @@ class LookupConformance(Ground):
         assert await store.replay(QUEUE, [key]) == [True]
         assert await store.replay(QUEUE, [key]) == [False]
         (delivery,) = await self.take(self.worker(store))
-        assert (delivery.key, delivery.history, delivery.count) == (key, b"", 1)
+        assert (delivery.job_id, delivery.history, delivery.count) == (key, b"", 1)
         assert (await store.count(QUEUE)).dead == 0
 
     async def test_a_replayed_job_has_no_verdict_any_more(self, store: Store) -> None:
@@ -78,5 +78,5 @@ class LookupConformance(Ground):
         first, second = await self.bury(store, 2)
         assert await store.purge(QUEUE, [first]) == [True]
         assert await store.purge(QUEUE, [first]) == [False]
-        assert [job.key for job in (await store.dead(QUEUE)).jobs] == [second]
+        assert [job.job_id for job in (await store.dead(QUEUE)).jobs] == [second]
         assert await store.get(QUEUE, [first]) == [None]

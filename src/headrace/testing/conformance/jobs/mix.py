@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel
 from headrace.store.contract import JobSnapshot, Store, StoreConsumer, reclaim_every
@@ -31,7 +31,7 @@ class Mix:
         self.store = store
         self.chance = Random(seed)
         self.worker = ground.worker(store, queues=QUEUES)
-        self.sent: list[tuple[str, JobKey]] = []
+        self.sent: list[tuple[str, JobId]] = []
         self.running: list[LeasedDelivery] = []
         self.begun: dict[str, list[int]] = {limit.name: [] for limit in LIMITS}
 
@@ -77,15 +77,23 @@ class Mix:
         if await self.append(there, [last]):
             return
         for parent in parents:
-            bond = Child(there, last.key, self.chance.random() < 0.5)
+            bond = Child(there, last.job_id, self.chance.random() < 0.5)
             linked = Parcel(
-                parent.key, parent.envelope, parent.delay_ms, None, parent.constraints, (), (bond,)
+                parent.job_id,
+                parent.envelope,
+                parent.delay_ms,
+                None,
+                parent.constraints,
+                (),
+                (bond,),
             )
             await self.append(self.chance.choice(QUEUES), [linked])
 
-    async def append(self, queue: str, parcels: list[Parcel]) -> dict[int, JobKey]:
+    async def append(self, queue: str, parcels: list[Parcel]) -> dict[int, JobId]:
         stood_for = await self.store.append(queue, parcels)
-        self.sent += [(queue, item.key) for at, item in enumerate(parcels) if at not in stood_for]
+        self.sent += [
+            (queue, item.job_id) for at, item in enumerate(parcels) if at not in stood_for
+        ]
         return stood_for
 
     async def take(self) -> None:
@@ -169,8 +177,8 @@ class Mix:
     async def all_ended(self) -> bool:
         return not await self.left()
 
-    async def left(self) -> list[tuple[JobKey, JobSnapshot]]:
-        found: list[tuple[JobKey, JobSnapshot]] = []
+    async def left(self) -> list[tuple[JobId, JobSnapshot]]:
+        found: list[tuple[JobId, JobSnapshot]] = []
         for queue in QUEUES:
             keys = [key for where, key in self.sent if where == queue]
             for key, snapshot in zip(keys, await self.store.get(queue, keys), strict=True):

@@ -26,11 +26,11 @@ class RepeatsConformance(TopicGround):
         first, second = (parcel(constraints=Constraints(unique="name")) for _ in range(2))
         await store.append(QUEUE, [first])
         once = IdempotencyKey()
-        assert await store.append(QUEUE, [second], idempotency=once) == {0: first.key}
+        assert await store.append(QUEUE, [second], idempotency=once) == {0: first.job_id}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DONE)
         again = await store.append(QUEUE, [second], repeat=True, idempotency=once)
-        assert again == {0: first.key}
+        assert again == {0: first.job_id}
         assert await store.count(QUEUE) == Counts()
 
     async def test_an_event_that_was_trimmed_is_not_published_again_by_a_repeat(

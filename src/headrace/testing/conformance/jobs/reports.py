@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.job.constraints import Constraints
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store
 from headrace.store.values import LogPage, Report
@@ -43,13 +43,13 @@ class ReportsConformance(Ground):
         await store.append(QUEUE, [item])
         worker = self.worker(store)
         taken = await self.take(worker)
-        await store.report(QUEUE, [Report(item.key, HALF)])
+        await store.report(QUEUE, [Report(item.job_id, HALF)])
         await self.end(store, worker, taken, outcome)
         for _ in range(2):
-            (snapshot,) = await store.get(QUEUE, [item.key])
+            (snapshot,) = await store.get(QUEUE, [item.job_id])
             assert snapshot is None or snapshot.progress == b""
             # A report that comes too late changes nothing.
-            await store.report(QUEUE, [Report(item.key, HALF)])
+            await store.report(QUEUE, [Report(item.job_id, HALF)])
 
     async def test_unknown_jobs_report_nothing(self, store: Store) -> None:
         await store.report(QUEUE, [Report(b"=nobody", HALF, ("hello",))])
@@ -98,8 +98,8 @@ class ReportsConformance(Ground):
     async def test_who_watches_hears_of_reports(self, store: Store) -> None:
         notified = asyncio.Event()
 
-        def listener(keys: Sequence[JobKey] | None) -> None:
-            if keys is None or key in keys:
+        def listener(job_ids: Sequence[JobId] | None) -> None:
+            if job_ids is None or key in job_ids:
                 notified.set()
 
         (key,) = await self.send(store)
@@ -139,7 +139,7 @@ class OnceConformance(Ground):
             if outcome is DEAD:
                 await store.replay(QUEUE, [key])
             taken = await worker.reclaim(QUEUE, 9, last_chance=True) or await self.take(worker)
-            taken[0].key = key
+            taken[0].job_id = key
         assert await store.once_all(QUEUE, key) == {"charge": b"\x01"}
         await self.settle(worker, taken, DONE)
         assert await store.once_all(QUEUE, key) == {}

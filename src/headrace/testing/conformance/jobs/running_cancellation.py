@@ -14,8 +14,8 @@ from headrace.testing.conformance.ground import (
     LEASE,
     QUEUE,
     Ground,
+    ids_of,
     kept,
-    keys_of,
     known,
     parcel,
 )
@@ -65,7 +65,7 @@ class RunningCancellationConformance(Ground):
         assert answers == [State.RUNNING, State.CANCELLED, None]
         assert (await store.control(QUEUE)).cancelling == ()
         assert await self.settle(worker, taken, Retried(0, HISTORY)) == []
-        assert keys_of(await self.take(worker)) == [running]
+        assert ids_of(await self.take(worker)) == [running]
 
     async def test_what_nobody_cancelled_is_handed_back(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -75,21 +75,21 @@ class RunningCancellationConformance(Ground):
         told = [event.fact.kind for event in await store.events(QUEUE)]
         assert told == ["sent", "released"]
         again = await other.reclaim(QUEUE, 9, last_chance=False) or await other.fetch(9, 0)
-        assert [(delivery.key, delivery.count) for delivery in known(again)] == [(key, 1)]
+        assert [(delivery.job_id, delivery.count) for delivery in known(again)] == [(key, 1)]
 
     async def test_a_new_job_is_not_cancelled_for_an_old_one_of_its_id(self, store: Store) -> None:
         old, new = parcel("x"), parcel("x")
         await store.append(QUEUE, [old])
         worker = self.worker(store)
         taken = await self.take(worker)
-        await store.cancel(QUEUE, [old.key])
+        await store.cancel(QUEUE, [old.job_id])
         await self.settle(worker, taken, DONE)
         assert await store.append(QUEUE, [new], repeat=True) == {}
         # Its worker has not heard yet that the wish is fulfilled.
         await self.settle(worker, await self.take(worker), CANCELLED)
         again = await worker.reclaim(QUEUE, 9, last_chance=False) or await worker.fetch(9, 0)
         assert await self.settle(worker, known(again), kept()) == []
-        assert await self.states(store, [new.key]) == [State.DONE]
+        assert await self.states(store, [new.job_id]) == [State.DONE]
 
     @pytest.mark.parametrize("outcome", ENDS, ids=["kept", "dead", "done", "cancelled", "retried"])
     async def test_workers_are_told_that_a_cancelled_job_has_ended(
@@ -137,10 +137,10 @@ class RunningCancellationConformance(Ground):
         await store.append(QUEUE, [item])
         dying, other = self.worker(store), self.worker(store)
         lost = await self.take(dying)
-        assert await store.cancel(QUEUE, [item.key]) == [State.RUNNING]
-        while await self.states(store, [item.key]) == [State.RUNNING]:
+        assert await store.cancel(QUEUE, [item.job_id]) == [State.RUNNING]
+        while await self.states(store, [item.job_id]) == [State.RUNNING]:
             assert await self.look_regularly(other, LEASE / 6) == []
-        assert await self.states(store, [item.key]) == [State.CANCELLED]
+        assert await self.states(store, [item.job_id]) == [State.CANCELLED]
         assert (await store.control(QUEUE)).cancelling == ()
         assert await self.settle(dying, lost, kept()) == lost
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Dead, Outcome, Retried
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, decode_verdict, encode_verdict
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, known
 
 DEAD = Dead(
     Reason.REJECTED, HISTORY, encode_verdict(Verdict(State.DEAD, reason="rejected")), 60_000
@@ -72,7 +72,7 @@ class SettlementConformance(Ground):
         assert (snapshot.state, snapshot.reason) == (State.DEAD, "rejected")
         assert (snapshot.envelope, snapshot.history) == (delivery.envelope, HISTORY)
         (dead,) = (await store.dead(QUEUE)).jobs
-        assert (dead.key, dead.reason, dead.envelope) == (key, "rejected", delivery.envelope)
+        assert (dead.job_id, dead.reason, dead.envelope) == (key, "rejected", delivery.envelope)
         assert (snapshot.died_ms, snapshot.due_ms) == (dead.died_ms, None)
         assert await store.count(QUEUE) == Counts(dead=1)
 
@@ -144,7 +144,7 @@ class SettlementConformance(Ground):
         assert await worker.renew([*lost, *held]) == lost
         assert await worker.renew([*held, *lost]) == lost
         found = known(await worker.recover(lost))
-        assert [(delivery.key, delivery.count) for delivery in found] == [(key, 2)]
+        assert [(delivery.job_id, delivery.count) for delivery in found] == [(key, 2)]
         assert await worker.recover(held) == []
         batch = [Settlement(lost[0], kept(b"\x01")), Settlement(held[0], kept(b"\x02"))]
         assert await worker.settle(QUEUE, batch if lost_first else batch[::-1]) == lost
@@ -158,7 +158,7 @@ class SettlementConformance(Ground):
         await self.reclaim(second, 2)
         mine = await self.take(late, 2)
         assert await self.settle(late, [*lost, *mine], kept()) == lost
-        snapshots = await store.get(QUEUE, keys_of(mine))
+        snapshots = await store.get(QUEUE, ids_of(mine))
         assert [snapshot and snapshot.state for snapshot in snapshots] == [State.DONE] * 2
 
     async def test_all_kinds_of_outcome_in_one_batch(self, store: Store) -> None:
@@ -180,8 +180,8 @@ class SettlementConformance(Ground):
     async def test_who_waits_hears_that_jobs_have_ended(self, store: Store) -> None:
         notified = asyncio.Event()
 
-        def listener(keys: Sequence[JobKey] | None) -> None:
-            if keys is None or key in keys:
+        def listener(job_ids: Sequence[JobId] | None) -> None:
+            if job_ids is None or key in job_ids:
                 notified.set()
 
         (key,) = await self.send(store)

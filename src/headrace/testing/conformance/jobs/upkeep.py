@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, Retried
 from headrace.store.contract import Store, reclaim_every
 from headrace.store.values import Counts
@@ -15,7 +15,7 @@ from headrace.testing.conformance.ground import (
     LEASE,
     QUEUE,
     Ground,
-    keys_of,
+    ids_of,
     known,
     parcel,
 )
@@ -26,7 +26,7 @@ class UpkeepConformance(Ground):
         (key,) = await self.send(store)
         await self.take(self.worker(store))
         (delivery,) = await self.reclaim(self.worker(store), 1)
-        assert (delivery.key, delivery.count) == (key, 2)
+        assert (delivery.job_id, delivery.count) == (key, 2)
 
     async def test_a_job_under_lease_is_left_alone(self, store: Store) -> None:
         other = self.worker(store)
@@ -112,7 +112,7 @@ class UpkeepConformance(Ground):
         await self.pass_time(0.25)
         worker = self.worker(store)
         await worker.promote(QUEUE)
-        assert keys_of(await self.take(worker, 2)) == [early.key, late.key]
+        assert ids_of(await self.take(worker, 2)) == [early.job_id, late.job_id]
 
     async def test_a_retried_job_keeps_its_history_through_the_schedule(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -121,7 +121,7 @@ class UpkeepConformance(Ground):
         await self.pass_time(0.1)
         await worker.promote(QUEUE)
         (delivery,) = await self.take(worker)
-        assert (delivery.key, delivery.history, delivery.count) == (key, HISTORY, 1)
+        assert (delivery.job_id, delivery.history, delivery.count) == (key, HISTORY, 1)
 
     async def test_many_due_jobs_are_promoted_in_steps(self, store: Store) -> None:
         now = await store.time_ms()
@@ -141,7 +141,7 @@ class UpkeepConformance(Ground):
     async def test_an_earlier_due_time_is_signalled(self, store: Store) -> None:
         notified = asyncio.Event()
 
-        def listener(_: Sequence[JobKey] | None) -> None:
+        def listener(_: Sequence[JobId] | None) -> None:
             notified.set()
 
         handle = await self.worker(store).on_due(QUEUE, listener)
@@ -157,4 +157,4 @@ class UpkeepConformance(Ground):
         await self.take(leaving)
         await leaving.close()
         taken = await staying.reclaim(QUEUE, 10, last_chance=False) or await staying.fetch(10, 0)
-        assert [(d.key, d.count) for d in known(taken)] == [(key, 1)]
+        assert [(d.job_id, d.count) for d in known(taken)] == [(key, 1)]

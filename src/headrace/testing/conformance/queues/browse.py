@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from headrace.core.job.constraints import Constraints, Limit
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import RELEASED, Outcome
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
-from headrace.testing.conformance.ground import QUEUE, Ground, kept, keys_of, parcel
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 
@@ -24,13 +24,13 @@ class BrowseConformance(Ground):
         state: State,
         limit: int = 100,
         between: Callable[[], Awaitable[object]] | None = None,
-    ) -> list[JobKey]:
+    ) -> list[JobId]:
         """All that is seen from the first page to the last."""
-        found: list[JobKey] = []
+        found: list[JobId] = []
         cursor = ""
         while True:
             page = await store.browse(QUEUE, state, cursor, limit)
-            found += page.keys
+            found += page.job_ids
             cursor = page.cursor
             if not cursor:
                 return found
@@ -66,9 +66,9 @@ class BrowseConformance(Ground):
             await self.settle(worker, [delivery], outcome)
         expected = {
             State.RUNNING: [running],
-            State.WAITING: [released, *(item.key for item in waiting)],
-            State.SCHEDULED: [item.key for item in scheduled],
-            State.BLOCKED: [item.key for item in blocked],
+            State.WAITING: [released, *(item.job_id for item in waiting)],
+            State.SCHEDULED: [item.job_id for item in scheduled],
+            State.BLOCKED: [item.job_id for item in blocked],
             State.DEAD: [dead],
             State.DONE: [],
             State.CANCELLED: [],
@@ -83,7 +83,7 @@ class BrowseConformance(Ground):
         sent = await self.send(store, 1000)
         high = [parcel(constraints=Constraints(priority=number % 3)) for number in range(600)]
         await store.append(QUEUE, high)
-        sent += [item.key for item in high]
+        sent += [item.job_id for item in high]
         if state is State.RUNNING:
             await self.take(self.worker(store), len(sent))
         found = await self.pages(store, state, 300)
@@ -95,7 +95,7 @@ class BrowseConformance(Ground):
         await store.append(QUEUE, later)
         found = await self.pages(store, State.SCHEDULED, 150)
         assert len(found) == 1000
-        assert set(found) == {item.key for item in later}
+        assert set(found) == {item.job_id for item in later}
 
     async def test_thousands_of_blocked_jobs_are_paged(self, store: Store) -> None:
         await self.send(store, 500)
@@ -103,7 +103,7 @@ class BrowseConformance(Ground):
         await store.append(QUEUE, sent[:600])
         await store.append(QUEUE, sent[600:])
         found = await self.pages(store, State.BLOCKED, 100)
-        assert set(found) == {item.key for item in sent[1:]}
+        assert set(found) == {item.job_id for item in sent[1:]}
 
     @pytest.mark.parametrize("state", [State.WAITING, State.SCHEDULED, State.BLOCKED])
     async def test_what_stays_is_seen_while_others_go(self, store: Store, state: State) -> None:
@@ -116,8 +116,8 @@ class BrowseConformance(Ground):
         else:
             items = [parcel() for _ in range(300)]
         await store.append(QUEUE, items)
-        going = [item.key for item in items[1::2]]
-        staying = {item.key for item in items[2::2]}
+        going = [item.job_id for item in items[1::2]]
+        staying = {item.job_id for item in items[2::2]}
 
         async def cancel_some() -> None:
             batch = [going.pop(0) for _ in range(min(20, len(going)))]
@@ -140,7 +140,7 @@ class BrowseConformance(Ground):
     async def test_a_page_is_not_much_longer_than_asked_for(self, store: Store) -> None:
         sent = await self.send(store, 50)
         page = await store.browse(QUEUE, State.WAITING, limit=10)
-        assert page.keys == sent[:10]
+        assert page.job_ids == sent[:10]
         taken = await self.take(self.worker(store), 10)
         page = await store.browse(QUEUE, State.RUNNING, limit=10)
-        assert page.keys == keys_of(taken)
+        assert page.job_ids == ids_of(taken)

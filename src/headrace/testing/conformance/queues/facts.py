@@ -29,7 +29,7 @@ class FactsConformance(Ground):
         return found
 
     async def kinds(self, store: Store, key: bytes) -> list[str]:
-        return [each.fact.kind for each in await self.all_events(store) if each.fact.key == key]
+        return [each.fact.kind for each in await self.all_events(store) if each.fact.job_id == key]
 
     async def test_nothing_happened_in_an_empty_queue(self, store: Store) -> None:
         assert await store.events(QUEUE) == []
@@ -40,8 +40,8 @@ class FactsConformance(Ground):
         now, later = parcel(task="one"), parcel(task="other", delay_ms=60_000)
         await store.append(QUEUE, [now, later])
         events = await self.all_events(store)
-        facts = [(each.fact.kind, each.fact.key, each.fact.task) for each in events]
-        assert facts == [("sent", now.key, "one"), ("scheduled", later.key, "other")]
+        facts = [(each.fact.kind, each.fact.job_id, each.fact.task) for each in events]
+        assert facts == [("sent", now.job_id, "one"), ("scheduled", later.job_id, "other")]
         assert all(before <= each.at_ms <= before + 60_000 for each in events)
 
     async def test_a_job_that_is_known_already_is_no_fact(self, store: Store) -> None:
@@ -52,8 +52,8 @@ class FactsConformance(Ground):
         await store.append(QUEUE, unique)
         twice = parcel("twice")
         await store.append(QUEUE, [twice, twice], repeat=True)
-        told = [each.fact.key for each in await self.all_events(store)]
-        assert told == [first.key, second.key, unique[0].key, twice.key]
+        told = [each.fact.job_id for each in await self.all_events(store)]
+        assert told == [first.job_id, second.job_id, unique[0].job_id, twice.job_id]
 
     async def test_a_run_is_told_with_its_times(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -63,8 +63,8 @@ class FactsConformance(Ground):
         delivery.attempt, delivery.started_ms, delivery.took_us = 2, started, 1500
         await self.settle(worker, [delivery], kept())
         _, begun, done = [each.fact for each in await self.all_events(store)]
-        assert (begun.kind, begun.key, begun.started_ms) == ("started", key, started)
-        assert (done.kind, done.key, done.task) == ("done", key, "task")
+        assert (begun.kind, begun.job_id, begun.started_ms) == ("started", key, started)
+        assert (done.kind, done.job_id, done.task) == ("done", key, "task")
         assert (done.attempt, done.started_ms, done.took_us) == (2, started, 1500)
 
     async def test_every_transition_is_told(self, store: Store) -> None:
@@ -110,20 +110,20 @@ class FactsConformance(Ground):
     async def test_what_the_store_does_by_itself_is_told(self, store: Store) -> None:
         lane = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]
         child = parcel("child", parents=[parcel("parent")])
-        parent = parcel("parent", children=[Child(QUEUE, child.key)], delay_ms=60_000)
+        parent = parcel("parent", children=[Child(QUEUE, child.job_id)], delay_ms=60_000)
         limited = [
             parcel(constraints=Constraints(limits=(Limit("slow", 1, 60_000),))) for _ in range(2)
         ]
         await store.append(QUEUE, [child, parent, *lane, *limited])
-        assert await self.kinds(store, child.key) == ["blocked"]
-        assert await self.kinds(store, parent.key) == ["scheduled"]
-        assert await self.kinds(store, limited[1].key) == ["blocked"]
+        assert await self.kinds(store, child.job_id) == ["blocked"]
+        assert await self.kinds(store, parent.job_id) == ["scheduled"]
+        assert await self.kinds(store, limited[1].job_id) == ["blocked"]
         worker = self.worker(store)
-        await store.cancel(QUEUE, [parent.key])
+        await store.cancel(QUEUE, [parent.job_id])
         await self.settle(worker, await self.take(worker), DONE)
-        assert await self.kinds(store, lane[1].key) == ["blocked", "ready"]
-        assert await self.kinds(store, parent.key) == ["scheduled", "cancelled"]
-        assert await self.kinds(store, child.key) == ["blocked", "cancelled"]
+        assert await self.kinds(store, lane[1].job_id) == ["blocked", "ready"]
+        assert await self.kinds(store, parent.job_id) == ["scheduled", "cancelled"]
+        assert await self.kinds(store, child.job_id) == ["blocked", "cancelled"]
 
     async def test_a_settlement_that_was_refused_is_no_fact(self, store: Store) -> None:
         first, second = await self.send(store, 2)
@@ -154,7 +154,7 @@ class FactsConformance(Ground):
         await self.settle(worker, taken[:4], DONE)
         await self.settle(worker, taken[4:], DEAD)
         events = await self.all_events(store, limit=limit)
-        told = Counter((each.fact.kind, each.fact.key) for each in events)
+        told = Counter((each.fact.kind, each.fact.job_id) for each in events)
         assert set(told.values()) == {1}
         expected = Counter(kind for kind, _ in told)
         assert expected == {"sent": 6, "started": 6, "done": 4, "dead": 2}
@@ -170,12 +170,12 @@ class FactsConformance(Ground):
         before = await store.time_ms()
         for _ in range(2):
             (now,) = await store.events(QUEUE, "$")
-            assert (now.fact.kind, now.fact.key) == ("lost", b"")
+            assert (now.fact.kind, now.fact.job_id) == ("lost", b"")
             assert before <= now.at_ms <= await store.time_ms()
             assert await store.events(QUEUE, now.cursor) == []
             (key,) = await self.send(store)
             (event,) = await store.events(QUEUE, now.cursor)
-            assert event.fact.key == key
+            assert event.fact.job_id == key
 
     @pytest.mark.parametrize("cursor", ["x", "1 2", "-", "1_2_3", "9" * 40, "1.x"])
     async def test_what_is_no_cursor_of_events_is_refused_by_name(
@@ -192,7 +192,7 @@ class FactsConformance(Ground):
             await asyncio.sleep(0.05)
             (key,) = await self.send(store)
             (event,) = await asyncio.wait_for(waiting, 10)
-            assert (event.fact.kind, event.fact.key) == ("sent", key)
+            assert (event.fact.kind, event.fact.job_id) == ("sent", key)
 
     async def test_each_queue_has_its_own(self, store: Store) -> None:
         await self.send(store, queue="other")

@@ -151,7 +151,7 @@ class StatsConformance(Ground):
 
     async def test_what_the_store_ends_is_counted(self, store: Store) -> None:
         child = parcel("child", parents=[parcel("parent")])
-        parent = parcel("parent", children=[Child(QUEUE, child.key)])
+        parent = parcel("parent", children=[Child(QUEUE, child.job_id)])
         await store.append(QUEUE, [child, parent])
         (other,) = await self.send(store)
         assert await store.cancel(QUEUE, [other]) == [State.CANCELLED]

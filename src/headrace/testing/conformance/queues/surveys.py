@@ -167,13 +167,13 @@ class LocateConformance(TopicGround):
         return found
 
     async def test_a_job_is_located_wherever_it_is(self, store: Store) -> None:
-        assert await self.located(store, parcel("one").key) == []
-        assert await store.locate([], parcel("one").key) == []
+        assert await self.located(store, parcel("one").job_id) == []
+        assert await store.locate([], parcel("one").job_id) == []
         (waiting,) = await self.send(store)
         scheduled, lane = parcel(delay_ms=MINUTE_MS), Constraints(lane="a")
         ahead, blocked = parcel(constraints=lane), parcel(constraints=lane)
         await store.append(QUEUE, [scheduled, ahead, blocked])
-        for key in (waiting, scheduled.key, ahead.key, blocked.key):
+        for key in (waiting, scheduled.job_id, ahead.job_id, blocked.job_id):
             assert await self.located(store, key) == [QUEUE]
 
     async def test_a_job_that_has_ended_is_located_while_anything_is_kept_of_it(
@@ -183,7 +183,7 @@ class LocateConformance(TopicGround):
         worker = self.worker(store)
         outcomes: list[Outcome] = [kept(), DEAD, DONE]
         for delivery, outcome in zip(await self.take(worker, 3), outcomes, strict=True):
-            assert await self.located(store, delivery.key) == [QUEUE]
+            assert await self.located(store, delivery.job_id) == [QUEUE]
             await self.settle(worker, [delivery], outcome)
         assert [await self.located(store, key) for key in keys] == [[QUEUE], [QUEUE], []]
 
@@ -195,8 +195,8 @@ class LocateConformance(TopicGround):
         job = parcel("one")
         await store.append(QUEUE, [job])
         await store.append(OTHER, [job])
-        assert await self.located(store, job.key) == [OTHER, QUEUE]
-        assert await store.locate([QUEUE, *NOBODY, OTHER, BILLING], job.key) == [QUEUE, OTHER]
+        assert await self.located(store, job.job_id) == [OTHER, QUEUE]
+        assert await store.locate([QUEUE, *NOBODY, OTHER, BILLING], job.job_id) == [QUEUE, OTHER]
 
     @of_each_kind
     async def test_an_event_is_located_in_the_groups_that_have_not_settled_it(

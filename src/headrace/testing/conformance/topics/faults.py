@@ -8,7 +8,7 @@ from headrace.core.job.outcome import DONE, RELEASED, Outcome
 from headrace.store.contract import Settlement, Store, reclaim_every
 from headrace.store.topics import Group, Published
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import LEASE, keys_of, known
+from headrace.testing.conformance.ground import LEASE, ids_of, known
 from headrace.testing.conformance.jobs.settlement import OUTCOMES
 from headrace.testing.conformance.topics.topic_ground import (
     AUDIT,
@@ -33,7 +33,7 @@ class GroupFaultsConformance(TopicGround):
         await self.take(self.member(store))
         second = self.member(store)
         taken = await self.reclaim(second, 1, queue=BILLING)
-        assert [(each.key, each.count) for each in taken] == [(sent, 2)]
+        assert [(each.job_id, each.count) for each in taken] == [(sent, 2)]
         await self.settle(second, taken, DONE)
         await self.settled(store, BILLING)
         assert await store.count(AUDIT) == Counts(waiting=1)
@@ -118,7 +118,7 @@ class GroupFaultsConformance(TopicGround):
         await self.settle(first, await self.take(first), RELEASED)
         assert await store.count(BILLING) == Counts(waiting=1)
         taken = await second.reclaim(BILLING, 10, last_chance=False) or await second.fetch(10, 0)
-        assert [(each.key, each.count) for each in known(taken)] == [(sent, 1)]
+        assert [(each.job_id, each.count) for each in known(taken)] == [(sent, 1)]
 
     @of_each_kind
     async def test_a_member_that_leaves_hands_back_what_it_holds(
@@ -130,7 +130,7 @@ class GroupFaultsConformance(TopicGround):
         await self.take(leaving, 2)
         await leaving.close()
         taken = await staying.reclaim(BILLING, 10, last_chance=False) or await staying.fetch(10, 0)
-        assert sorted((each.key, each.count) for each in known(taken)) == [(k, 1) for k in sent]
+        assert sorted((each.job_id, each.count) for each in known(taken)) == [(k, 1) for k in sent]
 
     @of_each_kind
     async def test_recover_finds_the_events_that_a_failed_fetch_left(
@@ -142,7 +142,7 @@ class GroupFaultsConformance(TopicGround):
         held = await self.take(member)
         assert len(await member.fetch(2, 0)) == 2
         found = known(await member.recover(held))
-        assert sorted((each.key, each.count) for each in found) == [(key, 1) for key in sent[1:]]
+        assert sorted((each.job_id, each.count) for each in found) == [(key, 1) for key in sent[1:]]
         assert await member.recover([*held, *found]) == []
         assert await self.settle(member, [*held, *found], DONE) == []
         await self.settled(store)
@@ -184,7 +184,7 @@ class GroupFaultsConformance(TopicGround):
         one = self.member(store, BILLING, name="worker-1")
         other = self.member(store, AUDIT, name="worker-1")
         first, second = await self.take(one), await self.take(other)
-        assert keys_of([*first, *second]) == [sent, sent]
+        assert ids_of([*first, *second]) == [sent, sent]
         assert await one.recover(first) == []
         await one.close()
         assert await other.renew(second) == []
@@ -218,7 +218,7 @@ class GroupFaultsConformance(TopicGround):
         member = self.member(store)
         for known_ones in range(3):
             taken = await self.take(member)
-            assert keys_of(taken) == [sent[known_ones]]
+            assert ids_of(taken) == [sent[known_ones]]
             again = await store.publish(LOG, events, repeat=True)
             assert again == Published(3, known=(0, 1, 2))
             await self.settle(member, taken, DONE)

@@ -8,7 +8,7 @@ import pytest
 from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import peek_key
+from headrace.core.job.envelope import peek_id
 from headrace.core.job.outcome import DONE, Dead
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason
@@ -33,9 +33,9 @@ def unreadable() -> dict[str, bytes]:
         "garbage": bytes(range(0xC1, 0x100)),
         "nothing": b"",
         "text": b'{"order": 7}',
-        "a newer format": pack([99, ids.new_key(), {"new": "shape"}]),
+        "a newer format": pack([99, ids.new_id(), {"new": "shape"}]),
         "half an envelope": event().envelope[:20],
-        "a megabyte": pack([1, ids.new_key(), TASK, b"x" * 1_000_000]),
+        "a megabyte": pack([1, ids.new_id(), TASK, b"x" * 1_000_000]),
     }
 
 
@@ -47,13 +47,13 @@ class ForeignEventsConformance(TopicGround):
     ) -> None:
         await self.join(store, group=group)
         data = unreadable()[kind]
-        bad = Parcel(ids.new_key(), data, constraints=Constraints(lane="a"))
+        bad = Parcel(ids.new_id(), data, constraints=Constraints(lane="a"))
         await self.put(store, [event(), bad, event(key="b")])
         member = self.member(store)
         taken = [each for _ in range(3) for each in await member.fetch(1, 5)]
         assert [each.envelope for each in taken] == [taken[0].envelope, data, taken[2].envelope]
         known([taken[0], taken[2]])
-        taken[1].key = peek_key(data)
+        taken[1].job_id = peek_id(data)
         settlements = [Settlement(each, DONE) for each in taken]
         settlements[1] = Settlement(taken[1], Dead(Reason.MALFORMED, HISTORY))
         assert await member.settle(BILLING, settlements) == []
@@ -61,7 +61,7 @@ class ForeignEventsConformance(TopicGround):
         assert (dead.reason, dead.envelope) == ("malformed", data)
         assert await store.count(BILLING) == Counts(dead=1)
         assert [item.envelope for item in await store.read(LOG)][1] == data
-        assert await store.purge(BILLING, [dead.key]) == [True]
+        assert await store.purge(BILLING, [dead.job_id]) == [True]
         await self.settled(store)
 
     @of_each_kind
@@ -69,7 +69,7 @@ class ForeignEventsConformance(TopicGround):
         self, store: Store, group: Group
     ) -> None:
         await self.join(store, group=group)
-        bad = Parcel(ids.new_key(), b"\xc1", constraints=Constraints(lane="a"))
+        bad = Parcel(ids.new_id(), b"\xc1", constraints=Constraints(lane="a"))
         await self.put(store, [bad])
         assert len(await self.member(store).fetch(1, 5)) == 1
         second = self.member(store)

@@ -11,7 +11,7 @@ from headrace.core.queue_names import group_queue
 from headrace.store.contract import Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, ids_of, known
 from headrace.testing.conformance.jobs.settlement import DEAD, RETRIED
 from headrace.testing.conformance.topics.topic_ground import (
     AUDIT,
@@ -36,7 +36,7 @@ class GroupsConformance(TopicGround):
         sent = event(key="a")
         await self.put(store, [sent])
         (delivery,) = await self.take(self.member(store))
-        assert (delivery.key, delivery.queue, delivery.task) == (sent.key, BILLING, TASK)
+        assert (delivery.job_id, delivery.queue, delivery.task) == (sent.job_id, BILLING, TASK)
         assert (delivery.envelope, delivery.count, delivery.history) == (sent.envelope, 1, b"")
 
     @of_each_kind
@@ -57,7 +57,7 @@ class GroupsConformance(TopicGround):
         sent = await self.publish(store, 100)
         members = [self.member(store) for _ in range(4)]
         taken = await asyncio.gather(*(self.take(member, 25) for member in members))
-        assert sorted(key for part in taken for key in keys_of(part)) == sorted(sent)
+        assert sorted(job_id for part in taken for job_id in ids_of(part)) == sorted(sent)
 
     @of_each_kind
     async def test_no_more_events_are_fetched_than_asked_for(
@@ -86,7 +86,7 @@ class GroupsConformance(TopicGround):
             await asyncio.sleep(0.05)
             (sent,) = await self.publish(store, log=shard.removeprefix("billing"))
             taken = known(await asyncio.wait_for(waiting, 10)) or await self.take(member)
-            assert [(each.queue, each.key) for each in taken] == [(shard, sent)]
+            assert [(each.queue, each.job_id) for each in taken] == [(shard, sent)]
             await self.settle(member, taken, DONE)
 
     @of_each_kind
@@ -98,7 +98,7 @@ class GroupsConformance(TopicGround):
             await asyncio.sleep(0.05)
             (key,) = await self.publish(store, key="a")
             deliveries = known(await asyncio.wait_for(waiting, 10)) or await self.take(member)
-            assert keys_of(deliveries) == [key]
+            assert ids_of(deliveries) == [key]
             await self.settle(member, deliveries, DONE)
 
     @of_each_kind
@@ -238,12 +238,12 @@ class GroupsConformance(TopicGround):
         (sent,) = await self.publish(store)
         for queue in (BILLING, AUDIT):
             assert await self.states(store, [sent], queue) == [State.WAITING]
-            assert (await store.browse(queue, State.WAITING)).keys == [sent]
+            assert (await store.browse(queue, State.WAITING)).job_ids == [sent]
         member = self.member(store, name="the-worker")
         taken = await self.take(member)
         snapshot = await self.snapshot(store, sent, BILLING)
         assert (snapshot.state, snapshot.worker) == (State.RUNNING, "the-worker")
-        assert (await store.browse(BILLING, State.RUNNING)).keys == [sent]
+        assert (await store.browse(BILLING, State.RUNNING)).job_ids == [sent]
         await self.settle(member, taken, DONE)
         assert await self.states(store, [sent], BILLING) == [None]
         assert await self.states(store, [sent], AUDIT) == [State.WAITING]

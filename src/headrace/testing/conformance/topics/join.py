@@ -62,7 +62,7 @@ class GroupJoinConformance(TopicGround):
         await self.join(store, group=group)
         member = self.member(store)
         taken = await self.take(member, 2)
-        for begin in (NEW, START, Position("event", ids.new_key())):
+        for begin in (NEW, START, Position("event", ids.new_id())):
             assert not await store.join(BILLING, group, begin)
         assert await self.settle(member, taken, DONE) == []
         assert await self.handle_all(store, member) == sent[2:]
@@ -70,13 +70,13 @@ class GroupJoinConformance(TopicGround):
     async def test_a_group_cannot_begin_at_an_unknown_event(self, store: Store) -> None:
         await self.publish(store)
         with pytest.raises(EventNotFound):
-            await store.join(BILLING, PLAIN, Position("event", ids.new_key()))
+            await store.join(BILLING, PLAIN, Position("event", ids.new_id()))
         assert (await store.groups([LOG]))[LOG] == []
 
     async def test_an_event_that_is_yet_to_come_is_no_place(self, store: Store) -> None:
         scheduled = event(delay_ms=50)
         await self.put(store, [event(), scheduled])
-        place = Position("event", scheduled.key)
+        place = Position("event", scheduled.job_id)
         await self.join(store, AUDIT)
         with pytest.raises(EventNotFound):
             await store.position(LOG, place)
@@ -88,7 +88,7 @@ class GroupJoinConformance(TopicGround):
         await self.pass_time(0.06)
         await self.member(store, AUDIT).promote(LOG)
         await self.join(store, BILLING, begin=place)
-        assert await self.handle_all(store, self.member(store)) == [scheduled.key]
+        assert await self.handle_all(store, self.member(store)) == [scheduled.job_id]
 
     @pytest.mark.parametrize(
         ("before", "after"), [(PLAIN, ORDERED), (ORDERED, PLAIN)], ids=["to ordered", "to plain"]
@@ -106,7 +106,7 @@ class GroupJoinConformance(TopicGround):
         assert await self.settle(first, [held], DONE) == []
         await self.pass_time(0.02)
         ran = await self.handle_all(store, second)
-        assert sorted([held.key, *ran]) == sorted(sent)
+        assert sorted([held.job_id, *ran]) == sorted(sent)
         await self.settled(store)
 
     # The end of a group

@@ -9,7 +9,7 @@ from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
 from headrace.store.topics import Group, StoppedKey
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import keys_of
+from headrace.testing.conformance.ground import ids_of
 from headrace.testing.conformance.jobs.settlement import DEAD
 from headrace.testing.conformance.topics.topic_ground import (
     AUDIT,
@@ -46,7 +46,7 @@ class KeyFailuresConformance(TopicGround):
         await self.fail_first(store, member)
         assert await self.handle_all(store, member) == keys([events[2], events[4]])
         (key,) = await self.stopped(store)
-        assert (key.key, key.state, key.event) == ("a", "blocked", events[0].key)
+        assert (key.key, key.state, key.event) == ("a", "blocked", events[0].job_id)
         assert key.waiting == 2
         assert before <= key.since_ms <= await store.time_ms()
         assert await store.count(BILLING) == Counts(blocked=2, dead=1)
@@ -60,7 +60,7 @@ class KeyFailuresConformance(TopicGround):
         await self.fail_first(store, self.member(store))
         later = [event(key=name) for name in "aba"]
         await self.put(store, later)
-        assert await self.handle_all(store, self.member(store)) == [later[1].key]
+        assert await self.handle_all(store, self.member(store)) == [later[1].job_id]
         (key,) = await self.stopped(store)
         assert key.waiting == 2
 
@@ -102,7 +102,7 @@ class KeyFailuresConformance(TopicGround):
         assert await self.stopped(store) == []
         for key in sent:
             taken = await self.take(member)
-            assert keys_of(taken) == [key]
+            assert ids_of(taken) == [key]
             await self.nothing_left(member)
             await self.settle(member, taken, DONE)
         await self.settled(store)
@@ -179,14 +179,14 @@ class KeyFailuresConformance(TopicGround):
         assert await self.handle_all(store, member) == keys([events[2], events[4]])
         later = [event(key="a"), event(key="b")]
         await self.put(store, later)
-        assert await self.handle_all(store, self.member(store)) == [later[1].key]
-        dead = {job.key: job for job in (await store.dead(BILLING)).jobs}
+        assert await self.handle_all(store, self.member(store)) == [later[1].job_id]
+        dead = {job.job_id: job for job in (await store.dead(BILLING)).jobs}
         doomed = [events[1], events[3], later[0]]
         assert {key: job.reason for key, job in dead.items()} == {
-            events[0].key: "rejected",
-            **{item.key: "key_failed" for item in doomed},
+            events[0].job_id: "rejected",
+            **{item.job_id: "key_failed" for item in doomed},
         }
-        assert [dead[item.key].envelope for item in doomed] == [i.envelope for i in doomed]
+        assert [dead[item.job_id].envelope for item in doomed] == [i.envelope for i in doomed]
         (key,) = await self.stopped(store)
         assert (key.key, key.state, key.event, key.waiting) == ("a", "failed", sent[0], 0)
         assert await store.count(AUDIT) == Counts(waiting=7)

@@ -47,7 +47,7 @@ class TopicLeftoversConformance(TopicGround, LeftoversConformance):
             await store.disband(queue)
             assert await store.count(queue) == Counts()
             for state in State:
-                assert (await store.browse(queue, state)).keys == []
+                assert (await store.browse(queue, state)).job_ids == []
         assert (await store.groups([LOG]))[LOG] == []
         assert await self.left_behind(store) == []
 
@@ -112,8 +112,8 @@ class TopicLeftoversConformance(TopicGround, LeftoversConformance):
     ) -> None:
         held, failed, released = deliveries
         for delivery in deliveries:
-            await store.report(BILLING, [Report(delivery.key, b"\x91\x01")])
-            await store.once_set(BILLING, delivery.key, "charge", b"\x01")
+            await store.report(BILLING, [Report(delivery.job_id, b"\x91\x01")])
+            await store.once_set(BILLING, delivery.job_id, "charge", b"\x01")
         await store.pause(BILLING, TASK)
         await self.settle(member, [held], Held(task_gate(TASK), HISTORY))
         await store.resume(BILLING, TASK)
@@ -138,7 +138,7 @@ class TopicLeftoversConformance(TopicGround, LeftoversConformance):
             await store.pause(queue)
             await self.settle(member, taken[:2], Held(task_gate(TASK), HISTORY))
             assert (await store.count(queue)).blocked >= 2
-            await store.cancel(queue, [taken[2].key])
+            await store.cancel(queue, [taken[2].job_id])
             assert await store.disband(queue)
             assert await store.control(queue) == Control()
         await self.all_ends(store, *members)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.job import ids
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position, Published
@@ -31,8 +31,8 @@ class LogsConformance(TopicGround):
         await self.put(store, sent[:4])
         await self.put(store, sent[4:])
         logged = await store.read(LOG)
-        assert [(item.key, item.envelope) for item in logged] == [
-            (item.key, item.envelope) for item in sent
+        assert [(item.job_id, item.envelope) for item in logged] == [
+            (item.job_id, item.envelope) for item in sent
         ]
         after = await store.time_ms()
         times = [item.at_ms for item in logged]
@@ -50,7 +50,7 @@ class LogsConformance(TopicGround):
         assert await self.in_log(store) == sent
 
     async def test_each_publisher_sees_its_order_kept(self, store: Store) -> None:
-        async def publisher() -> list[JobKey]:
+        async def publisher() -> list[JobId]:
             return [key for _ in range(10) for key in await self.publish(store, 5)]
 
         sent = await asyncio.gather(*(publisher() for _ in range(4)))
@@ -77,7 +77,7 @@ class LogsConformance(TopicGround):
         await self.join(store)
         item = event("order-7")
         await store.publish(LOG, [item], repeat=True)
-        assert await self.handle_all(store, self.member(store)) == [item.key]
+        assert await self.handle_all(store, self.member(store)) == [item.job_id]
         assert await store.publish(LOG, [item], repeat=True) == Published(1, known=(0,))
         await self.settled(store)
 
@@ -96,8 +96,8 @@ class LogsConformance(TopicGround):
         await self.nothing_left(member)
         await self.pass_time(0.41)
         assert (await member.promote(LOG)).moved == 1
-        assert await self.in_log(store) == [item.key]
-        assert await self.handle_all(store, member) == [item.key]
+        assert await self.in_log(store) == [item.job_id]
+        assert await self.handle_all(store, member) == [item.job_id]
 
     async def test_due_events_come_in_the_order_of_their_times(self, store: Store) -> None:
         now = await store.time_ms()
@@ -115,7 +115,7 @@ class LogsConformance(TopicGround):
         await self.pass_time(0.06)
         await self.member(store).promote(LOG)
         assert await store.publish(LOG, [item], repeat=True) == Published(1, known=(0,))
-        assert await self.in_log(store) == [item.key]
+        assert await self.in_log(store) == [item.job_id]
 
     async def test_an_earlier_due_time_of_an_event_is_signalled(self, store: Store) -> None:
         notified = asyncio.Event()
@@ -132,7 +132,7 @@ class LogsConformance(TopicGround):
         await self.pass_time(0.1)
         member = self.member(store)
         await member.promote(LOG)
-        assert [delivery.key for delivery in await self.take(member)] == sent[:1]
+        assert [delivery.job_id for delivery in await self.take(member)] == sent[:1]
         await self.nothing_left(member)
 
     # Reading
@@ -140,12 +140,12 @@ class LogsConformance(TopicGround):
     async def test_reading_goes_on_after_a_cursor(self, store: Store) -> None:
         sent = await self.publish(store, 5)
         first = await store.read(LOG, limit=2)
-        assert [item.key for item in first] == sent[:2]
+        assert [item.job_id for item in first] == sent[:2]
         rest = await store.read(LOG, first[1].cursor)
-        assert [item.key for item in rest] == sent[2:]
+        assert [item.job_id for item in rest] == sent[2:]
         assert await store.read(LOG, rest[-1].cursor) == []
         (more,) = await self.publish(store)
-        assert [item.key for item in await store.read(LOG, rest[-1].cursor)] == [more]
+        assert [item.job_id for item in await store.read(LOG, rest[-1].cursor)] == [more]
 
     async def test_a_waiting_read_wakes_for_a_new_event(self, store: Store) -> None:
         await self.publish(store)
@@ -153,7 +153,7 @@ class LogsConformance(TopicGround):
         waiting = asyncio.create_task(store.read(LOG, cursor, wait=30))
         await asyncio.sleep(0.05)
         (key,) = await self.publish(store)
-        assert [item.key for item in await asyncio.wait_for(waiting, 10)] == [key]
+        assert [item.job_id for item in await asyncio.wait_for(waiting, 10)] == [key]
 
     async def test_a_waiting_read_comes_back_without_one(self, store: Store) -> None:
         assert await store.read(LOG, wait=0.05) == []
@@ -172,7 +172,7 @@ class LogsConformance(TopicGround):
         await self.pass_time(0.02)
         now = await store.time_ms()
         young = await self.publish(store, 3)
-        places: dict[str, tuple[Position, Sequence[JobKey]]] = {
+        places: dict[str, tuple[Position, Sequence[JobId]]] = {
             "new": (NEW, []),
             "start": (START, [*old, *young]),
             "event": (Position("event", young[1]), young[1:]),
@@ -184,7 +184,7 @@ class LogsConformance(TopicGround):
         found = {}
         for name, (place, _) in places.items():
             cursor = await store.position(LOG, place)
-            found[name] = [item.key for item in await store.read(LOG, cursor)]
+            found[name] = [item.job_id for item in await store.read(LOG, cursor)]
         assert found == {name: list(expected) for name, (_, expected) in places.items()}
 
     async def test_positions_of_an_empty_log_are_before_what_comes(self, store: Store) -> None:
@@ -192,12 +192,12 @@ class LogsConformance(TopicGround):
         cursors = [await store.position(LOG, place) for place in places]
         sent = await self.publish(store, 2)
         for cursor in cursors:
-            assert [item.key for item in await store.read(LOG, cursor)] == sent
+            assert [item.job_id for item in await store.read(LOG, cursor)] == sent
 
     async def test_there_is_no_position_at_an_unknown_event(self, store: Store) -> None:
         await self.publish(store)
         with pytest.raises(EventNotFound):
-            await store.position(LOG, Position("event", ids.new_key()))
+            await store.position(LOG, Position("event", ids.new_id()))
 
     # Which logs there are
 

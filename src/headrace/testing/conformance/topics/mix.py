@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Outcome, Retried
 from headrace.store.contract import Store, StoreConsumer, reclaim_every
 from headrace.store.topics import Group
@@ -36,27 +36,27 @@ class Share:
         self.ordered = GROUPS[queue].ordered
         self.members = members
         self.held: list[tuple[StoreConsumer, LeasedDelivery]] = []
-        self.handled: Counter[JobKey] = Counter()
-        self.started: dict[str, list[JobKey]] = defaultdict(list)
-        self.busy: dict[str, JobKey] = {}
+        self.handled: Counter[JobId] = Counter()
+        self.started: dict[str, list[JobId]] = defaultdict(list)
+        self.busy: dict[str, JobId] = {}
 
     def begins(self, member: StoreConsumer, delivery: LeasedDelivery) -> None:
         self.held.append((member, delivery))
-        lane = self.mix.lanes[delivery.key]
+        lane = self.mix.lanes[delivery.job_id]
         if not (self.ordered and lane):
             return
-        assert self.busy.setdefault(lane, delivery.key) == delivery.key, "one passed another"
-        if delivery.key not in self.started[lane]:
-            self.started[lane].append(delivery.key)
+        assert self.busy.setdefault(lane, delivery.job_id) == delivery.job_id, "one passed another"
+        if delivery.job_id not in self.started[lane]:
+            self.started[lane].append(delivery.job_id)
 
     async def settle(
         self, member: StoreConsumer, delivery: LeasedDelivery, outcome: Outcome
     ) -> None:
         assert await self.mix.ground.settle(member, [delivery], outcome) == []
         if outcome is DONE:
-            self.handled[delivery.key] += 1
+            self.handled[delivery.job_id] += 1
         if outcome in (DONE, BRIEFLY_DEAD) and self.ordered:
-            self.busy.pop(self.mix.lanes[delivery.key], None)
+            self.busy.pop(self.mix.lanes[delivery.job_id], None)
 
 
 class TopicMix:
@@ -66,8 +66,8 @@ class TopicMix:
         self.ground = ground
         self.store = store
         self.chance = Random(seed)
-        self.lanes: dict[JobKey, str] = {}
-        self.logged: list[JobKey] = []
+        self.lanes: dict[JobId, str] = {}
+        self.logged: list[JobId] = []
         self._cursor = ""
         self.shares = [
             Share(self, queue, [ground.member(store, queue) for _ in "12"]) for queue in GROUPS
@@ -87,14 +87,14 @@ class TopicMix:
             )
             for _ in range(self.chance.randint(1, 5))
         ]
-        self.lanes |= {item.key: item.constraints.lane for item in events}
+        self.lanes |= {item.job_id: item.constraints.lane for item in events}
         await self.ground.put(self.store, events)
 
     async def take(self, share: Share) -> None:
         member = self.chance.choice(share.members)
         for delivery in known(await member.fetch(self.chance.randint(1, 4), 0)):
             if share.ordered:
-                assert decode_constraints(delivery.constraints).lane == self.lanes[delivery.key]
+                assert decode_constraints(delivery.constraints).lane == self.lanes[delivery.job_id]
             share.begins(member, delivery)
 
     async def settle(self, share: Share) -> None:
@@ -124,7 +124,7 @@ class TopicMix:
             await share.members[0].promote(queue)
         await self.reclaim(share)
         for item in await self.store.read(LOG, self._cursor, limit=1000):
-            self.logged.append(item.key)
+            self.logged.append(item.job_id)
             self._cursor = item.cursor
         await self.store.trim(LOG, retention_ms=0, gone_after_ms=60_000)
 
@@ -140,7 +140,7 @@ class TopicMix:
                 member, delivery = share.held.pop()
                 if not await member.renew([delivery]):
                     await share.settle(member, delivery, DONE)
-            dead = [job.key for job in (await self.store.dead(share.queue)).jobs]
+            dead = [job.job_id for job in (await self.store.dead(share.queue)).jobs]
             assert await self.store.replay(share.queue, dead) == [True] * len(dead)
             await self.go_on(share)
             await self.take(share)

@@ -12,7 +12,7 @@ from headrace.errors import EventNotFound, GroupNotFound
 from headrace.store.contract import Store
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, keys_of, known
+from headrace.testing.conformance.ground import HISTORY, ids_of, known
 from headrace.testing.conformance.jobs.settlement import DEAD
 from headrace.testing.conformance.topics.topic_ground import (
     AUDIT,
@@ -75,9 +75,9 @@ class RewindConformance(TopicGround):
         await store.rewind(BILLING, NEW)
         await self.settle(member, [held], DONE)
         await self.pass_time(0.06)
-        assert await self.handle_all(store, member) == [failed.key]
+        assert await self.handle_all(store, member) == [failed.job_id]
         await self.settled(store)
-        assert failed.key == sent[1]
+        assert failed.job_id == sent[1]
 
     @of_each_kind
     async def test_what_a_group_held_when_it_went_back_does_no_harm(
@@ -94,8 +94,8 @@ class RewindConformance(TopicGround):
         await self.settle(member, [held], DONE)
         await self.settle(member, first, DONE)
         await self.pass_time(0.06)
-        handled = Counter([*keys_of(first), *await self.handle_all(store, member)])
-        handled[held.key] += 1
+        handled = Counter([*ids_of(first), *await self.handle_all(store, member)])
+        handled[held.job_id] += 1
         assert set(handled) == set(sent)
         assert max(handled.values()) <= 2
         assert await store.count(BILLING) == Counts()
@@ -110,11 +110,11 @@ class RewindConformance(TopicGround):
         await self.handle_all(store, member, DEAD)
         await store.rewind(BILLING, Position("event", sent[1]))
         assert await self.handle_all(store, member) == sent[1:]
-        assert [job.key for job in (await store.dead(BILLING)).jobs] == sent[:1]
+        assert [job.job_id for job in (await store.dead(BILLING)).jobs] == sent[:1]
         await store.rewind(BILLING, START)
         await self.handle_all(store, member, DEAD)
         assert await store.count(BILLING) == Counts(dead=3)
-        dead = [job.key for job in (await store.dead(BILLING)).jobs]
+        dead = [job.job_id for job in (await store.dead(BILLING)).jobs]
         assert sorted(dead) == sorted(sent)
 
     async def test_order_is_kept_from_where_the_group_goes_on(self, store: Store) -> None:
@@ -123,12 +123,12 @@ class RewindConformance(TopicGround):
         await self.put(store, events)
         member = self.member(store)
         taken = known(await member.fetch(100, 0))
-        assert keys_of(taken) == keys(events[:2])
+        assert ids_of(taken) == keys(events[:2])
         await store.rewind(BILLING, START)
         await self.settle(member, taken, DONE)
         ran = await self.handle_all(store, member)
         for key in "ab":
-            mine = [item.key for item in events if item.constraints.lane == key]
+            mine = [item.job_id for item in events if item.constraints.lane == key]
             handled = [each for each in ran if each in mine]
             # What it held may be handled again or not; then all follow in order.
             assert handled in (mine, mine[1:])
@@ -179,5 +179,5 @@ class RewindConformance(TopicGround):
             await store.rewind(BILLING, START)
         await self.join(store)
         with pytest.raises(EventNotFound):
-            await store.rewind(BILLING, Position("event", ids.new_key()))
+            await store.rewind(BILLING, Position("event", ids.new_id()))
         assert (await self.group(store)).behind == 1

@@ -8,7 +8,7 @@ from headrace.core.job.outcome import DONE
 from headrace.store.contract import DeadJob, Store, StoreConsumer
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import keys_of, known
+from headrace.testing.conformance.ground import ids_of, known
 from headrace.testing.conformance.jobs.settlement import DEAD
 from headrace.testing.conformance.topics.topic_ground import (
     BILLING,
@@ -34,14 +34,14 @@ class RewoundKeysConformance(TopicGround):
 
     async def dead_jobs(self, store: Store) -> list[DeadJob]:
         found = (await store.dead(BILLING)).jobs
-        return sorted(found, key=lambda job: job.key)
+        return sorted(found, key=lambda job: job.job_id)
 
     async def in_turn(self, store: Store, member: StoreConsumer) -> list[bytes]:
         """What is handled of one key, each before the next is there."""
         handled: list[bytes] = []
         while taken := known(await member.fetch(100, 0)):
             assert len(taken) == 1
-            handled += keys_of(taken)
+            handled += ids_of(taken)
             await self.settle(member, taken, DONE)
         return handled
 
@@ -74,12 +74,12 @@ class RewoundKeysConformance(TopicGround):
         await self.put(store, events)
         member = self.member(store)
         await self.settle(member, await self.take(member), DEAD)
-        assert await self.handle_all(store, member) == [events[2].key]
+        assert await self.handle_all(store, member) == [events[2].job_id]
         assert await store.count(BILLING) == Counts(dead=4)
         await store.rewind(BILLING, START)
         ran = await self.handle_all(store, member, at_once=1)
         for key in "ab":
-            mine = [item.key for item in events if item.constraints.lane == key]
+            mine = [item.job_id for item in events if item.constraints.lane == key]
             assert [each for each in ran if each in mine] == mine
         assert await store.stopped_keys(BILLING) == []
         await self.settled(store)
@@ -92,7 +92,7 @@ class RewoundKeysConformance(TopicGround):
             await self.one_by_one(member, "x")
             await self.nothing_left(member)
             dead = await self.dead_jobs(store)
-            assert [job.key for job in dead] == sorted(sent)
+            assert [job.job_id for job in dead] == sorted(sent)
             assert sorted(job.reason for job in dead) == ["key_failed", "key_failed", "rejected"]
             (key,) = await store.stopped_keys(BILLING)
             assert (key.state, key.event) == ("failed", sent[0])
@@ -111,7 +111,7 @@ class RewoundKeysConformance(TopicGround):
             assert await store.replay(BILLING, [key]) == [True]
             await self.one_by_one(member, "x")
         before = await self.dead_jobs(store)
-        reasons = {job.key: job.reason for job in before}
+        reasons = {job.job_id: job.reason for job in before}
         assert [reasons[key] for key in sent] == ["rejected", "rejected", "key_failed"]
         await store.rewind(BILLING, Position("event", sent[1]))
         (later,) = await self.publish(store, key="b")
@@ -132,7 +132,7 @@ class RewoundKeysConformance(TopicGround):
         assert await self.handle_all(store, member) == sent[1:]
         await store.rewind(BILLING, Position("event", sent[1]))
         assert await self.handle_all(store, member) == []
-        reasons = {job.key: job.reason for job in await self.dead_jobs(store)}
+        reasons = {job.job_id: job.reason for job in await self.dead_jobs(store)}
         assert reasons == {sent[0]: "rejected", sent[1]: "key_failed"}
 
     async def test_what_the_log_has_no_longer_still_waits_behind_its_key(
@@ -161,11 +161,11 @@ class RewoundKeysConformance(TopicGround):
         await self.put(store, events)
         member = self.member(store)
         taken = known(await member.fetch(100, 0))
-        assert keys_of(taken) == keys([events[0], events[3]])
+        assert ids_of(taken) == keys([events[0], events[3]])
         await self.settle(member, taken[:1], DEAD)
         await self.settle(member, taken[1:], DONE)
-        await store.rewind(BILLING, Position("event", events[2].key))
-        assert await self.handle_all(store, member) == [events[3].key]
+        await store.rewind(BILLING, Position("event", events[2].job_id))
+        assert await self.handle_all(store, member) == [events[3].job_id]
         assert await store.free_key(BILLING, "a")
         assert await self.in_turn(store, member) == keys([events[2], events[4]])
         assert await store.count(BILLING) == Counts(dead=1)

@@ -10,7 +10,7 @@ from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Group
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, keys_of
+from headrace.testing.conformance.ground import HISTORY, ids_of
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD, OUTCOMES, RETRIED
 from headrace.testing.conformance.topics.topic_ground import (
     AUDIT,
@@ -43,7 +43,7 @@ class GroupSettlementConformance(TopicGround):
         await self.pass_time(0.41)
         await member.promote(BILLING)
         (again,) = await self.take(member)
-        assert (again.key, again.envelope) == (sent, taken[0].envelope)
+        assert (again.job_id, again.envelope) == (sent, taken[0].envelope)
         assert (again.history, again.count) == (HISTORY, 1)
         await self.settle(member, [again], DONE)
         await self.nothing_left(other)
@@ -59,7 +59,7 @@ class GroupSettlementConformance(TopicGround):
         for _ in range(3):
             await self.settle(member, await self.take(member), Retried(0, HISTORY))
         (delivery,) = await self.take(member)
-        assert (delivery.key, delivery.history, delivery.count) == (sent, HISTORY, 1)
+        assert (delivery.job_id, delivery.history, delivery.count) == (sent, HISTORY, 1)
 
     @of_each_kind
     async def test_a_dead_event_is_kept_whole_in_its_group(
@@ -71,7 +71,7 @@ class GroupSettlementConformance(TopicGround):
         member = self.member(store)
         await self.settle(member, await self.take(member), DEAD)
         (dead,) = (await store.dead(BILLING)).jobs
-        assert (dead.key, dead.reason) == (sent.key, "rejected")
+        assert (dead.job_id, dead.reason) == (sent.job_id, "rejected")
         assert (dead.envelope, dead.history) == (sent.envelope, HISTORY)
         assert await store.count(BILLING) == Counts(dead=1)
         assert (await store.dead(AUDIT)).jobs == []
@@ -90,7 +90,7 @@ class GroupSettlementConformance(TopicGround):
         assert await store.replay(BILLING, sent[:2]) == [True] * 2
         assert await store.replay(BILLING, sent[:2]) == [False] * 2
         taken = await self.take(member, 2)
-        assert [(each.key, each.history, each.count) for each in taken] == [
+        assert [(each.job_id, each.history, each.count) for each in taken] == [
             (key, b"", 1) for key in sent[:2]
         ]
         await self.settle(member, taken, DONE)
@@ -107,7 +107,7 @@ class GroupSettlementConformance(TopicGround):
         await self.put(store, [sent])
         member = self.member(store)
         await self.settle(member, await self.take(member), DEAD)
-        assert await store.replay(BILLING, [sent.key], [mended.envelope]) == [True]
+        assert await store.replay(BILLING, [sent.job_id], [mended.envelope]) == [True]
         assert (await self.take(member))[0].envelope == mended.envelope
         assert (await self.take(self.member(store, AUDIT)))[0].envelope == sent.envelope
 
@@ -161,7 +161,7 @@ class GroupSettlementConformance(TopicGround):
         await store.resume(BILLING, TASK)
         await member.promote(BILLING)
         again = await self.take(member, 3)
-        assert keys_of(again) == sent
+        assert ids_of(again) == sent
         assert [(each.history, each.count) for each in again] == [(HISTORY, 1)] * 3
 
     # Cancelling
@@ -221,7 +221,9 @@ class GroupSettlementConformance(TopicGround):
         batch = zip(taken, outcomes, strict=True)
         await member.settle(BILLING, [Settlement(*pair) for pair in batch])
         facts = [item.fact for item in await store.events(BILLING)]
-        told = {(fact.key, fact.kind) for fact in facts if fact.kind in ("done", "retry", "dead")}
+        told = {
+            (fact.job_id, fact.kind) for fact in facts if fact.kind in ("done", "retry", "dead")
+        }
         assert told == set(zip(sent, ["done", "retry", "dead"], strict=True))
         minute = await store.time_ms() // 60_000 - 1
         counts = (await store.stats([BILLING], minute))[BILLING]

@@ -9,7 +9,7 @@ import pytest
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, encode_envelope
-from headrace.core.job.ids import JobKey
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, Outcome
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import group_queue, log_name
@@ -38,13 +38,13 @@ class TopicGround(Ground):
 
     async def publish(
         self, store: Store, count: int = 1, *, key: str = "", log: str = LOG
-    ) -> list[JobKey]:
+    ) -> list[JobId]:
         """New events at the end of the log, in order."""
         return await self.put(store, [event(key=key) for _ in range(count)], log=log)
 
-    async def put(self, store: Store, events: Sequence[Parcel], *, log: str = LOG) -> list[JobKey]:
+    async def put(self, store: Store, events: Sequence[Parcel], *, log: str = LOG) -> list[JobId]:
         assert await store.publish(log, events) == Published(len(events))
-        return [item.key for item in events]
+        return [item.job_id for item in events]
 
     async def join(
         self, store: Store, *queues: str, group: Group = PLAIN, begin: Position = START
@@ -65,10 +65,10 @@ class TopicGround(Ground):
         *,
         queue: str = BILLING,
         at_once: int = 100,
-    ) -> list[JobKey]:
+    ) -> list[JobId]:
         """Do what workers do until the group has taken all that its log holds and nothing of it can
         go on: the events that were handled, in their order."""
-        handled: list[JobKey] = []
+        handled: list[JobId] = []
         idle = 0
         while idle < 10:
             ran = await self.run_all(store, member, outcome, queues=[queue], at_once=at_once)
@@ -86,12 +86,12 @@ class TopicGround(Ground):
         assert found.counts == await store.count(queue)
         return found
 
-    async def in_log(self, store: Store, log: str = LOG) -> list[JobKey]:
+    async def in_log(self, store: Store, log: str = LOG) -> list[JobId]:
         """All that the log holds, page by page."""
-        keys: list[JobKey] = []
+        keys: list[JobId] = []
         cursor = ""
         while page := await store.read(log, cursor):
-            keys += [item.key for item in page]
+            keys += [item.job_id for item in page]
             cursor = page[-1].cursor
         assert (await store.lengths([log]))[log] == len(keys)
         return keys
@@ -134,11 +134,11 @@ def event(
     payload: bytes = b"\x90",
     task: str = TASK,
 ) -> Parcel:
-    own = ids.new_key() if event_id is None else ids.to_key(event_id)
+    own = ids.new_id() if event_id is None else ids.to_id(event_id)
     overrides = Overrides(key=key) if key else NO_OVERRIDES
     envelope = encode_envelope(own, task, payload, overrides)
     return Parcel(own, envelope, delay_ms, at_ms, Constraints(lane=key) if key else NO_CONSTRAINTS)
 
 
-def keys(events: Sequence[Parcel]) -> list[JobKey]:
-    return [item.key for item in events]
+def keys(events: Sequence[Parcel]) -> list[JobId]:
+    return [item.job_id for item in events]

@@ -132,7 +132,7 @@ class TrimConformance(TopicGround):
         assert (again.envelope, again.history) == (failed.envelope, HISTORY)
         await self.settle(member, [again], DONE)
         await self.trim_to(store, 0)
-        assert await store.replay(BILLING, [dead.key]) == [True]
+        assert await store.replay(BILLING, [dead.job_id]) == [True]
         assert (await self.take(member))[0].envelope == dead.envelope
 
     # What a log forgets
@@ -143,9 +143,9 @@ class TrimConformance(TopicGround):
         await self.pass_time(0.01)
         await self.trim_to(store, 0)
         with pytest.raises(EventNotFound):
-            await store.position(LOG, Position("event", item.key))
+            await store.position(LOG, Position("event", item.job_id))
         assert await store.publish(LOG, [item], repeat=True) == Published(1)
-        assert await self.in_log(store) == [item.key]
+        assert await self.in_log(store) == [item.job_id]
 
     @of_each_kind
     async def test_a_trimmed_event_that_is_published_again_comes_again(
@@ -155,7 +155,7 @@ class TrimConformance(TopicGround):
         item, member = event("order-7", key="a"), self.member(store)
         for _ in range(2):
             assert await store.publish(LOG, [item], repeat=True) == Published(1)
-            assert await self.handle_all(store, member) == [item.key]
+            assert await self.handle_all(store, member) == [item.job_id]
             await self.pass_time(0.01)
             await self.trim_to(store, 0)
         await self.settled(store)
@@ -168,7 +168,7 @@ class TrimConformance(TopicGround):
         await self.trim_to(store, 0)
         sent = await self.publish(store, 2)
         for cursor in ("", first.cursor, end):
-            assert [item.key for item in await store.read(LOG, cursor)] == sent
+            assert [item.job_id for item in await store.read(LOG, cursor)] == sent
 
     async def test_many_are_trimmed_in_steps(self, store: Store) -> None:
         await self.join(store, AUDIT)

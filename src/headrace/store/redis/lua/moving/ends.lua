@@ -35,10 +35,10 @@ local function tell_children(parent, state, value)
 end
 
 -- What a job with constraints holds, and gives up with its end.
-local function release(job_key, constraints, in_lane)
+local function release(job_id, constraints, in_lane)
   if constraints.unique then
     local unique = key.unique .. constraints.unique
-    if redis.call('GET', unique) == job_key then
+    if redis.call('GET', unique) == job_id then
       if constraints.unique_for_ms then
         redis.call('PEXPIRE', unique, constraints.unique_for_ms)
       else
@@ -47,7 +47,7 @@ local function release(job_key, constraints, in_lane)
     end
   end
   if constraints.limits then
-    give_back(constraints.limits, job_key)
+    give_back(constraints.limits, job_id)
   end
   if constraints.lane and in_lane then
     leave_lane(constraints.lane, constraints.width)
@@ -55,37 +55,37 @@ local function release(job_key, constraints, in_lane)
 end
 
 -- Nobody needs to end these any more: workers must not mistake a later job for one of them.
-local function forget_wishes(job_keys)
-  if redis.call('HDEL', key.cancelling, unpack(job_keys)) > 0 then
+local function forget_wishes(job_ids)
+  if redis.call('HDEL', key.cancelling, unpack(job_ids)) > 0 then
     control_changed = true
   end
 end
 
 -- All that an end entails. The job's place is the caller's to change.
-local function ended(job_key, constraints, in_lane, state, value)
-  release(job_key, constraints, in_lane)
+local function ended(job_id, constraints, in_lane, state, value)
+  release(job_id, constraints, in_lane)
   if any_special() then
-    redis.call('HDEL', key.progress, job_key)
-    forget_wishes({job_key})
+    redis.call('HDEL', key.progress, job_id)
+    forget_wishes({job_id})
     if state ~= 'dead' then
-      redis.call('HDEL', key.once, job_key)
+      redis.call('HDEL', key.once, job_id)
     end
-    tell_children(job_key, state, value)
+    tell_children(job_id, state, value)
   end
 end
 
-local function keep_verdict(job_key, verdict, ttl)
+local function keep_verdict(job_id, verdict, ttl)
   if verdict ~= '' and tonumber(ttl) > 0 then
-    redis.call('SET', key.result .. job_key, verdict, 'PX', ttl)
+    redis.call('SET', key.result .. job_id, verdict, 'PX', ttl)
   end
 end
 
 local function cancelled(job, in_lane)
-  places[job.key] = false
-  keep_verdict(job.key, CANCELLED, constraints_of(job).ttl_ms or KEPT_MS)
-  finished[#finished + 1] = binary(job.key)
+  places[job.id] = false
+  keep_verdict(job.id, CANCELLED, constraints_of(job).ttl_ms or KEPT_MS)
+  finished[#finished + 1] = binary(job.id)
   tell('cancelled', job)
-  ended(job.key, constraints_of(job), in_lane, 'cancelled', '')
+  ended(job.id, constraints_of(job), in_lane, 'cancelled', '')
 end
 
 -- A dead event that stops its key stays until someone acts.
@@ -93,10 +93,10 @@ local function forget_dead(entry)
   local job = job_of(entry[2][2], entry[2])
   local lane = MEMBERS and constraints_of(job).lane
   local stopped_by = string.match(lane and stop_of(lane) or '', '^blocked %d+ (.*)$')
-  if stopped_by ~= job.key then
+  if stopped_by ~= job.id then
     redis.call('XDEL', key.dead, entry[1])
-    places[job.key] = false
-    redis.call('HDEL', key.once, job.key)
+    places[job.id] = false
+    redis.call('HDEL', key.once, job.id)
   end
 end
 
@@ -111,13 +111,13 @@ local function bury_oldest()
 end
 
 local function lay_down(job, reason)
-  local before = MEMBERS and place_of(job.key)
+  local before = MEMBERS and place_of(job.id)
   if before and string.sub(before, 1, 1) == 'd' then
     -- A group that was rewound has met an event again that was dead already.
     redis.call('XDEL', key.dead, string.sub(before, 2))
   end
-  local id = redis.call('XADD', key.dead, '*', 'k', job.key, 'r', reason, 'j', job.envelope, 'h', job.history, 't', job.constraints, 'i', job.inputs)
-  places[job.key] = 'd' .. id
+  local id = redis.call('XADD', key.dead, '*', 'k', job.id, 'r', reason, 'j', job.envelope, 'h', job.history, 't', job.constraints, 'i', job.inputs)
+  places[job.id] = 'd' .. id
 end
 
 local function bury(job, reason)
@@ -129,22 +129,22 @@ end
 local function fail(job, reason, text)
   bury(job, reason)
   local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
-  keep_verdict(job.key, verdict, constraints_of(job).ttl_ms or KEPT_MS)
-  finished[#finished + 1] = binary(job.key)
+  keep_verdict(job.id, verdict, constraints_of(job).ttl_ms or KEPT_MS)
+  finished[#finished + 1] = binary(job.id)
   tell('dead', job, reason)
 end
 
 local function failed_by_parent(job)
   fail(job, 'parent_failed', 'a job that it waited for failed')
-  ended(job.key, constraints_of(job), false, 'dead', '')
+  ended(job.id, constraints_of(job), false, 'dead', '')
 end
 
 -- Something in the store that the job needs is not what it should be. It is dead with its bytes, so
 -- that others go on.
 die_on_the_way = function(job, failure)
-  bodies[job.key] = false
+  bodies[job.id] = false
   fail(job, 'malformed', 'it could not be moved: ' .. trouble_in(failure))
-  pcall(ended, job.key, constraints_of(job), false, 'dead', '')
+  pcall(ended, job.id, constraints_of(job), false, 'dead', '')
 end
 
 -- Do what moves a job that was taken out of its place.

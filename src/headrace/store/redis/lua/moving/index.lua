@@ -41,13 +41,13 @@ local function tell(kind, job, detail)
     local name = kind .. ' ' .. task
     made[name] = (made[name] or 0) + 1
   end
-  facts_made[#facts_made + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.key) .. cmsgpack.pack(task)
+  facts_made[#facts_made + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.id) .. cmsgpack.pack(task)
     .. '\0\0\0' .. cmsgpack.pack(detail or '')
 end
 
-local function job_of(job_key, fields)
+local function job_of(job_id, fields)
   return {
-    key = job_key,
+    id = job_id,
     envelope = field(fields, 'j'),
     history = field(fields, 'h'),
     constraints = field(fields, 't'),
@@ -146,20 +146,20 @@ local function wrong_special()
   end
 end
 
-local function place_of(job_key)
-  local new = places[job_key]
+local function place_of(job_id)
+  local new = places[job_id]
   if new ~= nil then
     return new
   end
-  return redis.call('HGET', key.jobs, job_key)
+  return redis.call('HGET', key.jobs, job_id)
 end
 
-local function body_of(job_key)
-  local new = bodies[job_key]
+local function body_of(job_id)
+  local new = bodies[job_id]
   if new ~= nil then
     return new
   end
-  return redis.call('HGET', key.parked, job_key)
+  return redis.call('HGET', key.parked, job_id)
 end
 
 -- Have the places of these jobs, or the states of these lanes, read at once.
@@ -191,15 +191,15 @@ local function write_all(cache, name)
 end
 
 local function park(job, place)
-  bodies[job.key] = #job.history .. ',' .. #job.constraints .. ',' .. #job.inputs .. ':' .. job.history .. job.constraints .. job.inputs .. job.envelope
-  places[job.key] = place
+  bodies[job.id] = #job.history .. ',' .. #job.constraints .. ',' .. #job.inputs .. ':' .. job.history .. job.constraints .. job.inputs .. job.envelope
+  places[job.id] = place
 end
 
-local function unpark(job_key)
-  local body = body_of(job_key)
+local function unpark(job_id)
+  local body = body_of(job_id)
   if body then
-    bodies[job_key] = false
-    return unparked(job_key, body)
+    bodies[job_id] = false
+    return unparked(job_id, body)
   end
 end
 

@@ -82,7 +82,7 @@ local function enter_lane(job)
     return true
   end
   lane.last = lane.last + 1
-  redis.call('ZADD', waiting, lane.last, job.key)
+  redis.call('ZADD', waiting, lane.last, job.id)
   park(job, 'k')
   return false
 end

@@ -51,8 +51,8 @@ local function keep_pace(limit, steps)
   end
 end
 
-local function pass(limit, job_key)
-  if redis.call('SADD', key.passed .. limit[1], job_key) == 1 then
+local function pass(limit, job_id)
+  if redis.call('SADD', key.passed .. limit[1], job_id) == 1 then
     keep_pace(limit, 1)
   end
 end
@@ -91,7 +91,7 @@ local function wait_at(name, job, wait, in_front)
   local line = key.line .. name
   local edge = in_front and 0 or -1
   local score = tonumber(redis.call('ZRANGE', line, edge, edge, 'WITHSCORES')[2] or 0)
-  redis.call('ZADD', line, in_front and front_of(name, score) or score + 1, job.key)
+  redis.call('ZADD', line, in_front and front_of(name, score) or score + 1, job.id)
   park(job, 'g' .. name)
   if wait and not redis.call('ZSCORE', key.gates, name) then
     arm(name, wait)
@@ -114,15 +114,15 @@ local function pass_gates(job, opened)
     end
   end
   for _, limit in ipairs(limits) do
-    pass(limit, job.key)
+    pass(limit, job.id)
   end
   return true
 end
 
 -- The job gives up what it has not used: the next in line may come at once.
-local function give_back(limits, job_key)
+local function give_back(limits, job_id)
   for _, limit in ipairs(limits) do
-    if redis.call('SREM', key.passed .. limit[1], job_key) == 1 then
+    if redis.call('SREM', key.passed .. limit[1], job_id) == 1 then
       keep_pace(limit, -1)
       if redis.call('EXISTS', key.line .. limit[1]) == 1 then
         arm(limit[1], 0)

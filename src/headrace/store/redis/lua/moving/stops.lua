@@ -39,10 +39,10 @@ local function goes_on_after(job)
   local lane = MEMBERS and constraints_of(job).lane
   local policy = lane and on_failure() or 'skip'
   if policy == 'block' then
-    stop(lane, 'blocked', job.key)
+    stop(lane, 'blocked', job.id)
     return false
   elseif policy == 'fail_key' then
-    stop(lane, 'failed', job.key)
+    stop(lane, 'failed', job.id)
     fail_waiting(lane)
   end
   return true
@@ -52,7 +52,7 @@ end
 local function freed_by(job)
   local lane = MEMBERS and constraints_of(job).lane
   local state, event = string.match(lane and stop_of(lane) or '', '^(%a+) %d+ (.*)$')
-  if event ~= job.key then
+  if event ~= job.id then
     return nil
   end
   redis.call('HDEL', key.stopped, lane)

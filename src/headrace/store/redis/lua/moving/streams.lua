@@ -19,7 +19,7 @@ end
 
 local function schedule(job, due, place)
   watch_due()
-  redis.call('ZADD', key.scheduled, string.format('%d', due), job.key)
+  redis.call('ZADD', key.scheduled, string.format('%d', due), job.id)
   park(job, place)
 end
 
@@ -72,7 +72,7 @@ local function put_in_stream(job)
     end
   end
   if job.history == '' and job.inputs == '' and job.constraints ~= '' then
-    places[job.key] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.constraints)
+    places[job.id] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.constraints)
     return
   end
   local fields = {'j', job.envelope}
@@ -87,5 +87,5 @@ local function put_in_stream(job)
     fields[#fields + 1] = 'i'
     fields[#fields + 1] = job.inputs
   end
-  places[job.key] = prefix .. redis.call('XADD', stream, '*', unpack(fields))
+  places[job.id] = prefix .. redis.call('XADD', stream, '*', unpack(fields))
 end
