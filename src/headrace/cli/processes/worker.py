@@ -54,7 +54,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WorkerOptions:
     """What the command line says of each worker process."""
 
     app: str
@@ -178,7 +178,7 @@ def worker(
         raise click.UsageError(
             "say which app: headrace worker shop:app", click.get_current_context()
         )
-    settings = Settings(
+    settings = WorkerOptions(
         name,
         _queues(queues),
         strict,
@@ -197,7 +197,7 @@ def worker(
         _supervise(settings, metrics, *workers)
 
 
-def _work(settings: Settings, metrics: Place | None) -> NoReturn:
+def _work(settings: WorkerOptions, metrics: Place | None) -> NoReturn:
     app = load_app(settings.app)
     worker = settings.worker(app)
     log_to_stderr(settings.log_level, settings.log_format, worker=worker.name)
@@ -208,7 +208,7 @@ def _work(settings: Settings, metrics: Place | None) -> NoReturn:
     work(worker)
 
 
-def _supervise(settings: Settings, metrics: Place | None, least: int, most: int) -> NoReturn:
+def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most: int) -> NoReturn:
     app = load_app(settings.app)
     log_to_stderr(settings.log_level, settings.log_format)
     if app.url.startswith("memory:"):
