@@ -889,7 +889,7 @@ class TestPeople:
         clock: ManualClock,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("headrace.store.sqlite.sweeping.DEAD_KEPT_COUNT", 2)
+        monkeypatch.setattr("headrace.store.sqlite.pruning.DEAD_KEPT_COUNT", 2)
         for name in "abc":
             await bury(store, consumer, name)
             clock.advance(1)

@@ -12,7 +12,7 @@ from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Held, Retried, task_gate
 from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import browsing, surveying
+from headrace.store.sqlite import listing, survey
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts, QueueState
@@ -153,7 +153,7 @@ class TestCost:
         def statements(connection: sqlite3.Connection) -> list[str]:
             seen: list[str] = []
             connection.set_trace_callback(seen.append)
-            surveying.survey(connection, namespace="test", queues=[*queues, BILLING])
+            survey.survey(connection, namespace="test", queues=[*queues, BILLING])
             connection.set_trace_callback(None)
             return seen
 
@@ -167,7 +167,7 @@ class TestCost:
             """Those that are open on the table of jobs, and those that something is read with."""
             query = "SELECT rootpage FROM sqlite_master WHERE name = 'jobs'"
             [(root,)] = connection.execute(query).fetchall()
-            steps = connection.execute(f"EXPLAIN {surveying.SURVEY}", ("test", "[]")).fetchall()
+            steps = connection.execute(f"EXPLAIN {survey.SURVEY}", ("test", "[]")).fetchall()
             on_table = {step[2] for step in steps if step[1] == "OpenRead" and step[3] == root}
             reading = {step[2] for step in steps if step[1] in ("Column", "Rewind", "SeekRowid")}
             return on_table, reading
@@ -179,7 +179,7 @@ class TestCost:
     async def test_a_job_is_located_by_indexes(self, store: SqliteStore) -> None:
         def plan(connection: sqlite3.Connection) -> list[str]:
             asked = {"namespace": "test", "names": "[]", "job_id": to_id("a"), "now_ms": 0}
-            found = connection.execute(f"EXPLAIN QUERY PLAN {browsing.LOCATE}", asked)
+            found = connection.execute(f"EXPLAIN QUERY PLAN {listing.LOCATE}", asked)
             return [row[3] for row in found]
 
         steps = await store._database.read(plan)

@@ -23,7 +23,7 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason, State
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import pumping, schema
+from headrace.store.sqlite import draw, schema
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.tables import UPGRADES
 from headrace.store.topics import Bound, Group, Position, Published
@@ -197,7 +197,7 @@ class TestTaking:
     async def test_what_can_be_handled_is_found_behind_what_cannot(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pumping, "_MOST_TAKEN", 20)
+        monkeypatch.setattr(draw, "_MOST_TAKEN", 20)
         await store.join(BILLING, ORDERED, START)
         await store.publish(LOG, [*events(100, "busy"), event("free", "other")])
         busy, idle = member(store), member(store, name="w2")
@@ -208,7 +208,7 @@ class TestTaking:
     async def test_a_key_that_waits_takes_up_only_so_much_room(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pumping, "_MOST_BLOCKED", 10)
+        monkeypatch.setattr(draw, "_MOST_BLOCKED", 10)
         await store.join(BILLING, ORDERED, START)
         sent = events(50, "a")
         await store.publish(LOG, sent)
@@ -337,7 +337,7 @@ class TestTaking:
     async def test_a_lowered_bound_is_reached_in_steps(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("headrace.store.sqlite.publishing._DROPPED_TOGETHER", 4)
+        monkeypatch.setattr("headrace.store.sqlite.publication._DROPPED_TOGETHER", 4)
         await store.join(BILLING, PLAIN, START)
         await store.publish(LOG, events(20))
         few = Bound(3, drops_oldest=True)

@@ -11,7 +11,7 @@ from headrace.core.job.outcome import DONE
 from headrace.store.contract import Store, StoreConsumer
 from headrace.store.redis import upkeep
 from headrace.store.redis.store import RedisStore
-from headrace.store.sqlite import sweeping
+from headrace.store.sqlite import pruning
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.topics import Group
 from headrace.testing import ManualClock
@@ -36,7 +36,7 @@ class TestSweptDead(TopicGround):
             url: str = request.getfixturevalue("redis_url")
             store = RedisStore(url, namespace=namespace, crash_limit=3)
         else:
-            monkeypatch.setattr(sweeping, "_SWEPT_TOGETHER", 2)
+            monkeypatch.setattr(pruning, "_SWEPT_TOGETHER", 2)
             self.clock = ManualClock()
             store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=self.clock)
         await store.open()

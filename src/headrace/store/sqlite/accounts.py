@@ -1,4 +1,4 @@
-"""What limits have let through: counted in a step, written at its end."""
+"""What limits have let through: counted in a change, written at its end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.core.job.constraints import Limit
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _LOAD = """
     WITH named (queue, name, gate) AS (VALUES {rows})
@@ -55,28 +55,28 @@ class Account(msgspec.Struct):
     changed: bool = False
 
 
-def of_limits(step: Step, limits: Iterable[Limit]) -> dict[str, Account]:
-    """The accounts of these limits, as far as this step has brought them."""
+def of_limits(change: Change, limits: Iterable[Limit]) -> dict[str, Account]:
+    """The accounts of these limits, as far as this change has brought them."""
     wanted = {(limit.name, limit.window_ms): limit for limit in limits}
-    accounts = step.accounts
+    accounts = change.accounts
     names = {name for name, _ in wanted} - accounts.keys()
-    rows = [(step.number, name, limit_gate(name)) for name in names]
-    for name, passed, spent, opens, has_line in select_rows(step.connection, _LOAD, rows):
+    rows = [(change.number, name, limit_gate(name)) for name in names]
+    for name, passed, spent, opens, has_line in select_rows(change.connection, _LOAD, rows):
         accounts[name] = Account(name, passed, spent, opens, bool(has_line), {})
     missing = [(name, window) for name, window in wanted if window not in accounts[name].started]
     # What began in the very same millisecond a window ago may have begun less than a window ago.
-    starts = [(step.number, name, window, step.now_ms - window) for name, window in missing]
-    for name, window, count in select_rows(step.connection, _STARTED, starts):
+    starts = [(change.number, name, window, change.now_ms - window) for name, window in missing]
+    for name, window, count in select_rows(change.connection, _STARTED, starts):
         accounts[name].started[window] = count
     return accounts
 
 
-def has_room(step: Step, limit: Limit) -> bool:
+def has_room(change: Change, limit: Limit) -> bool:
     """Whether one more may pass, whoever stands in line."""
-    account = step.accounts[limit.name]
+    account = change.accounts[limit.name]
     if account.started[limit.window_ms] + account.passed >= limit.most:
         return False
-    return not limit.burst or _burst_opens(account, limit) <= step.now_ms
+    return not limit.burst or _burst_opens(account, limit) <= change.now_ms
 
 
 def _burst_opens(account: Account, limit: Limit) -> float:
@@ -90,41 +90,43 @@ def next_opening(connection: sqlite3.Connection, queue: int) -> int | None:
     return opens  # type: ignore[no-any-return]
 
 
-def close(step: Step) -> None:
+def close(change: Change) -> None:
     """Write what was counted, and when those in line are to be looked at."""
-    changed = {limit_gate(x.name): x for x in step.accounts.values() if x.changed}
+    changed = {limit_gate(x.name): x for x in change.accounts.values() if x.changed}
     if not changed:
         return
-    first = heads(step.connection, step.number, changed)
+    first = heads(change.connection, change.number, changed)
     kept, dropped = [], []
     for gate, account in changed.items():
-        opens = _opens(step, account, first[gate]) if gate in first else None
+        opens = _opens(change, account, first[gate]) if gate in first else None
         if opens is not None and opens != account.opens_ms:
-            step.tell("due")
+            change.tell("due")
         account.opens_ms, account.changed = opens, False
-        if opens is None and not account.passed and account.spent_until_ms <= step.now_ms:
+        if opens is None and not account.passed and account.spent_until_ms <= change.now_ms:
             dropped.append((account.name,))
         else:
             spent = account.spent_until_ms
-            kept.append((step.number, account.name, account.passed, spent, opens))
-    run_rows(step.connection, _KEEP, kept)
-    run_rows(step.connection, _DROP, dropped, step.number)
+            kept.append((change.number, account.name, account.passed, spent, opens))
+    run_rows(change.connection, _KEEP, kept)
+    run_rows(change.connection, _DROP, dropped, change.number)
 
 
-def _opens(step: Step, account: Account, first: Entry) -> int | None:
+def _opens(change: Change, account: Account, first: Entry) -> int | None:
     """When the first in line may go on; None if only a start or a give-back can tell."""
     limit = next((x for x in first.constraints.limits if x.name == account.name), None)
     if limit is None:
-        return step.now_ms
-    of_limits(step, [limit])
-    opens = step.now_ms
+        return change.now_ms
+    of_limits(change, [limit])
+    opens = change.now_ms
     if limit.burst:
         opens = max(opens, ceil(_burst_opens(account, limit)))
     over = account.started[limit.window_ms] + account.passed - limit.most + 1
     if over <= 0:
         return opens
-    since = step.now_ms - limit.window_ms
-    for at_ms, count in step.connection.execute(_OLDEST, (step.number, limit.name, since, over)):
+    since = change.now_ms - limit.window_ms
+    for at_ms, count in change.connection.execute(
+        _OLDEST, (change.number, limit.name, since, over)
+    ):
         over -= count
         if over <= 0:
             expires: int = at_ms + limit.window_ms + 1

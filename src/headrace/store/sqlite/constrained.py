@@ -8,10 +8,10 @@ from headrace.core.job.constraints import encode_constraints
 from headrace.core.job.envelope import with_id
 from headrace.core.job.state import State
 from headrace.store.sqlite import entries, flows, lanes, limits, uniques
+from headrace.store.sqlite.due_times import due_time, next_due, tell_of_due
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows, select_rows
-from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 _INSERT = """
     INSERT INTO jobs (id, queue, job_id, priority, constraints, envelope, state, position, time_ms,
@@ -42,7 +42,7 @@ _SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
 
 def append(
-    step: Step,
+    change: Change,
     parcels: Sequence[Parcel],
     *,
     repeat: bool,
@@ -50,26 +50,26 @@ def append(
 ) -> dict[int, JobId]:
     """By position, those parcels that were not added, with the job that is there instead. `since`
     says of those that have waited elsewhere since when."""
-    step.made_number()
-    refused = _refuse(step, parcels, repeat=repeat)
+    change.made_number()
+    refused = _refuse(change, parcels, repeat=repeat)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
-    _add(step, added, since or {})
+    _add(change, added, since or {})
     for at, standing in refused.items():
         parcel = parcels[at]
         if parcel.constraints.debounced and standing != parcel.job_id:
-            _replace(step, standing, parcel)
+            _replace(change, standing, parcel)
         if parcel.children:
-            _tell_or_note(step, parcel, standing)
+            _tell_or_note(change, parcel, standing)
     return refused
 
 
-def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
-    known = set(entries.by_job_ids(step.connection, step.number, [p.job_id for p in parcels]))
+def _refuse(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+    known = set(entries.by_job_ids(change.connection, change.number, [p.job_id for p in parcels]))
     if repeat:
-        rows = [(step.number, parcel.job_id, step.now_ms) for parcel in parcels]
-        known.update(job_id for (job_id,) in select_rows(step.connection, _ENDED, rows))
-    names = uniques.taken(step, {p.constraints.unique for p in parcels if p.constraints.unique})
-    ticks = _last_ticks(step, parcels)
+        rows = [(change.number, parcel.job_id, change.now_ms) for parcel in parcels]
+        known.update(job_id for (job_id,) in select_rows(change.connection, _ENDED, rows))
+    names = uniques.taken(change, {p.constraints.unique for p in parcels if p.constraints.unique})
+    ticks = _last_ticks(change, parcels)
     refused: dict[int, JobId] = {}
     for at, parcel in enumerate(parcels):
         tick, name = parcel.tick, parcel.constraints.unique
@@ -81,62 +81,62 @@ def _refuse(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int,
             refused[at] = names[name]
         else:
             known.add(parcel.job_id)
-            if name and _takes_name(step, parcel):
+            if name and _takes_name(change, parcel):
                 names[name] = parcel.job_id
         if tick:
             ticks[tick.schedule] = max(tick.at_ms, ticks.get(tick.schedule, tick.at_ms))
-    run_rows(step.connection, _TICK, [(step.number, *tick) for tick in ticks.items()])
+    run_rows(change.connection, _TICK, [(change.number, *tick) for tick in ticks.items()])
     return refused
 
 
-def _takes_name(step: Step, parcel: Parcel) -> bool:
+def _takes_name(change: Change, parcel: Parcel) -> bool:
     """A debounced name is free again as soon as the job is due."""
     if not parcel.constraints.debounced or parcel.parents:
         return True
-    return due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) > 0
+    return due_time(change.now_ms, parcel.delay_ms, parcel.at_ms) > 0
 
 
-def _last_ticks(step: Step, parcels: Sequence[Parcel]) -> dict[str, int]:
+def _last_ticks(change: Change, parcels: Sequence[Parcel]) -> dict[str, int]:
     schedules = {parcel.tick.schedule for parcel in parcels if parcel.tick}
-    rows = [(step.number, schedule) for schedule in schedules]
-    return dict(select_rows(step.connection, _LAST_TICKS, rows))
+    rows = [(change.number, schedule) for schedule in schedules]
+    return dict(select_rows(change.connection, _LAST_TICKS, rows))
 
 
-def _add(step: Step, parcels: Sequence[Parcel], since: Mapping[JobId, int]) -> None:
+def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) -> None:
     if not parcels:
         return
-    first = step.new_numbers(len(parcels))
-    new = [_entry(step, parcel, place) for place, parcel in enumerate(parcels, start=first)]
+    first = change.new_numbers(len(parcels))
+    new = [_entry(change, parcel, place) for place, parcel in enumerate(parcels, start=first)]
     due_times = [entry.time_ms for entry in new if entry.state == "scheduled"]
     if due_times:
-        tell_of_due(step, min(due_times), next_due(step.connection, step.number))
+        tell_of_due(change, min(due_times), next_due(change.connection, change.number))
     for entry in new:
         if entry.state == "waiting":
-            entry.time_ms = since.get(entry.job_id, step.now_ms)
-    lanes.enter(step, new)
-    limits.pass_through(step, new)
+            entry.time_ms = since.get(entry.job_id, change.now_ms)
+    lanes.enter(change, new)
+    limits.pass_through(change, new)
     rows = [
-        (entry.id, step.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
+        (entry.id, change.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
          parcel.envelope, *entry.place)
         for entry, parcel in zip(new, parcels, strict=True)
     ]  # fmt: skip
-    run_rows(step.connection, _INSERT, rows)
+    run_rows(change.connection, _INSERT, rows)
     uniques.take(
-        step,
+        change,
         [
             (p.constraints.unique, p.job_id)
             for p in parcels
-            if p.constraints.unique and _takes_name(step, p)
+            if p.constraints.unique and _takes_name(change, p)
         ],
     )
-    flows.note_parents(step, parcels)
+    flows.note_parents(change, parcels)
     flows.note_children(
-        step, [(p.job_id, p.job_id, child) for p in parcels for child in p.children]
+        change, [(p.job_id, p.job_id, child) for p in parcels for child in p.children]
     )
-    _tell_of_new(step, new)
+    _tell_of_new(change, new)
 
 
-def _entry(step: Step, parcel: Parcel, place: int) -> Entry:
+def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
     constraints = parcel.constraints
     raw_constraints = encode_constraints(constraints)
     flags = LADEN if raw_constraints else 0
@@ -150,45 +150,45 @@ def _entry(step: Step, parcel: Parcel, place: int) -> Entry:
     )  # fmt: skip
     if parcel.parents:
         entry.stand_at(FLOW_GATE, "flow")
-    elif due := due_time(step.now_ms, parcel.delay_ms, parcel.at_ms):
+    elif due := due_time(change.now_ms, parcel.delay_ms, parcel.at_ms):
         entry.state, entry.time_ms, entry.position = "scheduled", due, 0
     return entry
 
 
-def _tell_of_new(step: Step, new: Sequence[Entry]) -> None:
+def _tell_of_new(change: Change, new: Sequence[Entry]) -> None:
     if any(entry.state == "waiting" for entry in new):
-        step.tell("ready")
+        change.tell("ready")
     for entry in new:
-        step.record(_SENT[entry.state], entry.job_id, task_of(entry.head), 0, 0, 0, entry.reason)
-    if step.facts is not None:
-        step.sent = len(step.facts)
+        change.record(_SENT[entry.state], entry.job_id, task_of(entry.head), 0, 0, 0, entry.reason)
+    if change.facts is not None:
+        change.sent = len(change.facts)
 
 
-def _replace(step: Step, standing: JobId, parcel: Parcel) -> None:
+def _replace(change: Change, standing: JobId, parcel: Parcel) -> None:
     """Give a debounced job that is not due yet the time, the arguments and the constraints of a
     later one."""
-    first = entries.by_job_ids(step.connection, step.number, [standing]).get(standing)
+    first = entries.by_job_ids(change.connection, change.number, [standing]).get(standing)
     if first is None or first.state != "scheduled" or not first.constraints.debounced:
         return
-    due = due_time(step.now_ms, parcel.delay_ms, parcel.at_ms) or step.now_ms
-    tell_of_due(step, due, next_due(step.connection, step.number))
+    due = due_time(change.now_ms, parcel.delay_ms, parcel.at_ms) or change.now_ms
+    tell_of_due(change, due, next_due(change.connection, change.number))
     envelope = with_id(parcel.envelope, standing)
-    later = _entry(step, parcel, first.id)
+    later = _entry(change, parcel, first.id)
     flags = first.flags & ~(LADEN | CONSTRAINED) | later.flags
-    step.connection.execute(
+    change.connection.execute(
         _REPLACE,
         (envelope, due, later.raw_constraints, parcel.constraints.priority, flags, first.id),
     )
 
 
-def _tell_or_note(step: Step, parcel: Parcel, standing: JobId) -> None:
+def _tell_or_note(change: Change, parcel: Parcel, standing: JobId) -> None:
     """See to those who wait for a job that was not added: they wait for the one that stands for it,
     or are told at once how that ended."""
     for child in parcel.children:
         ending: JobEnding | None = JobEnding(State.DONE)
         # A job whose parent it stands for must not wait for itself.
-        if (child.queue, child.job_id) != (step.queue, standing):
-            ending = flows.follow(step, standing, [child], known_as=parcel.job_id)
+        if (child.queue, child.job_id) != (change.queue, standing):
+            ending = flows.follow(change, standing, [child], known_as=parcel.job_id)
         if ending is not None:
             arrival = Arrival(child.job_id, parcel.job_id, ending, child.runs_anyway)
-            step.arrivals.append((child.queue, arrival))
+            change.arrivals.append((child.queue, arrival))

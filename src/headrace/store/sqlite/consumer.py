@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.sqlite import (
-    claiming,
-    publishing,
-    pumping,
-    returning,
-    scheduling,
-    settling,
+    claims,
+    draw,
+    due_times,
+    publication,
+    requeue,
+    settlement,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
     from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
-    from headrace.store.sqlite.claiming import Claims
-    from headrace.store.sqlite.sharing import Share, Sharing
+    from headrace.store.sqlite.claims import Claims
+    from headrace.store.sqlite.queue_shares import Share, Sharing
     from headrace.store.sqlite.signals import Kind, Notification
-    from headrace.store.sqlite.writing import Writer
+    from headrace.store.sqlite.writer import Writer
     from headrace.store.values import FlowMessage, IdempotencyKey
 
 
@@ -70,7 +70,7 @@ class SqliteConsumer:
     ) -> dict[LeasedDelivery, str]:
         if not deliveries:
             return {}
-        begin = partial(claiming.begin, owner=self.name, deliveries=deliveries)
+        begin = partial(claims.begin, owner=self.name, deliveries=deliveries)
         return await self._writer.change_once(queue, begin, idempotency)
 
     async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
@@ -94,7 +94,7 @@ class SqliteConsumer:
         if not settlements:
             return []
         # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
-        settle = partial(settling.settle, owner=self.name, settlements=settlements, tally=tally)
+        settle = partial(settlement.settle, owner=self.name, settlements=settlements, tally=tally)
         return await self._writer.change_once(queue, settle, idempotency)
 
     def ready_ms(self, delivery: LeasedDelivery) -> int:
@@ -120,8 +120,8 @@ class SqliteConsumer:
         namespace, clock = self._claims.namespace, self._claims.clock
         return await self._writer.change(
             queue,
-            publishing.promote if is_log(queue) else scheduling.promote,
-            unless=lambda connection: scheduling.nothing_due(
+            publication.promote if is_log(queue) else due_times.promote,
+            unless=lambda connection: due_times.nothing_due(
                 connection, namespace=namespace, queue=queue, now_ms=clock.now_ms()
             ),
         )
@@ -165,14 +165,14 @@ class SqliteConsumer:
         def pump(queue: str, wanted: int) -> None:
             if queue in self._groups:
                 self._writer.carry_out(
-                    connection, notifications, queue, partial(pumping.pump, wanted=wanted)
+                    connection, notifications, queue, partial(draw.pump, wanted=wanted)
                 )
 
         return self._claims.take(connection, shares, limit, pump)
 
     def _nothing_waits(self, connection: sqlite3.Connection) -> list[LeasedDelivery] | None:
         """An empty list if `_take` would find nothing, and has nothing to note either."""
-        if self._groups and not pumping.nothing_to_take(
+        if self._groups and not draw.nothing_to_take(
             connection,
             namespace=self._claims.namespace,
             queues=list(self._groups),
@@ -197,7 +197,7 @@ class SqliteConsumer:
         self, connection: sqlite3.Connection, notifications: list[Notification]
     ) -> None:
         for queue in self._queues:
-            hand_back = partial(returning.hand_back_all, owner=self.name)
+            hand_back = partial(requeue.hand_back_all, owner=self.name)
             self._writer.carry_out(connection, notifications, queue, hand_back)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.store.oddities import Oddities
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 _DROPPED_TOGETHER = 1_000
 _MINUTE_MS = 60_000
@@ -59,33 +59,33 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOTHING = Fact("lost", b"")
 
 
-def write(step: Step) -> None:
-    """Keep what was recorded and counted in this step."""
-    facts = step.facts or []
-    _count(step, facts)
+def write(change: Change) -> None:
+    """Keep what was recorded and counted in this change."""
+    facts = change.facts or []
+    _count(change, facts)
     if not facts:
         return
     values = {
-        "queue": step.number,
+        "queue": change.number,
         "count": len(facts),
-        "now_ms": step.now_ms,
+        "now_ms": change.now_ms,
         "facts": _encode(facts),
     }
-    [(first,)] = step.connection.execute(_WRITE, values).fetchall()
+    [(first,)] = change.connection.execute(_WRITE, values).fetchall()
     last = first + len(facts) - 1
     if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
-        step.connection.execute(_DROP, {"queue": step.number, "kept": last - EVENTS_KEPT + 1})
-    step.tell("facts")
+        change.connection.execute(_DROP, {"queue": change.number, "kept": last - EVENTS_KEPT + 1})
+    change.tell("facts")
 
 
-def _count(step: Step, facts: Sequence[tuple[Any, ...]]) -> None:
-    sent = Counter(map(_TASK, facts[: step.sent]))
-    counts = Counter(step.counts | {(task, "sent"): n for task, n in sent.items()})
-    kinds = Counter(map(_TASK_AND_KIND, facts[step.tallied :]))
+def _count(change: Change, facts: Sequence[tuple[Any, ...]]) -> None:
+    sent = Counter(map(_TASK, facts[: change.sent]))
+    counts = Counter(change.counts | {(task, "sent"): n for task, n in sent.items()})
+    kinds = Counter(map(_TASK_AND_KIND, facts[change.tallied :]))
     counts.update({(task, kind): n for (task, kind), n in kinds.items() if kind in _COUNTED})
-    minute = step.now_ms // _MINUTE_MS
-    rows = [(step.number, minute, *counted, count) for counted, count in counts.items()]
-    run_rows(step.connection, _COUNT, rows)
+    minute = change.now_ms // _MINUTE_MS
+    rows = [(change.number, minute, *counted, count) for counted, count in counts.items()]
+    run_rows(change.connection, _COUNT, rows)
 
 
 def read(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
-from headrace.store.sqlite import endings, entries, way
+from headrace.store.sqlite import completion, entries, routing
+from headrace.store.sqlite.due_times import due_time, next_due, tell_of_due
 from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
-from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Child, Parcel
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _NIL = b"\xc0"
 
@@ -54,40 +54,40 @@ _FEED = """
     UPDATE jobs SET inputs = new.inputs FROM new WHERE jobs.id = new.id"""
 
 
-def note_parents(step: Step, parcels: Iterable[Parcel]) -> None:
+def note_parents(change: Change, parcels: Iterable[Parcel]) -> None:
     """Keep what new jobs wait for."""
     waiting = [parcel for parcel in parcels if parcel.parents]
-    joins = [(step.number, p.job_id, len(p.parents), p.delay_ms, p.at_ms) for p in waiting]
-    run_rows(step.connection, _NOTE_JOINS, joins)
+    joins = [(change.number, p.job_id, len(p.parents), p.delay_ms, p.at_ms) for p in waiting]
+    run_rows(change.connection, _NOTE_JOINS, joins)
     rows = [
-        (step.number, p.job_id, parent, place)
+        (change.number, p.job_id, parent, place)
         for p in waiting
         for place, parent in enumerate(p.parents)
     ]
-    run_rows(step.connection, _NOTE_PARENTS, rows)
+    run_rows(change.connection, _NOTE_PARENTS, rows)
 
 
-def note_children(step: Step, awaited: Iterable[tuple[JobId, JobId, Child]]) -> None:
+def note_children(change: Change, awaited: Iterable[tuple[JobId, JobId, Child]]) -> None:
     """Keep who waits for jobs: a job's id, the id by which the child knows it, the child."""
     rows = [
-        (step.number, parent, child.queue, child.job_id, known_as, child.runs_anyway)
+        (change.number, parent, child.queue, child.job_id, known_as, child.runs_anyway)
         for parent, known_as, child in awaited
     ]
-    run_rows(step.connection, _NOTE_CHILDREN, rows)
+    run_rows(change.connection, _NOTE_CHILDREN, rows)
 
 
 def follow(
-    step: Step, parent: JobId, children: Sequence[Child], known_as: JobId = b""
+    change: Change, parent: JobId, children: Sequence[Child], known_as: JobId = b""
 ) -> JobEnding | None:
     """Have `children` told when `parent` ends; how it ended, if it has."""
-    entry = entries.by_job_ids(step.connection, step.number, [parent]).get(parent)
+    entry = entries.by_job_ids(change.connection, change.number, [parent]).get(parent)
     if entry is not None and entry.state != "dead":
-        note_children(step, [(parent, known_as or parent, child) for child in children])
-        entries.flag(step.connection, step.number, [parent], CHILDREN)
+        note_children(change, [(parent, known_as or parent, child) for child in children])
+        entries.flag(change.connection, change.number, [parent], CHILDREN)
         return None
     if entry is not None:
         return JobEnding(State.DEAD)
-    kept = step.connection.execute(_RESULT, (step.number, parent, step.now_ms)).fetchone()
+    kept = change.connection.execute(_RESULT, (change.number, parent, change.now_ms)).fetchone()
     return JobEnding(State.DONE) if kept is None else ending_of(kept[0])
 
 
@@ -114,30 +114,30 @@ def ending_of(verdict: bytes) -> JobEnding:
     return JobEnding(decoded.state, decoded.value)
 
 
-def deliver(step: Step) -> None:
-    """Tell all who wait for what has ended in this step, and who wait for those that end
+def deliver(change: Change) -> None:
+    """Tell all who wait for what has ended in this change, and who wait for those that end
     thereby."""
-    while step.arrivals:
+    while change.arrivals:
         by_queue = defaultdict(list)
-        for queue, arrival in step.arrivals:
+        for queue, arrival in change.arrivals:
             by_queue[queue].append(arrival)
-        step.arrivals.clear()
+        change.arrivals.clear()
         for queue, arrivals in by_queue.items():
-            arrive(step.beside(queue), arrivals)
+            arrive(change.beside(queue), arrivals)
 
 
-def arrive(step: Step, arrivals: Sequence[Arrival]) -> None:
+def arrive(change: Change, arrivals: Sequence[Arrival]) -> None:
     """Tell jobs that others have ended; what they end thereby is told later."""
-    ended = [(step.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
-    told = Counter(child for (child,) in select_rows(step.connection, _ARRIVE, ended))
+    ended = [(change.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
+    told = Counter(child for (child,) in select_rows(change.connection, _ARRIVE, ended))
     bad = {a.child: a.ending.state for a in reversed(arrivals) if _is_bad(a) and a.child in told}
-    counts = [(step.number, child, count) for child, count in told.items()]
+    counts = [(change.number, child, count) for child, count in told.items()]
     complete = [
-        row for row in select_rows(step.connection, _COUNT_DOWN, counts)
+        row for row in select_rows(change.connection, _COUNT_DOWN, counts)
         if row[1] <= 0 and row[0] not in bad
     ]  # fmt: skip
-    _end_with(step, bad)
-    _set_free(step, complete)
+    _end_with(change, bad)
+    _set_free(change, complete)
 
 
 def _value(ending: JobEnding) -> bytes:
@@ -148,39 +148,41 @@ def _is_bad(arrival: Arrival) -> bool:
     return arrival.ending.state != State.DONE and not arrival.runs_anyway
 
 
-def _end_with(step: Step, bad: dict[JobId, State]) -> None:
-    found = entries.by_job_ids(step.connection, step.number, bad)
+def _end_with(change: Change, bad: dict[JobId, State]) -> None:
+    found = entries.by_job_ids(change.connection, change.number, bad)
     ended = [found[job_id] for job_id in bad if job_id in found and found[job_id].gate == FLOW_GATE]
-    endings.fail(step, [entry for entry in ended if bad[entry.job_id] == State.DEAD])
-    endings.cancel(step, [entry for entry in ended if bad[entry.job_id] != State.DEAD])
+    completion.fail(change, [entry for entry in ended if bad[entry.job_id] == State.DEAD])
+    completion.cancel(change, [entry for entry in ended if bad[entry.job_id] != State.DEAD])
 
 
-def _set_free(step: Step, complete: Sequence[tuple[JobId, int, int | None, int | None]]) -> None:
+def _set_free(
+    change: Change, complete: Sequence[tuple[JobId, int, int | None, int | None]]
+) -> None:
     """Let jobs go on that have waited for nothing but others."""
     if not complete:
         return
-    found = entries.by_job_ids(step.connection, step.number, [row[0] for row in complete])
-    _feed(step, list(found.values()))
+    found = entries.by_job_ids(change.connection, change.number, [row[0] for row in complete])
+    _feed(change, list(found.values()))
     later: list[Entry] = []
     ready: list[Entry] = []
     for job_id, _, delay_ms, at_ms in complete:
         if job_id in found:
-            due = due_time(step.now_ms, delay_ms, at_ms)
+            due = due_time(change.now_ms, delay_ms, at_ms)
             found[job_id].time_ms = due
             (later if due else ready).append(found[job_id])
-    _schedule(step, later)
-    way.go_on(step, ready)
+    _schedule(change, later)
+    routing.go_on(change, ready)
 
 
-def _feed(step: Step, freed: Sequence[Entry]) -> None:
+def _feed(change: Change, freed: Sequence[Entry]) -> None:
     """Give jobs the results they waited for; their flags are the caller's to save."""
     values = defaultdict(list)
-    for child, _, value in sorted(endings.forget_parents(step, [e.job_id for e in freed])):
+    for child, _, value in sorted(completion.forget_parents(change, [e.job_id for e in freed])):
         values[child].append(value)
     for entry in freed:
         entry.flags |= LADEN
     inputs = [(entry.id, _array(values[entry.job_id])) for entry in freed]
-    run_rows(step.connection, _FEED, inputs)
+    run_rows(change.connection, _FEED, inputs)
 
 
 def _array(values: Sequence[bytes]) -> bytes:
@@ -195,11 +197,13 @@ def _array(values: Sequence[bytes]) -> bytes:
     return head + b"".join(values)
 
 
-def _schedule(step: Step, later: Sequence[Entry]) -> None:
+def _schedule(change: Change, later: Sequence[Entry]) -> None:
     if not later:
         return
-    tell_of_due(step, min(entry.time_ms for entry in later), next_due(step.connection, step.number))
+    tell_of_due(
+        change, min(entry.time_ms for entry in later), next_due(change.connection, change.number)
+    )
     for entry in later:
         entry.state, entry.gate, entry.reason = "scheduled", "", ""
-        step.record("scheduled", entry.job_id, task_of(entry.head))
-    entries.save(step.connection, later)
+        change.record("scheduled", entry.job_id, task_of(entry.head))
+    entries.save(change.connection, later)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.job.ids import created_ms
 from headrace.core.queue_names import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
-from headrace.store.sqlite import logbook, reporting, stopping, surveying, untaken
+from headrace.store.sqlite import backlog, progress_log, stopped_keys, survey, topic_log
 from headrace.store.sqlite.entries import MARKED, REPORTED, json_of
 from headrace.store.topics import GroupState
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
     from headrace.store.topics import Group, Position
 
 _LOOKED_AT = 1000
@@ -78,60 +78,62 @@ def unchanged(
     return None if connection.execute(_SAME, wanted).fetchone() is None else False
 
 
-def join(step: Step, group: Group, begin: Position, *, again: bool = False) -> bool:
+def join(change: Change, group: Group, begin: Position, *, again: bool = False) -> bool:
     """Have the group be as it should; whether it is new. If who asks has seen it (`again`) and it
     is not there, someone removed it on purpose: that is left so."""
-    source = _source(step.queue)
+    source = _source(change.queue)
     wants = (group.ordered, group.on_failure)
-    if step.connection.execute(_CHANGE, (*wants, step.number)).rowcount or again:
+    if change.connection.execute(_CHANGE, (*wants, change.number)).rowcount or again:
         return False
-    log = logbook.made(step.beside(source.log))
-    at = logbook.before(step.connection, log, source.log, begin)
-    step.connection.execute(_MAKE, (step.made_number(), log.number, *wants, at, step.now_ms))
-    step.tell("ready")
+    log = topic_log.made(change.beside(source.log))
+    at = topic_log.before(change.connection, log, source.log, begin)
+    change.connection.execute(_MAKE, (change.made_number(), log.number, *wants, at, change.now_ms))
+    change.tell("ready")
     return True
 
 
-def rewind(step: Step, to: Position) -> None:
+def rewind(change: Change, to: Position) -> None:
     """Move the group to another place in its log."""
-    source = _source(step.queue)
-    log = logbook.find(step.connection, namespace=step.namespace, log=source.log)
-    at = 0 if log is None else logbook.before(step.connection, log, source.log, to)
-    moved = step.connection.execute(_MOVE, (at, step.number)).fetchall()
+    source = _source(change.queue)
+    log = topic_log.find(change.connection, namespace=change.namespace, log=source.log)
+    at = 0 if log is None else topic_log.before(change.connection, log, source.log, to)
+    moved = change.connection.execute(_MOVE, (at, change.number)).fetchall()
     if not moved or log is None:
-        raise GroupNotFound(step.queue)
+        raise GroupNotFound(change.queue)
     if moved[0][0]:
-        stopping.free_after(step, log.number, at)
-        _forget_unbegun(step, log.number)
-    step.tell("ready")
+        stopped_keys.free_after(change, log.number, at)
+        _forget_unbegun(change, log.number)
+    change.tell("ready")
 
 
-def _forget_unbegun(step: Step, log: int) -> None:
+def _forget_unbegun(change: Change, log: int) -> None:
     """Forget what the group has taken and not begun: left where it is, it would be ahead of earlier
     events of its key. What the log no longer has could not come again, and stays."""
     for forget in _UNBEGUN:
-        gone = step.connection.execute(forget, (step.number, log)).fetchall()
-        step.freed_lanes.update(lane for _, lane, _ in gone if lane)
-        reporting.forget_progress(step, [job_id for job_id, _, flags in gone if flags & REPORTED])
-        reporting.forget_marks(step, [job_id for job_id, _, flags in gone if flags & MARKED])
+        gone = change.connection.execute(forget, (change.number, log)).fetchall()
+        change.freed_lanes.update(lane for _, lane, _ in gone if lane)
+        progress_log.forget_progress(
+            change, [job_id for job_id, _, flags in gone if flags & REPORTED]
+        )
+        progress_log.forget_marks(change, [job_id for job_id, _, flags in gone if flags & MARKED])
 
 
-def disband(step: Step) -> bool:
+def disband(change: Change) -> bool:
     """Remove the group and all that there is of it; False if there is none."""
-    _source(step.queue)
-    if not drop_rows(step):
+    _source(change.queue)
+    if not drop_rows(change):
         return False
     for drop in _DROP_NAMED:
-        step.connection.execute(drop, (step.namespace, step.queue))
-    step.tell("control")
+        change.connection.execute(drop, (change.namespace, change.queue))
+    change.tell("control")
     return True
 
 
-def drop_rows(step: Step) -> bool:
+def drop_rows(change: Change) -> bool:
     """Drop all rows of a queue; whether it was that of a group."""
-    step.connection.execute(_DROP_LINES, (step.number,))
+    change.connection.execute(_DROP_LINES, (change.number,))
     for drop in _DROP:
-        dropped = step.connection.execute(drop, (step.number,)).rowcount
+        dropped = change.connection.execute(drop, (change.number,)).rowcount
     return dropped > 0
 
 
@@ -148,11 +150,11 @@ def groups(
     """The groups of each log, in the same few statements for any number of them."""
     rows = connection.execute(_ALL, (namespace, json_of(logs))).fetchall()
     queues = [row[1] for row in rows]
-    behind, oldest = untaken.find(connection, queues), _oldest_taken(connection, queues)
-    states = surveying.survey(connection, namespace=namespace, queues=[row[0] for row in rows])
+    behind, oldest = backlog.find(connection, queues), _oldest_taken(connection, queues)
+    states = survey.survey(connection, namespace=namespace, queues=[row[0] for row in rows])
     found: dict[str, list[GroupState]] = {log: [] for log in logs}
     for (name, queue, ordered, *about), state in zip(rows, states, strict=True):
-        source, left = group_source(name), behind.get(queue, untaken.NOTHING)
+        source, left = group_source(name), behind.get(queue, backlog.NOTHING)
         if source is None or source.log not in found:
             # No name that a group can have: someone else's row.
             continue

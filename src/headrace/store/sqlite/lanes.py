@@ -18,7 +18,7 @@ from headrace.store.sqlite.rows import select_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 # Those who have a place in a lane: how many there are, and the first and the last of their
 # constraints in the order of the index, which are mostly the same.
@@ -63,13 +63,13 @@ class _Room:
         self.most = min(self.most, width)
 
 
-def _narrowest(step: Step, lane: str, first: bytes | None, last: bytes | None) -> int:
+def _narrowest(change: Change, lane: str, first: bytes | None, last: bytes | None) -> int:
     """How many those in a lane allow, of whose constraints these are the first and the last."""
     if first is None:
         return _ANY
     if first == last:
         return _width(first)
-    found = step.connection.execute(_CONSTRAINTS, (step.number, lane)).fetchall()
+    found = change.connection.execute(_CONSTRAINTS, (change.number, lane)).fetchall()
     return min(_width(constraints) for (constraints,) in found)
 
 
@@ -78,16 +78,16 @@ def _width(constraints: bytes) -> int:
     return decode_constraints(constraints).width
 
 
-def enter(step: Step, arrived: Sequence[Entry]) -> None:
+def enter(change: Change, arrived: Sequence[Entry]) -> None:
     """Give waiting jobs their place in their lanes; those that get none stand in line."""
     wanting = [e for e in arrived if e.state == "waiting" and not e.lane and e.constraints.lane]
     if not wanting:
         return
     named = {entry.constraints.lane for entry in wanting}
-    rows = [(step.number, lane, lane_gate(lane)) for lane in named]
+    rows = [(change.number, lane, lane_gate(lane)) for lane in named]
     rooms = {
-        lane: _Room(holders, _narrowest(step, lane, first, last), line)
-        for lane, holders, first, last, line in select_rows(step.connection, _ROOMS, rows)
+        lane: _Room(holders, _narrowest(change, lane, first, last), line)
+        for lane, holders, first, last, line in select_rows(change.connection, _ROOMS, rows)
     }
     for entry in wanting:
         room = rooms[entry.constraints.lane]
@@ -99,26 +99,26 @@ def enter(step: Step, arrived: Sequence[Entry]) -> None:
             room.hold(entry.constraints.width)
 
 
-def leave(step: Step, left: Iterable[Entry]) -> None:
+def leave(change: Change, left: Iterable[Entry]) -> None:
     """Free the places, or places in line, of jobs whose rows are about to go. Who comes next is
-    seen at the end of the step."""
+    seen at the end of the change."""
     for entry in left:
         if entry.lane:
-            step.freed_lanes.add(entry.lane)
+            change.freed_lanes.add(entry.lane)
             entry.lane = ""
         elif entry.reason == "lane" and entry.constraints.lane:
-            step.freed_lanes.add(entry.constraints.lane)
+            change.freed_lanes.add(entry.constraints.lane)
 
 
-def next_in_line(step: Step, lanes: Iterable[str]) -> list[Entry]:
+def next_in_line(change: Change, lanes: Iterable[str]) -> list[Entry]:
     """The first in the line of each lane that has room for it, given its place; in the order in
     which they came."""
-    rows = [(step.number, lane, lane_gate(lane)) for lane in lanes]
-    found = select_rows(step.connection, _NEXT, rows)
+    rows = [(change.number, lane, lane_gate(lane)) for lane in lanes]
+    found = select_rows(change.connection, _NEXT, rows)
     entering: list[Entry] = []
     for holders, first, last, *row in found:
         entry = Entry(*row)
-        room = _Room(holders, _narrowest(step, entry.constraints.lane, first, last))
+        room = _Room(holders, _narrowest(change, entry.constraints.lane, first, last))
         if room.lets_in(entry.constraints.width):
             entering.append(entry)
     entering.sort(key=_POSITION)

@@ -12,8 +12,8 @@ from headrace.store.sqlite.rows import run_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _START = """
     INSERT INTO starts (queue, name, at_ms, count, expires_ms) VALUES {rows}
@@ -22,66 +22,66 @@ _START = """
 _OPEN = "SELECT name FROM limits WHERE queue = ? AND opens_ms <= ? ORDER BY opens_ms"
 
 
-def pass_through(step: Step, entries: Sequence[Entry]) -> None:
+def pass_through(change: Change, entries: Sequence[Entry]) -> None:
     """Let waiting jobs through their limits; those that must wait stand in line at one, and hold
     nothing at the others."""
     limited = [e for e in entries if e.state == "waiting" and e.constraints.limits]
     if not limited:
         return
-    accounts = of_limits(step, (limit for entry in limited for limit in entry.constraints.limits))
+    accounts = of_limits(change, (limit for entry in limited for limit in entry.constraints.limits))
     for entry in limited:
         closed = next(
             (
                 x
                 for x in entry.constraints.limits
-                if accounts[x.name].has_line or not has_room(step, x)
+                if accounts[x.name].has_line or not has_room(change, x)
             ),
             None,
         )
         if closed is None:
-            _let_through(step, entry)
+            _let_through(change, entry)
         else:
-            _stand_in_line(step, entry, closed)
+            _stand_in_line(change, entry, closed)
 
 
-def _let_through(step: Step, entry: Entry) -> None:
+def _let_through(change: Change, entry: Entry) -> None:
     for limit in entry.constraints.limits:
-        account = step.accounts[limit.name]
+        account = change.accounts[limit.name]
         account.passed += 1
         account.changed = True
-        _spend(step, limit)
+        _spend(change, limit)
     entry.flags |= PASSED
 
 
-def _spend(step: Step, limit: Limit) -> None:
-    """Take one step of the pace that follows a burst."""
+def _spend(change: Change, limit: Limit) -> None:
+    """Take one change of the pace that follows a burst."""
     if limit.burst:
-        account = step.accounts[limit.name]
-        spent = max(account.spent_until_ms, step.now_ms)
+        account = change.accounts[limit.name]
+        spent = max(account.spent_until_ms, change.now_ms)
         account.spent_until_ms = spent + limit.window_ms / limit.most
 
 
-def _stand_in_line(step: Step, entry: Entry, limit: Limit) -> None:
+def _stand_in_line(change: Change, entry: Entry, limit: Limit) -> None:
     entry.stand_at(limit_gate(limit.name), limit.name)
-    account = step.accounts[limit.name]
+    account = change.accounts[limit.name]
     account.has_line = account.changed = True
 
 
-def stand_at(step: Step, entry: Entry, name: str) -> bool:
+def stand_at(change: Change, entry: Entry, name: str) -> bool:
     """Have a job that may not begin wait at one of its limits; False if it has no such limit."""
     limit = next((x for x in entry.constraints.limits if x.name == name), None)
     if limit is None:
         return False
-    of_limits(step, entry.constraints.limits)
-    give_back(step, [entry])
-    _stand_in_line(step, entry, limit)
+    of_limits(change, entry.constraints.limits)
+    give_back(change, [entry])
+    _stand_in_line(change, entry, limit)
     return True
 
 
-def give_back(step: Step, entries: Iterable[Entry]) -> None:
+def give_back(change: Change, entries: Iterable[Entry]) -> None:
     """Undo what was counted of jobs that were let through and did not begin."""
     unbegun = [entry for entry in entries if entry.flags & PASSED]
-    accounts = of_limits(step, (limit for entry in unbegun for limit in entry.constraints.limits))
+    accounts = of_limits(change, (limit for entry in unbegun for limit in entry.constraints.limits))
     for entry in unbegun:
         entry.flags &= ~PASSED
         for limit in entry.constraints.limits:
@@ -92,16 +92,16 @@ def give_back(step: Step, entries: Iterable[Entry]) -> None:
                 account.spent_until_ms -= limit.window_ms / limit.most
 
 
-def begin(step: Step, entry: Entry) -> str:
+def begin(change: Change, entry: Entry) -> str:
     """Count the start of a job, or name the limit that does not allow it now."""
     limits = entry.constraints.limits
-    accounts = of_limits(step, limits)
+    accounts = of_limits(change, limits)
     if not entry.flags & PASSED:
         # It has begun before, and its worker is gone: this is one more start.
-        if closed := next((limit for limit in limits if not has_room(step, limit)), None):
+        if closed := next((limit for limit in limits if not has_room(change, limit)), None):
             return closed.name
         for limit in limits:
-            _spend(step, limit)
+            _spend(change, limit)
     starts = []
     for limit in limits:
         account = accounts[limit.name]
@@ -110,28 +110,28 @@ def begin(step: Step, entry: Entry) -> str:
             account.passed = max(0, account.passed - 1)
         for window in account.started:
             account.started[window] += 1
-        expires = step.now_ms + limit.window_ms + 1
-        starts.append((step.number, limit.name, step.now_ms, 1, expires))
-    run_rows(step.connection, _START, starts)
+        expires = change.now_ms + limit.window_ms + 1
+        starts.append((change.number, limit.name, change.now_ms, 1, expires))
+    run_rows(change.connection, _START, starts)
     entry.flags &= ~PASSED
     return ""
 
 
-def open_gates(step: Step, most: int) -> list[Entry]:
+def open_gates(change: Change, most: int) -> list[Entry]:
     """Up to `most` jobs that go on, or to the line of another limit, because theirs has room
     again."""
     moved: list[Entry] = []
-    for (name,) in step.connection.execute(_OPEN, (step.number, step.now_ms)).fetchall():
+    for (name,) in change.connection.execute(_OPEN, (change.number, change.now_ms)).fetchall():
         if len(moved) < most:
-            moved += _open(step, name, most - len(moved))
+            moved += _open(change, name, most - len(moved))
     return moved
 
 
-def _open(step: Step, name: str, most: int) -> list[Entry]:
-    line = in_line(step.connection, step.number, limit_gate(name), most + 1)
+def _open(change: Change, name: str, most: int) -> list[Entry]:
+    line = in_line(change.connection, change.number, limit_gate(name), most + 1)
     theirs = [limit for entry in line for limit in entry.constraints.limits]
     # The account is needed even if nobody is left in its line, or knows the limit any more.
-    accounts = of_limits(step, [Limit(name, 1, 1), *theirs])
+    accounts = of_limits(change, [Limit(name, 1, 1), *theirs])
     moved: list[Entry] = []
     for entry in line[:most]:
         closed = next(
@@ -139,27 +139,27 @@ def _open(step: Step, name: str, most: int) -> list[Entry]:
                 limit
                 for limit in entry.constraints.limits
                 if (limit.name != name and accounts[limit.name].has_line)
-                or not has_room(step, limit)
+                or not has_room(change, limit)
             ),
             None,
         )
         if closed is not None and closed.name == name:
             break
-        entry.be_ready(step.now_ms)
+        entry.be_ready(change.now_ms)
         if closed is None:
-            _let_through(step, entry)
+            _let_through(change, entry)
         else:
-            _stand_in_line(step, entry, closed)
+            _stand_in_line(change, entry, closed)
         moved.append(entry)
     accounts[name].has_line = len(moved) < len(line)
     accounts[name].changed = True
     return moved
 
 
-def leave_line(step: Step, entries: Iterable[Entry]) -> None:
+def leave_line(change: Change, entries: Iterable[Entry]) -> None:
     """See to it that those behind jobs which are gone from the line of a limit are looked at."""
     names = {entry.reason for entry in entries if entry.gate == limit_gate(entry.reason)}
     if names:
-        accounts = of_limits(step, [Limit(name, 1, 1) for name in names])
+        accounts = of_limits(change, [Limit(name, 1, 1) for name in names])
         for name in names:
             accounts[name].changed = True

@@ -11,22 +11,22 @@ from headrace.core.address import without_password
 from headrace.errors import ConfigError
 from headrace.store.oddities import Oddities
 from headrace.store.sqlite import (
-    browsing,
     flows,
-    noting,
-    pausing,
-    placing,
-    removing,
-    reporting,
+    insert,
+    kv,
+    listing,
+    pauses,
+    progress_log,
+    removal,
     schema,
 )  # fmt: skip
-from headrace.store.sqlite.claiming import Claims
+from headrace.store.sqlite.claims import Claims
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.sharing import sharing
+from headrace.store.sqlite.queue_shares import sharing
 from headrace.store.sqlite.topics import SqliteTopics
 from headrace.store.sqlite.views import SqliteViews
-from headrace.store.sqlite.writing import Writer
+from headrace.store.sqlite.writer import Writer
 from headrace.store.values import Description
 
 if TYPE_CHECKING:
@@ -86,27 +86,27 @@ class SqliteStore(SqliteViews, SqliteTopics):
     ) -> dict[int, JobId]:
         if not parcels:
             return {}
-        append = partial(placing.append, parcels=parcels, repeat=repeat)
+        append = partial(insert.append, parcels=parcels, repeat=repeat)
         return await self._writer.change_once(queue, append, idempotency)
 
     def give_up(self, idempotency: IdempotencyKey) -> None:
         """Nothing is on its way that was not answered: the database is in this process."""
 
     async def remove(self, name: str, *, force: bool = False) -> int | None:
-        return await self._writer.change(name, partial(removing.remove, name=name, force=force))
+        return await self._writer.change(name, partial(removal.remove, name=name, force=force))
 
     async def cancel(
         self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
     ) -> list[State | None]:
         return await self._writer.change(
-            queue, partial(pausing.cancel, job_ids=job_ids, running=running)
+            queue, partial(pauses.cancel, job_ids=job_ids, running=running)
         )
 
     async def pause(self, queue: str, task: str = "") -> None:
-        await self._writer.change(queue, partial(pausing.pause, task=task))
+        await self._writer.change(queue, partial(pauses.pause, task=task))
 
     async def resume(self, queue: str, task: str = "") -> None:
-        await self._writer.change(queue, partial(pausing.resume, task=task))
+        await self._writer.change(queue, partial(pauses.resume, task=task))
 
     async def follow(
         self, queue: str, parent: JobId, children: Sequence[Child]
@@ -119,11 +119,11 @@ class SqliteStore(SqliteViews, SqliteTopics):
         await self._writer.change(queue, partial(flows.arrive, arrivals=arrivals))
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
-        await self._writer.change(queue, partial(reporting.report, reports=reports))
+        await self._writer.change(queue, partial(progress_log.report, reports=reports))
 
     async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
         await self._writer.change(
-            queue, partial(reporting.once_set, job_id=job_id, name=name, value=value)
+            queue, partial(progress_log.once_set, job_id=job_id, name=name, value=value)
         )
 
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
@@ -138,9 +138,9 @@ class SqliteStore(SqliteViews, SqliteTopics):
         value: bytes | None,
         *,
         ttl: float | None = None,
-        expected: noting.Expected = "anything",
+        expected: kv.Expected = "anything",
     ) -> bool:
-        note = noting.KvWrite(self._namespace, space, name, value, ttl, expected)
+        note = kv.KvWrite(self._namespace, space, name, value, ttl, expected)
         return await self._database.write(
             lambda connection, notifications: note.write(
                 connection, notifications, self._clock.now_ms()
@@ -148,7 +148,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         )
 
     async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
-        entry = noting.Entry(self._namespace, space, name, value, int(keep * 1000), most)
+        entry = kv.LogRecord(self._namespace, space, name, value, int(keep * 1000), most)
         await self._database.write(
             lambda connection, notifications: entry.write(
                 connection, notifications, self._clock.now_ms()
@@ -168,11 +168,11 @@ class SqliteStore(SqliteViews, SqliteTopics):
         self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
         return await self._writer.change(
-            queue, partial(placing.replay, job_ids=job_ids, envelopes=envelopes)
+            queue, partial(insert.replay, job_ids=job_ids, envelopes=envelopes)
         )
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
-        return await self._writer.change(queue, partial(browsing.purge, job_ids=job_ids))
+        return await self._writer.change(queue, partial(listing.purge, job_ids=job_ids))
 
     def consumer(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import groups, logbook, publishing, stopping
+from headrace.store.sqlite import groups, publication, stopped_keys, topic_log
 from headrace.store.topics import Position, Published
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import Clock
     from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.database import Database
-    from headrace.store.sqlite.writing import Writer
+    from headrace.store.sqlite.writer import Writer
     from headrace.store.topics import (
         Bound,
         Group,
@@ -47,7 +47,7 @@ class SqliteTopics:
     ) -> Published:
         if not events:
             return Published(0)
-        publish = partial(publishing.publish, events=events, bound=bound, repeat=repeat)
+        publish = partial(publication.publish, events=events, bound=bound, repeat=repeat)
         return await self._writer.change_once(log, publish, idempotency)
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
@@ -73,21 +73,21 @@ class SqliteTopics:
 
     async def position(self, log: str, place: Position) -> str:
         return await self._database.read(
-            partial(logbook.position, namespace=self._namespace, log=log, place=place)
+            partial(topic_log.position, namespace=self._namespace, log=log, place=place)
         )
 
     async def read(
         self, log: str, after: str = "", limit: int = 100, wait: float = 0.0
     ) -> list[LoggedEvent]:
-        read = partial(logbook.read, namespace=self._namespace, log=log, after=after, limit=limit)
+        read = partial(topic_log.read, namespace=self._namespace, log=log, after=after, limit=limit)
         return await self._database.read_when_told(("ready", log), read, wait)
 
     async def logs(self) -> list[str]:
-        return await self._database.read(partial(logbook.names, namespace=self._namespace))
+        return await self._database.read(partial(topic_log.names, namespace=self._namespace))
 
     async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
         return await self._database.read(
-            partial(logbook.lengths, namespace=self._namespace, logs=logs)
+            partial(topic_log.lengths, namespace=self._namespace, logs=logs)
         )
 
     async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
@@ -96,11 +96,11 @@ class SqliteTopics:
         )
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
-        trim = partial(logbook.trim, retention_ms=retention_ms, gone_after_ms=gone_after_ms)
+        trim = partial(topic_log.trim, retention_ms=retention_ms, gone_after_ms=gone_after_ms)
         return await self._writer.change(
             log,
             trim,
-            unless=lambda connection: logbook.nothing_to_trim(
+            unless=lambda connection: topic_log.nothing_to_trim(
                 connection,
                 namespace=self._namespace,
                 log=log,
@@ -112,8 +112,8 @@ class SqliteTopics:
 
     async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
         return await self._database.read(
-            partial(stopping.stopped_keys, namespace=self._namespace, queue=queue, limit=limit)
+            partial(stopped_keys.stopped_keys, namespace=self._namespace, queue=queue, limit=limit)
         )
 
     async def free_key(self, queue: str, key: str) -> bool:
-        return await self._writer.change(queue, partial(stopping.free, key=key))
+        return await self._writer.change(queue, partial(stopped_keys.free, key=key))

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.core.job.ids import JobId
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _TAKEN = """
     WITH named (queue, name, now_ms) AS (VALUES {rows})
@@ -37,42 +37,42 @@ _FREE_LATER = """
         AND uniques.job_id = named.job_id"""
 
 
-def taken(step: Step, names: Iterable[str]) -> dict[str, JobId]:
+def taken(change: Change, names: Iterable[str]) -> dict[str, JobId]:
     """Of these names, those that are taken, and by which job."""
-    rows = [(step.number, name, step.now_ms) for name in names]
-    return dict(select_rows(step.connection, _TAKEN, rows))
+    rows = [(change.number, name, change.now_ms) for name in names]
+    return dict(select_rows(change.connection, _TAKEN, rows))
 
 
-def take(step: Step, names: Sequence[tuple[str, JobId]]) -> None:
+def take(change: Change, names: Sequence[tuple[str, JobId]]) -> None:
     """Give free names to jobs."""
-    run_rows(step.connection, _TAKE, [(step.number, name, job_id) for name, job_id in names])
+    run_rows(change.connection, _TAKE, [(change.number, name, job_id) for name, job_id in names])
 
 
-def take_again(step: Step, entry: Entry) -> None:
+def take_again(change: Change, entry: Entry) -> None:
     """Give a job that is sent again its name back, unless another has it."""
     if entry.constraints.unique and not entry.constraints.debounced:
-        named = (step.number, entry.constraints.unique, entry.job_id, step.now_ms)
-        step.connection.execute(_TAKE_IF_FREE, named)
+        named = (change.number, entry.constraints.unique, entry.job_id, change.now_ms)
+        change.connection.execute(_TAKE_IF_FREE, named)
 
 
-def end(step: Step, ended: Iterable[Entry]) -> None:
+def end(change: Change, ended: Iterable[Entry]) -> None:
     """Free the names of jobs that end, at once or when their time is over."""
     named = [entry for entry in ended if entry.constraints.unique]
     later = [e for e in named if e.constraints.unique_for_ms > 0 and not e.constraints.debounced]
-    free(step, [e for e in named if not e.constraints.unique_for_ms or e.constraints.debounced])
+    free(change, [e for e in named if not e.constraints.unique_for_ms or e.constraints.debounced])
     rows = [
         (
-            step.number,
+            change.number,
             e.constraints.unique,
             e.job_id,
-            bounded_ms(step.now_ms + e.constraints.unique_for_ms),
+            bounded_ms(change.now_ms + e.constraints.unique_for_ms),
         )
         for e in later
     ]
-    run_rows(step.connection, _FREE_LATER, rows)
+    run_rows(change.connection, _FREE_LATER, rows)
 
 
-def free(step: Step, entries: Iterable[Entry]) -> None:
+def free(change: Change, entries: Iterable[Entry]) -> None:
     """Free the names that these jobs have, if they still have them."""
-    rows = [(step.number, entry.constraints.unique, entry.job_id) for entry in entries]
-    run_rows(step.connection, _FREE, rows, step.number)
+    rows = [(change.number, entry.constraints.unique, entry.job_id) for entry in entries]
+    run_rows(change.connection, _FREE, rows, change.number)

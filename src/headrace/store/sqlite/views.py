@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import browsing, facts, noting, pausing, reporting, surveying
+from headrace.store.sqlite import facts, kv, listing, pauses, progress_log, survey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +37,12 @@ class SqliteViews:
 
     async def control(self, queue: str) -> Control:
         return await self._database.read(
-            partial(pausing.control, namespace=self._namespace, queue=queue)
+            partial(pauses.control, namespace=self._namespace, queue=queue)
         )
 
     async def log(self, queue: str, job_id: JobId, start: int = 0) -> LogPage:
         return await self._database.read(
-            lambda connection: reporting.log(
+            lambda connection: progress_log.log(
                 connection,
                 namespace=self._namespace,
                 queue=queue,
@@ -54,7 +54,7 @@ class SqliteViews:
 
     async def once_all(self, queue: str, job_id: JobId) -> dict[str, bytes]:
         return await self._database.read(
-            partial(reporting.once_all, namespace=self._namespace, queue=queue, job_id=job_id)
+            partial(progress_log.once_all, namespace=self._namespace, queue=queue, job_id=job_id)
         )
 
     async def browse(
@@ -62,7 +62,7 @@ class SqliteViews:
     ) -> JobIdPage:
         return await self._database.read(
             partial(
-                browsing.browse,
+                listing.browse,
                 namespace=self._namespace,
                 queue=queue,
                 state=state,
@@ -98,7 +98,7 @@ class SqliteViews:
 
     async def kv_all(self, space: str) -> dict[str, bytes]:
         return await self._database.read(
-            lambda connection: noting.kv_all(
+            lambda connection: kv.kv_all(
                 connection,
                 namespace=self._namespace,
                 space=space,
@@ -110,10 +110,10 @@ class SqliteViews:
     async def records(
         self, space: str, before: str, limit: int, *, keep: float
     ) -> list[tuple[str, bytes]]:
-        oldest = noting.oldest_name(self._clock.now_ms(), int(keep * 1000))
+        oldest = kv.oldest_name(self._clock.now_ms(), int(keep * 1000))
         return await self._database.read(
             partial(
-                noting.records,
+                kv.records,
                 namespace=self._namespace,
                 space=space,
                 before=before,
@@ -126,7 +126,7 @@ class SqliteViews:
         self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
         return await self._database.read(
-            lambda connection: browsing.get(
+            lambda connection: listing.get(
                 connection,
                 namespace=self._namespace,
                 queue=queue,
@@ -138,17 +138,17 @@ class SqliteViews:
 
     async def queues(self) -> list[str]:
         return await self._database.read(
-            partial(browsing.queues, namespace=self._namespace, oddities=self._oddities)
+            partial(listing.queues, namespace=self._namespace, oddities=self._oddities)
         )
 
     async def count(self, queue: str) -> Counts:
         return await self._database.read(
-            partial(surveying.count, namespace=self._namespace, queue=queue)
+            partial(survey.count, namespace=self._namespace, queue=queue)
         )
 
     async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
         return await self._database.read(
-            lambda connection: browsing.locate(
+            lambda connection: listing.locate(
                 connection,
                 namespace=self._namespace,
                 queues=queues,
@@ -159,12 +159,12 @@ class SqliteViews:
 
     async def survey(self, queues: Sequence[str]) -> list[QueueState]:
         return await self._database.read(
-            partial(surveying.survey, namespace=self._namespace, queues=queues)
+            partial(survey.survey, namespace=self._namespace, queues=queues)
         )
 
     async def dead(self, queue: str, cursor: str = "", limit: int = 100) -> DeadJobPage:
         return await self._database.read(
             partial(
-                browsing.dead, namespace=self._namespace, queue=queue, cursor=cursor, limit=limit
+                listing.dead, namespace=self._namespace, queue=queue, cursor=cursor, limit=limit
             )
         )

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.job.ids import to_text
 from headrace.errors import EventNotFound
-from headrace.store.sqlite import sweeping
+from headrace.store.sqlite import pruning
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in
 from headrace.store.topics import LoggedEvent, Trimmed
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
     from headrace.store.topics import Position
 
 _TRIMMED_TOGETHER = 1000
@@ -77,14 +77,14 @@ def find(connection: sqlite3.Connection, *, namespace: str, log: str) -> Log | N
     return Log(*row) if row else None
 
 
-def made(step: Step) -> Log:
+def made(change: Change) -> Log:
     """The log of this name, made now if there was none."""
-    log = find(step.connection, namespace=step.namespace, log=step.queue)
+    log = find(change.connection, namespace=change.namespace, log=change.queue)
     if log is None:
-        made = {"log": step.made_number(), "span": _SPAN}
-        [row] = step.connection.execute(_MAKE, made).fetchall()
+        made = {"log": change.made_number(), "span": _SPAN}
+        [row] = change.connection.execute(_MAKE, made).fetchall()
         log = Log(*row)
-    step.number = log.number
+    change.number = log.number
     return log
 
 
@@ -176,16 +176,16 @@ def cut(connection: sqlite3.Connection, log: Log, upto: int) -> int:
     return removed
 
 
-def trim(step: Step, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
+def trim(change: Change, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
     """Remove a page of what is old enough, and settled by all groups that are not gone."""
-    connection, now_ms = step.connection, step.now_ms
-    log = find(connection, namespace=step.namespace, log=step.queue)
+    connection, now_ms = change.connection, change.now_ms
+    log = find(connection, namespace=change.namespace, log=change.queue)
     if log is None:
         return Trimmed()
     upto = _removable(connection, log, now_ms - retention_ms, now_ms - gone_after_ms)
     removed = cut(connection, log, upto)
     # Nobody looks for abandoned jobs in a log, which is when other queues are swept.
-    sweeping.drop_counters(step)
+    pruning.drop_counters(change)
     gone = _gone(connection, log, now_ms - gone_after_ms)
     return Trimmed(removed, removed == _TRIMMED_TOGETHER, gone)
 

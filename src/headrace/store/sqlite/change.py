@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from headrace.store.values import Arrival
 
 
-class Step:
+class Change:
     """A write to one queue, in a transaction. What follows from it, in this queue (lanes with a
     free place, limits that were used) and in others (jobs of flows to be told), is gathered here
-    and carried out by `writing.Writer`."""
+    and carried out by `writer.Writer`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Step:
         self.freed_lanes: set[str] = set()
         self.accounts: dict[str, Account] = {}
         self.arrivals: list[tuple[str, Arrival]] = []
-        self.family: dict[str, Step] = {queue: self}
+        self.family: dict[str, Change] = {queue: self}
         self._number: int | None = None
 
     @property
@@ -69,10 +69,10 @@ class Step:
     def new_numbers(self, count: int) -> int:
         return new_numbers(self.connection, count)
 
-    def beside(self, queue: str) -> Step:
+    def beside(self, queue: str) -> Change:
         """The part of this write that concerns another queue."""
         if queue not in self.family:
-            other = Step(
+            other = Change(
                 self.connection,
                 self.notifications,
                 namespace=self.namespace,

@@ -74,8 +74,8 @@ def kv_all(
     return {name: found[name.encode()] for name in oddities.texts(where, found)}
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """An entry of a log of records, which are in the order of their names."""
+class LogRecord(msgspec.Struct, frozen=True):
+    """A record of a log, which is in the order of the records' names."""
 
     namespace: str
     space: str

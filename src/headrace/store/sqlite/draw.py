@@ -9,14 +9,14 @@ import msgspec
 
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.parcel import Parcel
-from headrace.store.sqlite import constrained, placing, stopping
+from headrace.store.sqlite import constrained, insert, stopped_keys
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 _Event = tuple["JobId", str, bytes, int]
 """Its id, its key as the name of a lane, its envelope, when it was added."""
@@ -85,93 +85,93 @@ def nothing_to_take(
     return connection.execute(_ANYTHING, asked).fetchone() is None
 
 
-def pump(step: Step, wanted: int) -> None:
+def pump(change: Change, wanted: int) -> None:
     """Have so many events of a group wait for a worker, if its log has them."""
-    row = step.connection.execute(_GROUP, (step.number,)).fetchone()
+    row = change.connection.execute(_GROUP, (change.number,)).fetchone()
     if row is None:
         return
     group = _Group(*row)
-    if abs(step.now_ms - group.seen_ms) >= _SEEN_EVERY_MS:
-        step.connection.execute(_SAW, (step.now_ms, step.number))
-    if group.position < group.last and not _is_paused(step):
-        at = _take(step, group, wanted)
-        step.connection.execute(_MOVE, (at, step.number))
+    if abs(change.now_ms - group.seen_ms) >= _SEEN_EVERY_MS:
+        change.connection.execute(_SAW, (change.now_ms, change.number))
+    if group.position < group.last and not _is_paused(change):
+        at = _take(change, group, wanted)
+        change.connection.execute(_MOVE, (at, change.number))
 
 
-def _is_paused(step: Step) -> bool:
-    paused = step.connection.execute(_PAUSED, (step.namespace, step.queue))
+def _is_paused(change: Change) -> bool:
+    paused = change.connection.execute(_PAUSED, (change.namespace, change.queue))
     return paused.fetchone() is not None
 
 
-def _take(step: Step, group: _Group, wanted: int) -> int:
+def _take(change: Change, group: _Group, wanted: int) -> int:
     """Take events until enough wait: the last one taken."""
     # Those that are no longer in the log were dropped.
     at = max(group.position, group.first - 1)
     room = min(group.last - at, _MOST_TAKEN)
     if group.ordered:
-        room = min(room, _MOST_BLOCKED - _count(step, _BLOCKED, _MOST_BLOCKED))
+        room = min(room, _MOST_BLOCKED - _count(change, _BLOCKED, _MOST_BLOCKED))
     taken_at_most = at + _MOST_TAKEN
     page = 0
-    while room > 0 and (lacking := wanted - _count(step, _WAITING, wanted)) > 0:
+    while room > 0 and (lacking := wanted - _count(change, _WAITING, wanted)) > 0:
         # Larger and larger: all that comes may have to wait behind others of its key.
         page = min(max(lacking, 2 * page), room, _TOGETHER)
-        (_into_lanes if group.ordered else _into_line)(step, at, at + page)
+        (_into_lanes if group.ordered else _into_line)(change, at, at + page)
         at, room = at + page, room - page
     if at == taken_at_most:
         # There may be more that can be handled, behind what cannot.
-        step.tell("ready")
+        change.tell("ready")
     return at
 
 
-def _count(step: Step, sql: str, most: int) -> int:
-    [(count,)] = step.connection.execute(sql, (step.number, most)).fetchall()
+def _count(change: Change, sql: str, most: int) -> int:
+    [(count,)] = change.connection.execute(sql, (change.number, most)).fetchall()
     return count  # type: ignore[no-any-return]
 
 
-def _into_line(step: Step, after: int, upto: int) -> None:
+def _into_line(change: Change, after: int, upto: int) -> None:
     """What the group still holds is left as it is; what is dead there is so no more."""
-    first = step.new_numbers(upto - after)
-    rows = {"shift": first - after - 1, "queue": step.number, "after": after, "upto": upto}
-    if step.connection.execute(_INTO_LINE, rows).rowcount < upto - after:
-        placing.replay(step, _dead_among(step, after, upto))
+    first = change.new_numbers(upto - after)
+    rows = {"shift": first - after - 1, "queue": change.number, "after": after, "upto": upto}
+    if change.connection.execute(_INTO_LINE, rows).rowcount < upto - after:
+        insert.replay(change, _dead_among(change, after, upto))
 
 
-def _dead_among(step: Step, after: int, upto: int) -> list[JobId]:
+def _dead_among(change: Change, after: int, upto: int) -> list[JobId]:
     """Those of these events that come again after the group has given them up."""
-    among = {"queue": step.number, "after": after, "upto": upto}
-    found = step.connection.execute(_DEAD_AMONG, among)
+    among = {"queue": change.number, "after": after, "upto": upto}
+    found = change.connection.execute(_DEAD_AMONG, among)
     return [job_id for (job_id,) in found]
 
 
-def _into_lanes(step: Step, after: int, upto: int) -> None:
+def _into_lanes(change: Change, after: int, upto: int) -> None:
     """The same in the order of keys. Those of keys that have failed go dead, or stay so, until the
     event comes again that made the key fail."""
-    events = step.connection.execute(_EVENTS, (after, upto)).fetchall()
-    stopped = stopping.among(step, {lane for _, lane, _, _ in events})
+    events = change.connection.execute(_EVENTS, (after, upto)).fetchall()
+    stopped = stopped_keys.among(change, {lane for _, lane, _, _ in events})
     stoppers = {event: key for key, (_, event) in stopped.items()}
-    dead = set(_dead_among(step, after, upto))
+    dead = set(_dead_among(change, after, upto))
     for (stops, is_dead), run in groupby(events, lambda e: (e[0] in stoppers, e[0] in dead)):
         some = list(run)
         if stops:
             for job_id, _, _, _ in some:
-                stopping.free(step, stoppers[job_id])
+                stopped_keys.free(change, stoppers[job_id])
                 del stopped[stoppers[job_id]]
         failed = {key for key, (state, _) in stopped.items() if state == "failed"}
         others = [event for event in some if event[1] not in failed]
         if is_dead:
-            placing.replay(step, [job_id for job_id, _, _, _ in others])
+            insert.replay(change, [job_id for job_id, _, _, _ in others])
         else:
-            _append(step, others)
-            stopping.bury(step, [event[:3] for event in some if event[1] in failed])
+            _append(change, others)
+            stopped_keys.bury(change, [event[:3] for event in some if event[1] in failed])
 
 
-def _append(step: Step, events: Sequence[_Event]) -> None:
+def _append(change: Change, events: Sequence[_Event]) -> None:
     parcels = [
         Parcel(job_id, envelope, constraints=Constraints(lane=lane) if lane else NO_CONSTRAINTS)
         for job_id, lane, envelope, _ in events
     ]
     added = {job_id: added_ms for job_id, _, _, added_ms in events}
     # Their log has told of them.
-    facts, step.facts = step.facts, None
-    constrained.append(step, parcels, repeat=False, since=added)
-    step.facts = facts
+    facts, change.facts = change.facts, None
+    constrained.append(change, parcels, repeat=False, since=added)
+    change.facts = facts

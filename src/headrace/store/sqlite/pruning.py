@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
-from headrace.store.sqlite import reporting
+from headrace.store.sqlite import progress_log
 from headrace.store.sqlite.entries import MARKED
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 _SWEPT_TOGETHER = 1000
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -45,37 +45,37 @@ _DROP_EXPIRED = (
 )
 
 
-def sweep(step: Step) -> None:
+def sweep(change: Change) -> None:
     """Drop what has expired, and dead jobs that are too old or too many."""
-    connection, now_ms = step.connection, step.now_ms
+    connection, now_ms = change.connection, change.now_ms
     drop_results(connection, now_ms, limit=_SWEPT_TOGETHER)
-    _drop_dead(step)
+    _drop_dead(change)
     for drop in _DROP_EXPIRED:
         connection.execute(drop, (now_ms,))
-    _drop_logs(step)
-    connection.execute(_DROP_TICKS, (step.number, now_ms - _TICKS_KEPT_MS))
-    drop_counters(step)
+    _drop_logs(change)
+    connection.execute(_DROP_TICKS, (change.number, now_ms - _TICKS_KEPT_MS))
+    drop_counters(change)
 
 
-def drop_counters(step: Step) -> None:
-    oldest = step.now_ms // _MINUTE_MS - _DAY_MINUTES
-    step.connection.execute(_DROP_COUNTERS, (step.number, oldest))
+def drop_counters(change: Change) -> None:
+    oldest = change.now_ms // _MINUTE_MS - _DAY_MINUTES
+    change.connection.execute(_DROP_COUNTERS, (change.number, oldest))
 
 
 def drop_results(connection: sqlite3.Connection, now_ms: int, *, limit: int) -> None:
     connection.execute(_DROP_RESULTS, (now_ms, limit))
 
 
-def _drop_dead(step: Step) -> None:
-    old = (step.number, step.now_ms - DEAD_KEPT_DAYS * _DAY_MS, _SWEPT_TOGETHER)
-    dropped = step.connection.execute(_DROP_OLD_DEAD, old).fetchall()
-    too_many = (step.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
-    dropped += step.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
-    reporting.forget_marks(step, [job_id for job_id, flags in dropped if flags & MARKED])
+def _drop_dead(change: Change) -> None:
+    old = (change.number, change.now_ms - DEAD_KEPT_DAYS * _DAY_MS, _SWEPT_TOGETHER)
+    dropped = change.connection.execute(_DROP_OLD_DEAD, old).fetchall()
+    too_many = (change.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
+    dropped += change.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
+    progress_log.forget_marks(change, [job_id for job_id, flags in dropped if flags & MARKED])
 
 
-def _drop_logs(step: Step) -> None:
-    found = step.connection.execute(_OLD_LOGS, (step.now_ms, _SWEPT_TOGETHER)).fetchall()
+def _drop_logs(change: Change) -> None:
+    found = change.connection.execute(_OLD_LOGS, (change.now_ms, _SWEPT_TOGETHER)).fetchall()
     for (log,) in found:
-        step.connection.execute("DELETE FROM lines WHERE log = ?", (log,))
-        step.connection.execute("DELETE FROM logs WHERE id = ?", (log,))
+        change.connection.execute("DELETE FROM lines WHERE log = ?", (log,))
+        change.connection.execute("DELETE FROM logs WHERE id = ?", (log,))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
     from headrace.store.values import Report
 
 _TELL = "INSERT OR REPLACE INTO progress (queue, job_id, value) VALUES {rows}"
@@ -39,32 +39,32 @@ _MARKS = """
     SELECT CAST(name AS TEXT), CAST(value AS BLOB) FROM once WHERE queue = ? AND job_id = ?"""
 
 
-def report(step: Step, reports: Sequence[Report]) -> None:
-    known = entries.by_job_ids(step.connection, step.number, [each.job_id for each in reports])
+def report(change: Change, reports: Sequence[Report]) -> None:
+    known = entries.by_job_ids(change.connection, change.number, [each.job_id for each in reports])
     live = {job_id for job_id, entry in known.items() if entry.state != "dead"}
     progress = {
         each.job_id: each.progress for each in reports if each.progress and each.job_id in live
     }
     if progress:
-        rows = [(step.number, job_id, value) for job_id, value in progress.items()]
-        run_rows(step.connection, _TELL, rows)
-        entries.flag(step.connection, step.number, progress, REPORTED)
+        rows = [(change.number, job_id, value) for job_id, value in progress.items()]
+        run_rows(change.connection, _TELL, rows)
+        entries.flag(change.connection, change.number, progress, REPORTED)
     for each in reports:
         if each.lines and each.job_id in known:
-            _write_lines(step, each.job_id, each.lines)
+            _write_lines(change, each.job_id, each.lines)
     if known:
-        step.tell("reports", list(known))
+        change.tell("reports", list(known))
 
 
-def _write_lines(step: Step, job_id: JobId, lines: Sequence[str]) -> None:
-    opened = (step.number, job_id, len(lines), step.now_ms + LOG_TTL * 1000)
-    [(log, following)] = step.connection.execute(_OPEN_LOG, opened).fetchall()
+def _write_lines(change: Change, job_id: JobId, lines: Sequence[str]) -> None:
+    opened = (change.number, job_id, len(lines), change.now_ms + LOG_TTL * 1000)
+    [(log, following)] = change.connection.execute(_OPEN_LOG, opened).fetchall()
     first = following - len(lines)
     oldest = following - LOG_LINES
     rows = [(log, at, line) for at, line in enumerate(lines, start=first) if at >= oldest]
-    run_rows(step.connection, _WRITE, rows)
+    run_rows(change.connection, _WRITE, rows)
     if oldest > 0:
-        step.connection.execute(_CUT, (log, oldest))
+        change.connection.execute(_CUT, (log, oldest))
 
 
 def log(
@@ -86,11 +86,11 @@ def log(
     return LogPage(lines, max(start, following))
 
 
-def once_set(step: Step, job_id: JobId, name: str, value: bytes) -> None:
-    entry = entries.by_job_ids(step.connection, step.number, [job_id]).get(job_id)
+def once_set(change: Change, job_id: JobId, name: str, value: bytes) -> None:
+    entry = entries.by_job_ids(change.connection, change.number, [job_id]).get(job_id)
     if entry is not None and entry.state != "dead":
-        step.connection.execute(_MARK_ONCE, (step.number, job_id, name, value))
-        entries.flag(step.connection, step.number, [job_id], MARKED)
+        change.connection.execute(_MARK_ONCE, (change.number, job_id, name, value))
+        entries.flag(change.connection, change.number, [job_id], MARKED)
 
 
 def once_all(
@@ -100,9 +100,9 @@ def once_all(
     return dict(connection.execute(_MARKS, (number, job_id)).fetchall())
 
 
-def forget_progress(step: Step, job_ids: Sequence[JobId]) -> None:
-    run_rows(step.connection, _FORGET_PROGRESS, [(job_id,) for job_id in job_ids], step.number)
+def forget_progress(change: Change, job_ids: Sequence[JobId]) -> None:
+    run_rows(change.connection, _FORGET_PROGRESS, [(job_id,) for job_id in job_ids], change.number)
 
 
-def forget_marks(step: Step, job_ids: Sequence[JobId]) -> None:
-    run_rows(step.connection, _FORGET_ONCE, [(job_id,) for job_id in job_ids], step.number)
+def forget_marks(change: Change, job_ids: Sequence[JobId]) -> None:
+    run_rows(change.connection, _FORGET_ONCE, [(job_id,) for job_id in job_ids], change.number)

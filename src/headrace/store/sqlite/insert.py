@@ -6,19 +6,19 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.queue_names import group_source
-from headrace.store.sqlite import constrained, entries, stopping, uniques, way
+from headrace.store.sqlite import constrained, entries, routing, stopped_keys, uniques
+from headrace.store.sqlite.due_times import due_time, next_due, tell_of_due
 from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows
-from headrace.store.sqlite.scheduling import due_time, next_due, tell_of_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _INSERT = """
     INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope) VALUES {rows}
@@ -39,39 +39,39 @@ _IS_PLAIN = attrgetter("is_plain")
 _FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue = ?"
 
 
-def append(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+def append(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
     """By position, those parcels that were not added, with the job that is there instead."""
     if all(map(_IS_PLAIN, parcels)):
-        return _append_plain(step, parcels, repeat=repeat)
-    return constrained.append(step, parcels, repeat=repeat)
+        return _append_plain(change, parcels, repeat=repeat)
+    return constrained.append(change, parcels, repeat=repeat)
 
 
-def _append_plain(step: Step, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
-    number = step.made_number()
-    first = step.new_numbers(len(parcels))
+def _append_plain(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+    number = change.made_number()
+    first = change.new_numbers(len(parcels))
     rows = [
-        _row(number, parcel, place, step.now_ms)
+        _row(number, parcel, place, change.now_ms)
         for place, parcel in enumerate(parcels, start=first)
     ]
-    _tell_of_rows(step, rows)
+    _tell_of_rows(change, rows)
     if repeat:
-        added = run_rows(step.connection, _INSERT_UNLESS_ENDED, rows, step.now_ms)
+        added = run_rows(change.connection, _INSERT_UNLESS_ENDED, rows, change.now_ms)
     else:
-        added = run_rows(step.connection, _INSERT, rows)
+        added = run_rows(change.connection, _INSERT, rows)
     refused: dict[int, JobId] = {}
     if added < len(rows):
-        ids = step.connection.execute(
+        ids = change.connection.execute(
             "SELECT id FROM jobs WHERE id BETWEEN ? AND ?", (first, first + len(rows) - 1)
         )
         new = {id for (id,) in ids}
         refused = {place: row[2] for place, row in enumerate(rows) if row[0] not in new}
-    if step.facts is not None:
-        step.facts += [
+    if change.facts is not None:
+        change.facts += [
             ("sent" if row[3] == "waiting" else "scheduled", row[2], task_of(row[6]))
             for place, row in enumerate(rows)
             if place not in refused
         ]
-        step.sent = len(step.facts)
+        change.sent = len(change.facts)
     return refused
 
 
@@ -84,18 +84,18 @@ def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]
     return place, queue, parcel.job_id, "scheduled", 0, due, parcel.envelope
 
 
-def _tell_of_rows(step: Step, rows: Sequence[tuple[Any, ...]]) -> None:
+def _tell_of_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> None:
     """To be called before the rows are in their places."""
     due_times = [row[5] for row in rows if row[3] == "scheduled"]
     if due_times:
-        tell_of_due(step, min(due_times), next_due(step.connection, step.number))
+        tell_of_due(change, min(due_times), next_due(change.connection, change.number))
     if len(due_times) < len(rows):
-        step.tell("ready")
+        change.tell("ready")
 
 
-def replay(step: Step, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()) -> list[bool]:
+def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()) -> list[bool]:
     """For each id, whether it was of a dead job, which now goes its way as if it had never run."""
-    found = entries.by_job_ids(step.connection, step.number, job_ids)
+    found = entries.by_job_ids(change.connection, change.number, job_ids)
     bodies = dict(zip(job_ids, envelopes, strict=True)) if envelopes else {}
     dead = {job_id: entry for job_id, entry in found.items() if entry.state == "dead"}
     replayed = []
@@ -107,13 +107,13 @@ def replay(step: Step, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
         if entry is not None:
             chosen.append(entry)
     if chosen:
-        _send_again(step, chosen, bodies)
+        _send_again(change, chosen, bodies)
     return replayed
 
 
-def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobId, bytes]) -> None:
+def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, bytes]) -> None:
     rows = []
-    for place, entry in enumerate(chosen, start=step.new_numbers(len(chosen))):
+    for place, entry in enumerate(chosen, start=change.new_numbers(len(chosen))):
         constraints = entry.constraints
         has_constraints = (
             CONSTRAINED if constraints.lane or constraints.limits or constraints.unique else 0
@@ -121,13 +121,15 @@ def _send_again(step: Step, chosen: Sequence[Entry], bodies: dict[JobId, bytes])
         entry.flags = entry.flags & (MARKED | LADEN) | has_constraints
         rows.append((entry.id, place, entry.flags, bodies.get(entry.job_id)))
         entry.id = place
-        uniques.take_again(step, entry)
-        step.record("replayed", entry.job_id, task_of(bodies.get(entry.job_id, entry.head)))
-    run_rows(step.connection, _REPLAY, rows)
+        uniques.take_again(change, entry)
+        change.record("replayed", entry.job_id, task_of(bodies.get(entry.job_id, entry.head)))
+    run_rows(change.connection, _REPLAY, rows)
     # Else those who wait for the new run would be given the end of the old one.
-    run_rows(step.connection, _FORGET_RESULTS, [(entry.job_id,) for entry in chosen], step.number)
-    if group_source(step.queue):
-        stopping.forget(step, [entry.job_id for entry in chosen])
-    way.decide(step, chosen)
-    entries.save(step.connection, chosen)
-    step.tell("ready")
+    run_rows(
+        change.connection, _FORGET_RESULTS, [(entry.job_id,) for entry in chosen], change.number
+    )
+    if group_source(change.queue):
+        stopped_keys.forget(change, [entry.job_id for entry in chosen])
+    routing.decide(change, chosen)
+    entries.save(change.connection, chosen)
+    change.tell("ready")

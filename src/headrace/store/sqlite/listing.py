@@ -9,7 +9,7 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
-from headrace.store.sqlite import entries, reporting, stopping, untaken
+from headrace.store.sqlite import backlog, entries, progress_log, stopped_keys
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.values import JobIdPage
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.core.job.ids import JobId
     from headrace.store.oddities import Oddities
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 # A column can hold a value of any type: as what it should be, it can be read.
 _JOB = """
@@ -112,7 +112,7 @@ def get(
     found = [_snapshot(connection, number, job_id, bodies, now_ms) for job_id in job_ids]
     if group_source(queue):
         found = [
-            untaken.snapshot(connection, number, job_id, bodies=bodies) or snapshot
+            backlog.snapshot(connection, number, job_id, bodies=bodies) or snapshot
             if snapshot is None or snapshot.state == State.CANCELLED
             else snapshot
             for job_id, snapshot in zip(job_ids, found, strict=True)
@@ -222,27 +222,27 @@ def browse(
     sql, start = _PAGES[state]
     number = queue_id(connection, namespace, queue)
     if state == State.WAITING and number is not None and group_source(queue):
-        return untaken.browse(connection, number, _PAGES[state], cursor, limit)
+        return backlog.browse(connection, number, _PAGES[state], cursor, limit)
     after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
     rows = connection.execute(sql, page_values(number, after, limit)).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
     return JobIdPage([row[0] for row in rows], following)
 
 
-def purge(step: Step, job_ids: Sequence[JobId]) -> list[bool]:
+def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
     """For each id, whether it was of a dead job, of which nothing is left."""
     purged = []
     for job_id in job_ids:
-        gone = step.connection.execute(_PURGE, (step.number, job_id)).rowcount
+        gone = change.connection.execute(_PURGE, (change.number, job_id)).rowcount
         if gone:
-            step.connection.execute(_FORGET_RESULT, (step.number, job_id))
+            change.connection.execute(_FORGET_RESULT, (change.number, job_id))
         purged.append(gone > 0)
     if not all(purged):
-        odd = dict(step.connection.execute(_ODD_KEYS, (step.number,)).fetchall())
-        entries.delete(step.connection, [odd[job_id] for job_id in job_ids if job_id in odd])
+        odd = dict(change.connection.execute(_ODD_KEYS, (change.number,)).fetchall())
+        entries.delete(change.connection, [odd[job_id] for job_id in job_ids if job_id in odd])
         purged = [gone or job_id in odd for job_id, gone in zip(job_ids, purged, strict=True)]
     forgotten = [job_id for job_id, gone in zip(job_ids, purged, strict=True) if gone]
-    reporting.forget_marks(step, forgotten)
-    if group_source(step.queue):
-        step.freed_lanes |= stopping.forget(step, forgotten)
+    progress_log.forget_marks(change, forgotten)
+    if group_source(change.queue):
+        change.freed_lanes |= stopped_keys.forget(change, forgotten)
     return purged

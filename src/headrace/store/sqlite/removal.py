@@ -8,7 +8,7 @@ from headrace.store.oddities import readable
 from headrace.store.sqlite import groups
 
 if TYPE_CHECKING:
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 _NAMES = "SELECT id, CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _HELD = """
@@ -22,27 +22,27 @@ _NAMED = [
 _FORGET = "DELETE FROM queues WHERE id = ?"
 
 
-def remove(step: Step, name: str, *, force: bool) -> int | None:
+def remove(change: Change, name: str, *, force: bool) -> int | None:
     """See `headrace.store.contract.Store.remove`."""
-    found = step.connection.execute(_NAMES, (step.namespace,)).fetchall()
+    found = change.connection.execute(_NAMES, (change.namespace,)).fetchall()
     number = next((id for id, raw in found if readable(raw) == name), None)
     if number is None:
         return None
-    [(held,)] = step.connection.execute(_HELD, {"number": number}).fetchall()
+    [(held,)] = change.connection.execute(_HELD, {"number": number}).fetchall()
     if held and not force:
         return int(held)
-    for (group,) in step.connection.execute(_GROUPS, (number,)).fetchall():
-        _drop(step, group)
+    for (group,) in change.connection.execute(_GROUPS, (number,)).fetchall():
+        _drop(change, group)
     for drop in _OF_LOG:
-        step.connection.execute(drop, (number,))
-    _drop(step, number)
+        change.connection.execute(drop, (number,))
+    _drop(change, number)
     for drop in _NAMED:
-        step.connection.execute(drop, (step.namespace, name))
-    step.tell("control")
+        change.connection.execute(drop, (change.namespace, name))
+    change.tell("control")
     return 0
 
 
-def _drop(step: Step, number: int) -> None:
-    step.number = number
-    groups.drop_rows(step)
-    step.connection.execute(_FORGET, (number,))
+def _drop(change: Change, number: int) -> None:
+    change.number = number
+    groups.drop_rows(change)
+    change.connection.execute(_FORGET, (number,))

@@ -13,7 +13,7 @@ from headrace.core.job.tally import Tally, detail_of, kind_of
 from headrace.core.job.verdict import CANCELLED_VERDICT
 from headrace.core.queue_names import group_source
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import endings, entries, holding, returning, stopping, sweeping
+from headrace.store.sqlite import completion, entries, leases, pruning, requeue, stopped_keys
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
 from headrace.store.sqlite.flows import ending_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from headrace.core.job.delivery import LeasedDelivery, Receipt
     from headrace.core.job.ids import JobId
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 Settled = list[tuple["LeasedDelivery", Any]]
 
@@ -45,15 +45,15 @@ _BURY = f"""
 
 
 def settle(
-    step: Step, owner: str, settlements: Sequence[Settlement], tally: Tally | None = None
+    change: Change, owner: str, settlements: Sequence[Settlement], tally: Tally | None = None
 ) -> list[LeasedDelivery]:
     """Apply the outcomes of what `owner` still holds; returns what it lost. `tally` is what all of
     them come to, if that is known."""
-    holds = holding.find(step.connection, owner, [each.delivery for each in settlements])
+    holds = leases.find(change.connection, owner, [each.delivery for each in settlements])
     if not holds.counts:
         return holds.lost
-    step.number = holds.queue
-    attached = entries.by_ids(step.connection, holds.attached) if holds.attached else {}
+    change.number = holds.queue
+    attached = entries.by_ids(change.connection, holds.attached) if holds.attached else {}
     by_kind: dict[type, Settled] = defaultdict(list)
     for each in settlements:
         if holds.take(each.delivery):
@@ -61,15 +61,15 @@ def settle(
     if attached or by_kind[Cancelled]:
         _heed_cancelling(by_kind, attached)
         tally = None
-    if step.facts is not None:
-        _record(step, by_kind, None if holds.lost else tally)
-    _end(step, by_kind, attached)
+    if change.facts is not None:
+        _record(change, by_kind, None if holds.lost else tally)
+    _end(change, by_kind, attached)
     if retried := by_kind[Retried]:
-        returning.retry(step, retried, attached)
+        requeue.retry(change, retried, attached)
     if released := by_kind[Released]:
-        returning.hand_back(step, [delivery.receipt for delivery, _ in released])
+        requeue.hand_back(change, [delivery.receipt for delivery, _ in released])
     if stopped := by_kind[Held]:
-        returning.hold(step, stopped)
+        requeue.hold(change, stopped)
     return holds.lost
 
 
@@ -94,7 +94,7 @@ def _taken_out(
     return chosen
 
 
-def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> None:
+def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -> None:
     facts: list[tuple[Any, ...]] = [
         ("done", d.job_id or peek_id(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
         for d, _ in by_kind[Done]
@@ -104,10 +104,10 @@ def _record(step: Step, by_kind: dict[type, Settled], tally: Tally | None) -> No
         for d, outcome in by_kind[kind]:
             job_id, detail = d.job_id or peek_id(d.envelope), _storable(detail_of(outcome))
             facts.append((name, job_id, d.task, d.attempt, d.started_ms, d.took_us, detail))
-    step.facts = facts
-    step.tallied = len(facts)
+    change.facts = facts
+    change.tallied = len(facts)
     for (name, task), count in (tally or _tally(by_kind)).counts.items():
-        step.count(task, name, count)
+        change.count(task, name, count)
 
 
 def _tally(by_kind: dict[type, Settled]) -> Tally:
@@ -120,14 +120,14 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _end(step: Step, by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
+def _end(change: Change, by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
     done, dead, cancelled = by_kind[Done], by_kind[Dead], by_kind[Cancelled]
     if cancelled:
         cancelled = [(d, _kept(d, outcome)) for d, outcome in cancelled]
-    _keep_verdicts(step, [*done, *dead, *cancelled])
+    _keep_verdicts(change, [*done, *dead, *cancelled])
     if attached:
-        endings.let_go(
-            step,
+        completion.let_go(
+            change,
             [
                 (attached[d.receipt], _ending(attached[d.receipt], outcome))
                 for d, outcome in (*done, *dead, *cancelled)
@@ -135,17 +135,19 @@ def _end(step: Step, by_kind: dict[type, Settled], attached: dict[Receipt, Entry
             ],
         )
     if gone := [*done, *cancelled]:
-        entries.delete(step.connection, [delivery.receipt for delivery, _ in gone])
+        entries.delete(change.connection, [delivery.receipt for delivery, _ in gone])
     if dead:
-        rows = [(d.receipt, step.now_ms, _storable(o.reason), o.history) for d, o in dead]
-        run_rows(step.connection, _BURY, rows)
-        if attached and group_source(step.queue):
-            stopping.stop(step, [attached[d.receipt] for d, _ in dead if d.receipt in attached])
+        rows = [(d.receipt, change.now_ms, _storable(o.reason), o.history) for d, o in dead]
+        run_rows(change.connection, _BURY, rows)
+        if attached and group_source(change.queue):
+            stopped_keys.stop(
+                change, [attached[d.receipt] for d, _ in dead if d.receipt in attached]
+            )
 
 
 def _kept(delivery: LeasedDelivery, outcome: Cancelled) -> Cancelled:
     """Those who wait for a cancelled job are told for a while, whatever its worker says."""
-    ttl_ms = outcome.ttl_ms or decode_constraints(delivery.constraints).ttl_ms or endings.KEPT_MS
+    ttl_ms = outcome.ttl_ms or decode_constraints(delivery.constraints).ttl_ms or completion.KEPT_MS
     return Cancelled(outcome.verdict or CANCELLED_VERDICT, ttl_ms)
 
 
@@ -156,18 +158,18 @@ def _ending(entry: Entry, outcome: Done | Dead | Cancelled) -> JobEnding:
     return JobEnding(State.DEAD if isinstance(outcome, Dead) else State.CANCELLED)
 
 
-def _keep_verdicts(step: Step, ended: Settled) -> None:
+def _keep_verdicts(change: Change, ended: Settled) -> None:
     kept = [(d, outcome) for d, outcome in ended if outcome.verdict and outcome.ttl_ms > 0]
     if not kept:
         return
     rows = [
-        (d.receipt, bounded_ms(step.now_ms + outcome.ttl_ms), outcome.verdict)
+        (d.receipt, bounded_ms(change.now_ms + outcome.ttl_ms), outcome.verdict)
         for d, outcome in kept
     ]
-    run_rows(step.connection, _KEEP, rows)
+    run_rows(change.connection, _KEEP, rows)
     # Two for one, so that what has expired can only become less.
-    sweeping.drop_results(step.connection, step.now_ms, limit=2 * len(rows))
-    step.tell("finished", _keys([d for d, _ in kept]))
+    pruning.drop_results(change.connection, change.now_ms, limit=2 * len(rows))
+    change.tell("finished", _keys([d for d, _ in kept]))
 
 
 def _keys(deliveries: Sequence[LeasedDelivery]) -> list[JobId] | None:

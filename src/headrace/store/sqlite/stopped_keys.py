@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.core.job.ids import JobId
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _FAILED = Reason.KEY_FAILED.value
 _LOOKED_AT = 100_000
@@ -68,78 +68,89 @@ _UNTAKEN = """
     GROUP BY lane"""
 
 
-def stop(step: Step, dead: Iterable[Entry]) -> None:
+def stop(change: Change, dead: Iterable[Entry]) -> None:
     """Do with the keys of events that just went dead what their group wants."""
     stopped = {entry.constraints.lane: entry for entry in dead if entry.constraints.lane}
-    policy = step.connection.execute(_POLICY, (step.number,)).fetchone() if stopped else None
+    policy = change.connection.execute(_POLICY, (change.number,)).fetchone() if stopped else None
     state = _STATES.get(policy[0]) if policy else None
     if state is None:
         return
-    rows = [(step.number, key, state, e.job_id, step.now_ms) for key, e in stopped.items()]
-    run_rows(step.connection, _NOTE, rows)
+    rows = [(change.number, key, state, e.job_id, change.now_ms) for key, e in stopped.items()]
+    run_rows(change.connection, _NOTE, rows)
     if state == "failed":
         for key in stopped:
-            _bury_line(step, key)
+            _bury_line(change, key)
         return
     places = [(entry.id, key) for key, entry in stopped.items()]
-    run_rows(step.connection, _KEEP_PLACE, places)
-    step.freed_lanes -= stopped.keys()
+    run_rows(change.connection, _KEEP_PLACE, places)
+    change.freed_lanes -= stopped.keys()
 
 
-def _bury_line(step: Step, key: str) -> None:
-    line = (step.now_ms, step.number, lane_gate(key))
-    buried = step.connection.execute(_BURY_LINE, line).fetchall()
+def _bury_line(change: Change, key: str) -> None:
+    line = (change.now_ms, change.number, lane_gate(key))
+    buried = change.connection.execute(_BURY_LINE, line).fetchall()
     for _, event, head in sorted(buried):
-        _record(step, event, head)
+        _record(change, event, head)
 
 
-def bury(step: Step, events: Sequence[tuple[JobId, str, bytes]]) -> None:
+def bury(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None:
     """Have new events go dead at once, because their key has failed: id, key and envelope."""
     if not events:
         return
-    first = step.new_numbers(len(events))
+    first = change.new_numbers(len(events))
     rows: list[tuple[Any, ...]] = [
-        (id, step.number, event, step.now_ms, encode_constraints(Constraints(lane=key)), envelope)
+        (
+            id,
+            change.number,
+            event,
+            change.now_ms,
+            encode_constraints(Constraints(lane=key)),
+            envelope,
+        )
         for id, (event, key, envelope) in enumerate(events, start=first)
     ]
-    buried = {event for (event,) in select_rows(step.connection, _BURY_NEW, rows)}
+    buried = {event for (event,) in select_rows(change.connection, _BURY_NEW, rows)}
     for event, _, envelope in events:
         if event in buried:
-            _record(step, event, envelope)
+            _record(change, event, envelope)
 
 
-def _record(step: Step, event: JobId, head: bytes) -> None:
-    step.record("dead", event, task_of(head), 0, 0, 0, _FAILED)
+def _record(change: Change, event: JobId, head: bytes) -> None:
+    change.record("dead", event, task_of(head), 0, 0, 0, _FAILED)
 
 
-def among(step: Step, keys: Iterable[str]) -> dict[str, tuple[str, JobId]]:
+def among(change: Change, keys: Iterable[str]) -> dict[str, tuple[str, JobId]]:
     """Those of these keys that are stopped: how, and by which event."""
-    rows = [(step.number, key) for key in keys if key]
-    found = select_rows(step.connection, _AMONG, rows)
+    rows = [(change.number, key) for key in keys if key]
+    found = select_rows(change.connection, _AMONG, rows)
     return {key: (state, event) for key, state, event in found}
 
 
-def forget(step: Step, events: Iterable[JobId]) -> set[str]:
+def forget(change: Change, events: Iterable[JobId]) -> set[str]:
     """Forget that dead events block their keys, because they are dead no more: those keys."""
     freed: set[str] = set()
     for event in events:
-        freed.update(key for (key,) in step.connection.execute(_FORGET_EVENT, (step.number, event)))
+        freed.update(
+            key for (key,) in change.connection.execute(_FORGET_EVENT, (change.number, event))
+        )
     return freed
 
 
-def free(step: Step, key: str) -> bool:
+def free(change: Change, key: str) -> bool:
     """Let a key go on; False if it was not stopped."""
-    found = step.connection.execute(_FORGET_KEY, (step.number, key)).fetchall()
+    found = change.connection.execute(_FORGET_KEY, (change.number, key)).fetchall()
     for (event,) in found:
-        step.connection.execute(_GIVE_UP_PLACE, (step.number, event))
-        step.freed_lanes.add(key)
+        change.connection.execute(_GIVE_UP_PLACE, (change.number, event))
+        change.freed_lanes.add(key)
     return bool(found)
 
 
-def free_after(step: Step, log: int, place: int) -> None:
+def free_after(change: Change, log: int, place: int) -> None:
     """Let keys go on whose event comes again, because the log has it after this place."""
-    for (key,) in step.connection.execute(_BY_EVENTS_AFTER, (log, step.number, place)).fetchall():
-        free(step, key)
+    for (key,) in change.connection.execute(
+        _BY_EVENTS_AFTER, (log, change.number, place)
+    ).fetchall():
+        free(change, key)
 
 
 def stopped_keys(

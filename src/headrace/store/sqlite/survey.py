@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.queue_names import group_source
-from headrace.store.sqlite import untaken
+from headrace.store.sqlite import backlog
 from headrace.store.sqlite.entries import json_of
 from headrace.store.values import Counts, QueueState
 
@@ -49,17 +49,17 @@ def survey(
     return [_state(rows.get(queue), behind, paused.get(queue, set())) for queue in queues]
 
 
-_Behind = dict[int, untaken.Untaken]
+_Behind = dict[int, backlog.Untaken]
 
 
 def _behind(connection: sqlite3.Connection, found: Sequence[Any]) -> _Behind:
     """What waits in logs, by the number of the group's queue."""
-    return untaken.find(connection, [row[1] for row in found if group_source(row[0])])
+    return backlog.find(connection, [row[1] for row in found if group_source(row[0])])
 
 
 def _counts(row: tuple[Any, ...], behind: _Behind) -> Counts:
     _, number, waiting, running, scheduled, dead, blocked = row[:7]
-    waiting += behind.get(number, untaken.NOTHING).count
+    waiting += behind.get(number, backlog.NOTHING).count
     return Counts(waiting, running, scheduled, dead, blocked)
 
 
@@ -67,6 +67,6 @@ def _state(row: tuple[Any, ...] | None, behind: _Behind, paused: set[str]) -> Qu
     tasks = frozenset(paused - {""})
     if row is None:
         return QueueState(paused="" in paused, paused_tasks=tasks)
-    moments = (row[-1], behind.get(row[1], untaken.NOTHING).oldest_ms)
+    moments = (row[-1], behind.get(row[1], backlog.NOTHING).oldest_ms)
     oldest_ms = min((moment for moment in moments if moment is not None), default=None)
     return QueueState(_counts(row, behind), "" in paused, tasks, oldest_ms)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.store.sqlite import endings, entries, lanes, limits, pausing, way
+from headrace.store.sqlite import completion, entries, lanes, limits, pauses, routing
+from headrace.store.sqlite.due_times import due_after, next_due, tell_of_due
 from headrace.store.sqlite.entries import LADEN
 from headrace.store.sqlite.rows import run_rows
-from headrace.store.sqlite.scheduling import due_after, next_due, tell_of_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.delivery import LeasedDelivery, Receipt
     from headrace.core.job.outcome import Held, Retried
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _RETRY = f"""
     WITH retried (id, place, state, position, time_ms, history) AS (VALUES {{rows}})
@@ -34,80 +34,82 @@ _OWNED = "SELECT id FROM jobs WHERE queue = ? AND state = 'running' AND owner = 
 
 
 def retry(
-    step: Step, settled: Sequence[tuple[LeasedDelivery, Retried]], attached: dict[Receipt, Entry]
+    change: Change,
+    settled: Sequence[tuple[LeasedDelivery, Retried]],
+    attached: dict[Receipt, Entry],
 ) -> None:
     """Have jobs run again, when their delay is over."""
     delays = [outcome.delay_ms for _, outcome in settled]
     later = [delay for delay in delays if delay > 0]
     if later:
-        earliest = next_due(step.connection, step.number)
-        tell_of_due(step, due_after(step.now_ms, min(later)), earliest)
+        earliest = next_due(change.connection, change.number)
+        tell_of_due(change, due_after(change.now_ms, min(later)), earliest)
     if len(later) < len(delays):
-        step.tell("ready")
-    _retry_plain(step, [each for each in settled if each[0].receipt not in attached])
+        change.tell("ready")
+    _retry_plain(change, [each for each in settled if each[0].receipt not in attached])
     if attached:
         constrained = [(attached[d.receipt], o) for d, o in settled if d.receipt in attached]
-        _retry_attached(step, constrained)
+        _retry_attached(change, constrained)
 
 
-def _retry_plain(step: Step, settled: Sequence[tuple[LeasedDelivery, Retried]]) -> None:
+def _retry_plain(change: Change, settled: Sequence[tuple[LeasedDelivery, Retried]]) -> None:
     if not settled:
         return
     rows: list[tuple[Any, ...]] = []
-    for place, (delivery, outcome) in enumerate(settled, start=step.new_numbers(len(settled))):
+    for place, (delivery, outcome) in enumerate(settled, start=change.new_numbers(len(settled))):
         if outcome.delay_ms > 0:
-            due = due_after(step.now_ms, outcome.delay_ms)
+            due = due_after(change.now_ms, outcome.delay_ms)
             rows.append((delivery.receipt, place, "scheduled", 0, due, outcome.history))
         else:
-            rows.append((delivery.receipt, place, "waiting", place, step.now_ms, outcome.history))
-    run_rows(step.connection, _RETRY, rows)
+            rows.append((delivery.receipt, place, "waiting", place, change.now_ms, outcome.history))
+    run_rows(change.connection, _RETRY, rows)
 
 
-def _retry_attached(step: Step, settled: Sequence[tuple[Entry, Retried]]) -> None:
+def _retry_attached(change: Change, settled: Sequence[tuple[Entry, Retried]]) -> None:
     if not settled:
         return
-    limits.give_back(step, [entry for entry, _ in settled])
+    limits.give_back(change, [entry for entry, _ in settled])
     for entry, outcome in settled:
         if outcome.delay_ms > 0:
             entry.state, entry.position = "scheduled", 0
-            entry.time_ms = due_after(step.now_ms, outcome.delay_ms)
+            entry.time_ms = due_after(change.now_ms, outcome.delay_ms)
             # In a lane of its own the order is kept through retries; in a wide one others go on.
             if entry.constraints.width > 1:
-                lanes.leave(step, [entry])
-    way.decide(step, [entry for entry, outcome in settled if outcome.delay_ms <= 0])
-    _save(step, settled)
+                lanes.leave(change, [entry])
+    routing.decide(change, [entry for entry, outcome in settled if outcome.delay_ms <= 0])
+    _save(change, settled)
 
 
-def hold(step: Step, settled: Sequence[tuple[LeasedDelivery, Held]]) -> None:
+def hold(change: Change, settled: Sequence[tuple[LeasedDelivery, Held]]) -> None:
     """Have jobs wait at the gates that keep them from starting."""
-    found = entries.by_ids(step.connection, [delivery.receipt for delivery, _ in settled])
+    found = entries.by_ids(change.connection, [delivery.receipt for delivery, _ in settled])
     held = [(found[delivery.receipt], outcome) for delivery, outcome in settled]
-    pausing.hold(step, held)
-    _save(step, held)
+    pauses.hold(change, held)
+    _save(change, held)
     if any(entry.state == "waiting" for entry, _ in held):
-        step.tell("ready")
+        change.tell("ready")
 
 
-def _save(step: Step, settled: Sequence[tuple[Entry, Retried | Held]]) -> None:
-    first = step.new_numbers(len(settled))
+def _save(change: Change, settled: Sequence[tuple[Entry, Retried | Held]]) -> None:
+    first = change.new_numbers(len(settled))
     placed = [
         (entry, place, outcome.history)
         for place, (entry, outcome) in enumerate(settled, start=first)
     ]
-    entries.save_settled(step.connection, placed)
+    entries.save_settled(change.connection, placed)
 
 
-def hand_back(step: Step, receipts: Sequence[Receipt]) -> None:
+def hand_back(change: Change, receipts: Sequence[Receipt]) -> None:
     """Let running jobs wait again where they were, as if they had not been delivered."""
-    first = step.new_numbers(len(receipts))
+    first = change.new_numbers(len(receipts))
     rows = [(receipt, place) for place, receipt in enumerate(receipts, start=first)]
-    run_rows(step.connection, _HAND_BACK, rows)
-    step.tell("ready")
+    run_rows(change.connection, _HAND_BACK, rows)
+    change.tell("ready")
 
 
-def hand_back_all(step: Step, owner: str) -> None:
+def hand_back_all(change: Change, owner: str) -> None:
     """Let all jobs of the queue that `owner` holds wait retried."""
-    endings.cancel(step, entries.cancelling(step.connection, step.number, owner=owner))
-    found = step.connection.execute(_OWNED, (step.number, owner)).fetchall()
+    completion.cancel(change, entries.cancelling(change.connection, change.number, owner=owner))
+    found = change.connection.execute(_OWNED, (change.number, owner)).fetchall()
     if found:
-        hand_back(step, [id for (id,) in found])
+        hand_back(change, [id for (id,) in found])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.store.sqlite import accounts, facts, flows, way
-from headrace.store.sqlite.step import Step
+from headrace.store.sqlite import accounts, facts, flows, routing
+from headrace.store.sqlite.change import Change
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,7 +34,7 @@ class Writer:
     def change(
         self,
         queue: str,
-        do: Callable[[Step], T],
+        do: Callable[[Change], T],
         *,
         unless: Callable[[sqlite3.Connection], T | None] | None = None,
     ) -> Future[T]:
@@ -45,7 +45,7 @@ class Writer:
         )
 
     async def change_once(
-        self, queue: str, do: Callable[[Step], T], idempotency: IdempotencyKey | None
+        self, queue: str, do: Callable[[Change], T], idempotency: IdempotencyKey | None
     ) -> T:
         """As `change`, but asked again it answers what it answered. There is no more to it: what
         fails was not done, for no request can be under way that this process does not know of."""
@@ -62,9 +62,9 @@ class Writer:
         connection: sqlite3.Connection,
         notifications: list[Notification],
         queue: str,
-        do: Callable[[Step], T],
+        do: Callable[[Change], T],
     ) -> T:
-        step = Step(
+        change = Change(
             connection,
             notifications,
             namespace=self.namespace,
@@ -72,19 +72,19 @@ class Writer:
             now_ms=self.clock.now_ms(),
             recording=self.recording,
         )
-        result = do(step)
-        _draw_consequences(step)
+        result = do(change)
+        _draw_consequences(change)
         return result
 
 
-def _draw_consequences(step: Step) -> None:
+def _draw_consequences(change: Change) -> None:
     """Tell those who wait for jobs that ended, let the next enter lanes that have a place free,
     and write what limits have counted and what happened."""
-    if step.arrivals:
-        flows.deliver(step)
-    for each in step.family.values():
+    if change.arrivals:
+        flows.deliver(change)
+    for each in change.family.values():
         if each.freed_lanes:
-            way.refill_lanes(each)
+            routing.refill_lanes(each)
         if each.accounts:
             accounts.close(each)
         if each.facts or each.counts:

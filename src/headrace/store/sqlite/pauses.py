@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import State
-from headrace.store.sqlite import endings, entries, limits, way
+from headrace.store.sqlite import completion, entries, limits, routing
 from headrace.store.sqlite.entries import CANCELLING, pause_gate
 from headrace.store.sqlite.flows import ending_of
 from headrace.store.sqlite.rows import queue_id, select_rows
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from headrace.core.job.ids import JobId
     from headrace.core.job.outcome import Held
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 _RELEASED_TOGETHER = 1000
 
@@ -36,28 +36,28 @@ _RESULTS = """
     WHERE results.expires_ms > named.now_ms"""
 
 
-def pause(step: Step, task: str) -> None:
-    step.connection.execute(_PAUSE, (step.namespace, step.queue, task))
-    step.tell("control")
+def pause(change: Change, task: str) -> None:
+    change.connection.execute(_PAUSE, (change.namespace, change.queue, task))
+    change.tell("control")
 
 
-def resume(step: Step, task: str) -> None:
+def resume(change: Change, task: str) -> None:
     """Undo `pause`, and let those go on that a worker has held because of it."""
-    step.connection.execute(_RESUME, (step.namespace, step.queue, task))
-    while task and (held := _held_at(step, task)):
+    change.connection.execute(_RESUME, (change.namespace, change.queue, task))
+    while task and (held := _held_at(change, task)):
         for entry in held:
-            entry.be_ready(step.now_ms)
+            entry.be_ready(change.now_ms)
         # They keep their positions: they came before those that wait now.
-        limits.pass_through(step, held)
-        entries.save(step.connection, held)
-        way.tell_of_ready(step, held)
-    step.tell("ready")
-    step.tell("control")
+        limits.pass_through(change, held)
+        entries.save(change.connection, held)
+        routing.tell_of_ready(change, held)
+    change.tell("ready")
+    change.tell("control")
 
 
-def _held_at(step: Step, task: str) -> list[Entry]:
+def _held_at(change: Change, task: str) -> list[Entry]:
     gate = pause_gate(task)
-    return entries.in_line(step.connection, step.number, gate, _RELEASED_TOGETHER)
+    return entries.in_line(change.connection, change.number, gate, _RELEASED_TOGETHER)
 
 
 def _paused(connection: sqlite3.Connection, namespace: str, queue: str) -> set[str]:
@@ -73,38 +73,40 @@ def control(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Co
     )
 
 
-def hold(step: Step, held: Sequence[tuple[Entry, Held]]) -> None:
+def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
     """Have running jobs wait at gates; at limits before all others. Those whose gate is open by
     now, or is none of theirs, wait for a worker where they were. Not written yet."""
-    paused = {task_gate(task) for task in _paused(step.connection, step.namespace, step.queue)}
+    paused = {
+        task_gate(task) for task in _paused(change.connection, change.namespace, change.queue)
+    }
     first_places: dict[str, int] = {}
     # From the last to the first, because each is put in front of the others.
     for entry, outcome in reversed(held):
-        entry.be_ready(step.now_ms)
-        if limits.stand_at(step, entry, outcome.gate):
+        entry.be_ready(change.now_ms)
+        if limits.stand_at(change, entry, outcome.gate):
             if entry.gate not in first_places:
-                line = (step.number, entry.gate)
-                [(first,)] = step.connection.execute(_FIRST_PLACE, line).fetchall()
+                line = (change.number, entry.gate)
+                [(first,)] = change.connection.execute(_FIRST_PLACE, line).fetchall()
                 first_places[entry.gate] = first
             first_places[entry.gate] -= 1
             entry.position = first_places[entry.gate]
         elif outcome.gate in paused:
-            limits.give_back(step, [entry])
+            limits.give_back(change, [entry])
             entry.stand_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
 
 
-def cancel(step: Step, job_ids: Sequence[JobId], *, running: bool) -> list[State | None]:
+def cancel(change: Change, job_ids: Sequence[JobId], *, running: bool) -> list[State | None]:
     """End jobs that do not run, and, if `running`, ask that those which do be ended."""
-    found = entries.by_job_ids(step.connection, step.number, job_ids)
-    unknown = [(step.number, job_id, step.now_ms) for job_id in job_ids if job_id not in found]
-    ended = select_rows(step.connection, _RESULTS, unknown)
+    found = entries.by_job_ids(change.connection, change.number, job_ids)
+    unknown = [(change.number, job_id, change.now_ms) for job_id in job_ids if job_id not in found]
+    ended = select_rows(change.connection, _RESULTS, unknown)
     states: dict[JobId, State] = {job_id: ending_of(verdict).state for job_id, verdict in ended}
     asked = [job_id for job_id, entry in found.items() if running and entry.state == "running"]
     if asked:
-        entries.flag(step.connection, step.number, asked, CANCELLING)
-        step.tell("control", asked)
+        entries.flag(change.connection, change.number, asked, CANCELLING)
+        change.tell("control", asked)
     stopped = [entry for entry in found.values() if entry.state not in ("running", "dead")]
-    endings.cancel(step, stopped)
+    completion.cancel(change, stopped)
     for job_id, entry in found.items():
         states[job_id] = (
             State(entry.state) if entry.state in ("running", "dead") else State.CANCELLED

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.queue_names import log_name, log_source
 from headrace.store.contract import Promotion
-from headrace.store.sqlite import entries, logbook, placing
+from headrace.store.sqlite import entries, insert, topic_log
+from headrace.store.sqlite.due_times import due_time, next_due, promotion
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import run_rows, select_rows
-from headrace.store.sqlite.scheduling import due_time, next_due, promotion
 from headrace.store.topics import Published
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
-    from headrace.store.sqlite.logbook import Log
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
+    from headrace.store.sqlite.topic_log import Log
     from headrace.store.topics import Bound
 
 _PROMOTED_TOGETHER = 1000
@@ -43,29 +43,29 @@ New = tuple["JobId", str, bytes]
 
 
 def publish(
-    step: Step, events: Sequence[Parcel], *, bound: Bound | None, repeat: bool
+    change: Change, events: Sequence[Parcel], *, bound: Bound | None, repeat: bool
 ) -> Published:
     """Add events, or schedule them, as far as there is room for them."""
-    log = logbook.made(step)
-    known = _known(step, log, [event.job_id for event in events]) if repeat else set()
-    again, now, later = _sorted_out(step, events, known)
+    log = topic_log.made(change)
+    known = _known(change, log, [event.job_id for event in events]) if repeat else set()
+    again, now, later = _sorted_out(change, events, known)
     taken = len(events)
-    drops = bound is not None and _drops(step, log, bound)
+    drops = bound is not None and _drops(change, log, bound)
     if bound is not None and not drops:
-        room = _room(step, log, bound, len(now))
+        room = _room(change, log, bound, len(now))
         if room < len(now):
             taken = now[room]
             now, later = now[:room], [place for place in later if place < taken]
     if later:
-        placing.append(step, [events[place] for place in later], repeat=False)
-    refused = _add(step, log, [_new(events[place]) for place in now], "sent")
+        insert.append(change, [events[place] for place in later], repeat=False)
+    refused = _add(change, log, [_new(events[place]) for place in now], "sent")
     again += [place for place in now if events[place].job_id in refused]
-    dropped = _drop_oldest(step, log, bound, len(now)) if bound is not None and drops else 0
+    dropped = _drop_oldest(change, log, bound, len(now)) if bound is not None and drops else 0
     return Published(taken, tuple(sorted(place for place in again if place < taken)), dropped)
 
 
 def _sorted_out(
-    step: Step, events: Sequence[Parcel], known: set[JobId]
+    change: Change, events: Sequence[Parcel], known: set[JobId]
 ) -> tuple[list[int], list[int], list[int]]:
     """The places of those that are known already, of those to add, and of those to schedule."""
     again: list[int] = []
@@ -76,7 +76,7 @@ def _sorted_out(
             again.append(place)
             continue
         known.add(event.job_id)
-        due = due_time(step.now_ms, event.delay_ms, event.at_ms)
+        due = due_time(change.now_ms, event.delay_ms, event.at_ms)
         (later if due else now).append(place)
     return again, now, later
 
@@ -85,91 +85,91 @@ def _new(event: Parcel) -> New:
     return event.job_id, event.constraints.lane, event.envelope
 
 
-def _known(step: Step, log: Log, job_ids: Sequence[JobId]) -> set[JobId]:
+def _known(change: Change, log: Log, job_ids: Sequence[JobId]) -> set[JobId]:
     """Those of these ids that are in the log, or scheduled to be."""
-    scheduled = entries.by_job_ids(step.connection, log.number, job_ids)
-    return {*scheduled, *_in_log(step, log, job_ids)}
+    scheduled = entries.by_job_ids(change.connection, log.number, job_ids)
+    return {*scheduled, *_in_log(change, log, job_ids)}
 
 
-def _in_log(step: Step, log: Log, job_ids: Iterable[JobId]) -> set[JobId]:
+def _in_log(change: Change, log: Log, job_ids: Iterable[JobId]) -> set[JobId]:
     rows = [(log.number, job_id) for job_id in job_ids]
-    return {job_id for (job_id,) in select_rows(step.connection, _IN_LOG, rows)}
+    return {job_id for (job_id,) in select_rows(change.connection, _IN_LOG, rows)}
 
 
-def _drops(step: Step, log: Log, bound: Bound) -> bool:
+def _drops(change: Change, log: Log, bound: Bound) -> bool:
     """Whether the oldest make room: as the bound says, or because nobody needs them."""
-    return bound.drops_oldest or not logbook.has_groups(
-        step.connection, log, _seen_since(step, bound)
+    return bound.drops_oldest or not topic_log.has_groups(
+        change.connection, log, _seen_since(change, bound)
     )
 
 
-def _seen_since(step: Step, bound: Bound) -> int:
+def _seen_since(change: Change, bound: Bound) -> int:
     """A group that no worker has served since keeps no room from new events."""
-    return step.now_ms - bound.gone_after_ms
+    return change.now_ms - bound.gone_after_ms
 
 
-def _room(step: Step, log: Log, bound: Bound, wanted: int) -> int:
+def _room(change: Change, log: Log, bound: Bound, wanted: int) -> int:
     """For how many there is room, once what is settled has made some."""
     lacking = wanted - (bound.most - log.length)
     if lacking > 0:
         upto = min(log.last, log.first + lacking - 1)
-        settled = logbook.settled(step.connection, log, upto, _seen_since(step, bound))
-        logbook.cut(step.connection, log, settled)
+        settled = topic_log.settled(change.connection, log, upto, _seen_since(change, bound))
+        topic_log.cut(change.connection, log, settled)
     return max(0, bound.most - log.length)
 
 
-def _drop_oldest(step: Step, log: Log, bound: Bound, added: int) -> int:
+def _drop_oldest(change: Change, log: Log, bound: Bound, added: int) -> int:
     """Have the log hold no more than it may, or come closer to it: how many had to go that were
     not settled."""
     over = min(log.length - bound.most, max(added, _DROPPED_TOGETHER))
     if over <= 0:
         return 0
     upto = log.first + over - 1
-    settled = logbook.settled(step.connection, log, upto, _seen_since(step, bound))
-    logbook.cut(step.connection, log, upto)
-    topic, _ = log_source(step.queue)
-    step.count(log_name(topic), "dropped", upto - settled)
+    settled = topic_log.settled(change.connection, log, upto, _seen_since(change, bound))
+    topic_log.cut(change.connection, log, upto)
+    topic, _ = log_source(change.queue)
+    change.count(log_name(topic), "dropped", upto - settled)
     return upto - settled
 
 
-def _add(step: Step, log: Log, new: Sequence[New], kind: str) -> set[JobId]:
+def _add(change: Change, log: Log, new: Sequence[New], kind: str) -> set[JobId]:
     """Add events at the end of the log; the ids of those that it has already."""
     if not new:
         return set()
-    log.last_ms = max(log.last_ms, step.now_ms)
+    log.last_ms = max(log.last_ms, change.now_ms)
     refused: set[JobId] = set()
-    if _write(step, log, new) < len(new):
+    if _write(change, log, new) < len(new):
         # Numbers have no gaps, so all are taken back. It is rare: those who choose ids say so.
-        step.connection.execute(_UNDO, (log.last, log.last + len(new)))
-        refused = _in_log(step, log, [job_id for job_id, _, _ in new])
+        change.connection.execute(_UNDO, (log.last, log.last + len(new)))
+        refused = _in_log(change, log, [job_id for job_id, _, _ in new])
         new = [event for event in new if event[0] not in refused]
-        _write(step, log, new)
+        _write(change, log, new)
     log.last += len(new)
-    logbook.save(step.connection, log)
-    step.tell("ready")
-    if step.facts is not None:
-        step.facts += [(kind, job_id, task_of(envelope)) for job_id, _, envelope in new]
-        step.sent = len(step.facts) if kind == "sent" else step.sent
+    topic_log.save(change.connection, log)
+    change.tell("ready")
+    if change.facts is not None:
+        change.facts += [(kind, job_id, task_of(envelope)) for job_id, _, envelope in new]
+        change.sent = len(change.facts) if kind == "sent" else change.sent
     return refused
 
 
-def _write(step: Step, log: Log, new: Sequence[New]) -> int:
+def _write(change: Change, log: Log, new: Sequence[New]) -> int:
     rows = [
         (number, log.number, job_id, log.last_ms, lane, envelope)
         for number, (job_id, lane, envelope) in enumerate(new, start=log.last + 1)
     ]
-    return run_rows(step.connection, _ADD, rows)
+    return run_rows(change.connection, _ADD, rows)
 
 
-def promote(step: Step) -> Promotion:
+def promote(change: Change) -> Promotion:
     """Add events to the log whose time has come, the earliest due first."""
-    log = logbook.made(step)
-    chosen = (log.number, step.now_ms, _PROMOTED_TOGETHER)
-    due = step.connection.execute(_DUE, chosen).fetchall()
-    entries.delete(step.connection, [id for id, _, _, _ in due])
+    log = topic_log.made(change)
+    chosen = (log.number, change.now_ms, _PROMOTED_TOGETHER)
+    due = change.connection.execute(_DUE, chosen).fetchall()
+    entries.delete(change.connection, [id for id, _, _, _ in due])
     new = [
         (job_id, decode_constraints(constraints).lane, envelope)
         for _, job_id, constraints, envelope in due
     ]
-    _add(step, log, new, "ready")
-    return promotion(len(due), next_due(step.connection, log.number), step.now_ms)
+    _add(change, log, new, "ready")
+    return promotion(len(due), next_due(change.connection, log.number), change.now_ms)

@@ -10,14 +10,14 @@ import msgspec
 from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.contract import reclaim_every
-from headrace.store.sqlite import endings, entries, holding, limits, sweeping
+from headrace.store.sqlite import completion, entries, leases, limits, pruning
 from headrace.store.sqlite.entries import LADEN, json_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Sequence
 
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 # What there is of few jobs is not read with the others: each column would cost all of them. A
 # column can hold a value of any type: as what it should be, it can be read.
@@ -123,7 +123,7 @@ class Claims(msgspec.Struct, frozen=True):
         self, connection: sqlite3.Connection, deliveries: Sequence[LeasedDelivery]
     ) -> list[LeasedDelivery]:
         """Begin the leases anew; returns the deliveries that are lost."""
-        holds = holding.find(connection, self.owner, deliveries)
+        holds = leases.find(connection, self.owner, deliveries)
         until = self._leased_until(self.clock.now_ms())
         connection.execute(_EXTEND, (until, json_of(list(holds.counts))))
         return holds.lost
@@ -133,9 +133,9 @@ class Claims(msgspec.Struct, frozen=True):
         since_ms, _ = self._last_look(connection, queue)
         return [] if since_ms is not None and 0 <= since_ms < self._look_every_ms else None
 
-    def take_over(self, step: Step, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
+    def take_over(self, change: Change, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
         """Abandoned jobs of the queue, if it is time to look for them."""
-        connection, queue, now_ms = step.connection, step.queue, step.now_ms
+        connection, queue, now_ms = change.connection, change.queue, change.now_ms
         if self.not_yet(connection, queue) is not None:
             return []
         since_ms, hold_until_ms = self._last_look(connection, queue)
@@ -143,16 +143,16 @@ class Claims(msgspec.Struct, frozen=True):
             # The machine slept or the clock was set: leases ran out that nobody could renew.
             hold_until_ms = self._leased_until(now_ms)
         connection.execute(_LOOKED, (self.namespace, queue, now_ms, hold_until_ms))
-        if not step.number:
+        if not change.number:
             return []
-        sweeping.sweep(step)
+        pruning.sweep(change)
         if now_ms < hold_until_ms:
             return []
-        endings.cancel(step, entries.cancelling(connection, step.number, expired_ms=now_ms))
+        completion.cancel(change, entries.cancelling(connection, change.number, expired_ms=now_ms))
         if connection.execute(_PAUSED, (self.namespace, queue)).fetchone():
             return []
-        taken = self._take_expired(step, limit, last_chance)
-        if connection.execute(_LEFT_BEHIND, (step.number, now_ms)).fetchone():
+        taken = self._take_expired(change, limit, last_chance)
+        if connection.execute(_LEFT_BEHIND, (change.number, now_ms)).fetchone():
             # For the next to look, at once.
             looked_ms = now_ms - self._look_every_ms
             connection.execute(_LOOKED, (self.namespace, queue, looked_ms, hold_until_ms))
@@ -171,26 +171,26 @@ class Claims(msgspec.Struct, frozen=True):
         # After the row is read: else a look by another process in between seems to lie ahead.
         return self.clock.now_ms() - looked_ms, hold_until_ms
 
-    def _take_expired(self, step: Step, limit: int, last_chance: bool) -> list[LeasedDelivery]:
-        until = self._leased_until(step.now_ms)
+    def _take_expired(self, change: Change, limit: int, last_chance: bool) -> list[LeasedDelivery]:
+        until = self._leased_until(change.now_ms)
         dangerous = self.crash_limit - 1
         taken: list[LeasedDelivery] = []
         for last, most in ((True, 1 if last_chance else 0), (False, limit)):
             room = min(most, limit - len(taken))
             if room > 0:
-                chosen = (self.owner, until, step.number, step.now_ms, dangerous, last, room)
-                found = step.connection.execute(_TAKE_OVER, chosen).fetchall()
-                taken += _deliveries(step.connection, step.queue, found)
+                chosen = (self.owner, until, change.number, change.now_ms, dangerous, last, room)
+                found = change.connection.execute(_TAKE_OVER, chosen).fetchall()
+                taken += _deliveries(change.connection, change.queue, found)
         return taken
 
 
 def begin(
-    step: Step, owner: str, deliveries: Sequence[LeasedDelivery]
+    change: Change, owner: str, deliveries: Sequence[LeasedDelivery]
 ) -> dict[LeasedDelivery, str]:
     """Count the starts of jobs with limits; the limits that do not allow some, by delivery."""
-    holds = holding.find(step.connection, owner, deliveries)
-    step.number = holds.queue
-    found = entries.by_ids(step.connection, holds.attached) if holds.attached else {}
+    holds = leases.find(change.connection, owner, deliveries)
+    change.number = holds.queue
+    found = entries.by_ids(change.connection, holds.attached) if holds.attached else {}
     refused: dict[LeasedDelivery, str] = {}
     begun = []
     for delivery in deliveries:
@@ -198,11 +198,11 @@ def begin(
         entry = found.get(delivery.receipt) if holds.take(delivery) else None
         if entry is None:
             continue
-        if gate := limits.begin(step, entry):
+        if gate := limits.begin(change, entry):
             refused[delivery] = gate
         else:
             begun.append(entry)
-    entries.save(step.connection, begun)
+    entries.save(change.connection, begun)
     return refused
 
 

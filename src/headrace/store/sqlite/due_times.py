@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.store.contract import Promotion
-from headrace.store.sqlite import accounts, entries, limits, uniques, way
+from headrace.store.sqlite import accounts, entries, limits, routing, uniques
 from headrace.store.sqlite.entries import ATTACHED
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, queue_id
@@ -13,7 +13,7 @@ from headrace.store.sqlite.rows import bounded_ms, queue_id
 if TYPE_CHECKING:
     import sqlite3
 
-    from headrace.store.sqlite.step import Step
+    from headrace.store.sqlite.change import Change
 
 _PROMOTED_TOGETHER = 1000
 
@@ -42,10 +42,10 @@ def due_time(now_ms: int, delay_ms: int | None, at_ms: int | None) -> int:
     return 0 if due is None or due <= now_ms else bounded_ms(due)
 
 
-def tell_of_due(step: Step, due: int, earliest: int | None) -> None:
+def tell_of_due(change: Change, due: int, earliest: int | None) -> None:
     """Those who sleep until the `earliest` due time must know if there is one before it."""
     if earliest is None or due < earliest:
-        step.tell("due")
+        change.tell("due")
 
 
 def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
@@ -54,43 +54,43 @@ def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
     return due  # type: ignore[no-any-return]
 
 
-def promote(step: Step) -> Promotion:
+def promote(change: Change) -> Promotion:
     """Let due jobs go on, the earliest due first, and those at limits with room again."""
-    if not step.number:
+    if not change.number:
         return Promotion(0, None)
-    moved = _promote_due(step)
-    opened = limits.open_gates(step, _PROMOTED_TOGETHER)
+    moved = _promote_due(change)
+    opened = limits.open_gates(change, _PROMOTED_TOGETHER)
     if opened:
-        for place, entry in enumerate(opened, start=step.new_numbers(len(opened))):
+        for place, entry in enumerate(opened, start=change.new_numbers(len(opened))):
             entry.position = place
-        entries.save(step.connection, opened)
-        way.tell_of_ready(step, opened)
-    accounts.close(step)
-    return promotion(moved + len(opened), _next(step.connection, step.number), step.now_ms)
+        entries.save(change.connection, opened)
+        routing.tell_of_ready(change, opened)
+    accounts.close(change)
+    return promotion(moved + len(opened), _next(change.connection, change.number), change.now_ms)
 
 
-def _promote_due(step: Step) -> int:
-    chosen = (step.number, step.now_ms, _PROMOTED_TOGETHER)
-    [(flags,)] = step.connection.execute(_MORE_TO_DO, chosen).fetchall()
+def _promote_due(change: Change) -> int:
+    chosen = (change.number, change.now_ms, _PROMOTED_TOGETHER)
+    [(flags,)] = change.connection.execute(_MORE_TO_DO, chosen).fetchall()
     if flags is None:
         return 0
     if flags:
-        due = entries.due(step.connection, *chosen)
-        uniques.free(step, [entry for entry in due if entry.constraints.debounced])
-        way.go_on(step, due)
+        due = entries.due(change.connection, *chosen)
+        uniques.free(change, [entry for entry in due if entry.constraints.debounced])
+        routing.go_on(change, due)
         return len(due)
-    first = step.new_numbers(_PROMOTED_TOGETHER)
-    step.tell("ready")
+    first = change.new_numbers(_PROMOTED_TOGETHER)
+    change.tell("ready")
     moved = {
         "before": first - 1,
-        "queue": step.number,
-        "now_ms": step.now_ms,
+        "queue": change.number,
+        "now_ms": change.now_ms,
         "limit": _PROMOTED_TOGETHER,
     }
-    if step.facts is None:
-        return step.connection.execute(_PROMOTE, moved).rowcount
-    ready = step.connection.execute(_PROMOTE + _TELLING, moved).fetchall()
-    step.facts += [("ready", job_id, task_of(head)) for _, job_id, head in sorted(ready)]
+    if change.facts is None:
+        return change.connection.execute(_PROMOTE, moved).rowcount
+    ready = change.connection.execute(_PROMOTE + _TELLING, moved).fetchall()
+    change.facts += [("ready", job_id, task_of(head)) for _, job_id, head in sorted(ready)]
     return len(ready)
 
 

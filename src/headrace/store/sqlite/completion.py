@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.bounds import RESULT_TTL
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, encode_verdict
-from headrace.store.sqlite import entries, lanes, limits, reporting, uniques
+from headrace.store.sqlite import entries, lanes, limits, progress_log, uniques
 from headrace.store.sqlite.entries import (
     CANCELLING,
     CHILDREN,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
+    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.sqlite.step import Step
 
 KEPT_MS = round(RESULT_TTL * 1000)
 _PARENT_FAILED = encode_verdict(
@@ -52,75 +52,75 @@ _BURY = f"""
     FROM dead WHERE jobs.id = dead.id"""
 
 
-def let_go(step: Step, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
+def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
     """Set free what jobs that end have held, and tell those that wait for them. Their rows are the
     caller's to remove."""
     gone = [entry for entry, _ in ended]
     constrained = [entry for entry in gone if entry.flags & CONSTRAINED]
     if constrained:
-        lanes.leave(step, constrained)
-        limits.leave_line(step, constrained)
-        limits.give_back(step, [entry for entry in constrained if entry.flags & PASSED])
-        uniques.end(step, constrained)
+        lanes.leave(change, constrained)
+        limits.leave_line(change, constrained)
+        limits.give_back(change, [entry for entry in constrained if entry.flags & PASSED])
+        uniques.end(change, constrained)
     if any(entry.flags & CANCELLING for entry in gone):
         # Else workers would go on to end a new job with the same id.
-        step.tell("control")
+        change.tell("control")
     if reported := [entry.job_id for entry in gone if entry.flags & REPORTED]:
-        reporting.forget_progress(step, reported)
+        progress_log.forget_progress(change, reported)
     if marked := [e.job_id for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
-        reporting.forget_marks(step, marked)
+        progress_log.forget_marks(change, marked)
     if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
-        _tell_children(step, awaited)
+        _tell_children(change, awaited)
     if blocked := [entry.job_id for entry in gone if entry.gate == FLOW_GATE]:
-        forget_parents(step, blocked)
+        forget_parents(change, blocked)
 
 
-def _tell_children(step: Step, ended: dict[JobId, JobEnding]) -> None:
+def _tell_children(change: Change, ended: dict[JobId, JobEnding]) -> None:
     rows = [(job_id,) for job_id in ended]
-    found = select_rows(step.connection, _TAKE_CHILDREN, rows, step.number)
+    found = select_rows(change.connection, _TAKE_CHILDREN, rows, change.number)
     for parent, queue, child, known_as, runs_anyway in found:
         arrival = Arrival(child, known_as, ended[parent], bool(runs_anyway))
-        step.arrivals.append((queue, arrival))
+        change.arrivals.append((queue, arrival))
 
 
-def forget_parents(step: Step, children: Sequence[JobId]) -> list[tuple[JobId, int, bytes]]:
+def forget_parents(change: Change, children: Sequence[JobId]) -> list[tuple[JobId, int, bytes]]:
     """Forget what these jobs waited for, and return it: child, place, value."""
     rows = [(job_id,) for job_id in children]
-    run_rows(step.connection, _FORGET_JOINS, rows, step.number)
-    return select_rows(step.connection, _TAKE_PARENTS, rows, step.number)
+    run_rows(change.connection, _FORGET_JOINS, rows, change.number)
+    return select_rows(change.connection, _TAKE_PARENTS, rows, change.number)
 
 
-def cancel(step: Step, cancelled: Sequence[Entry]) -> None:
+def cancel(change: Change, cancelled: Sequence[Entry]) -> None:
     """End jobs that do not run, or no longer, as cancelled."""
     if cancelled:
-        _keep_verdicts(step, cancelled, CANCELLED_VERDICT)
-        let_go(step, [(entry, JobEnding(State.CANCELLED)) for entry in cancelled])
-        entries.delete(step.connection, [entry.id for entry in cancelled])
+        _keep_verdicts(change, cancelled, CANCELLED_VERDICT)
+        let_go(change, [(entry, JobEnding(State.CANCELLED)) for entry in cancelled])
+        entries.delete(change.connection, [entry.id for entry in cancelled])
         for entry in cancelled:
-            step.record("cancelled", entry.job_id, task_of(entry.head))
+            change.record("cancelled", entry.job_id, task_of(entry.head))
 
 
-def fail(step: Step, failed: Sequence[Entry]) -> None:
+def fail(change: Change, failed: Sequence[Entry]) -> None:
     """End jobs that can never run, because one that they waited for failed."""
     if failed:
-        _keep_verdicts(step, failed, _PARENT_FAILED)
-        let_go(step, [(entry, JobEnding(State.DEAD)) for entry in failed])
-        rows = [(entry.id, step.now_ms, Reason.PARENT_FAILED.value) for entry in failed]
-        run_rows(step.connection, _BURY, rows)
+        _keep_verdicts(change, failed, _PARENT_FAILED)
+        let_go(change, [(entry, JobEnding(State.DEAD)) for entry in failed])
+        rows = [(entry.id, change.now_ms, Reason.PARENT_FAILED.value) for entry in failed]
+        run_rows(change.connection, _BURY, rows)
         for entry in failed:
             reason = Reason.PARENT_FAILED.value
-            step.record("dead", entry.job_id, task_of(entry.head), 0, 0, 0, reason)
+            change.record("dead", entry.job_id, task_of(entry.head), 0, 0, 0, reason)
 
 
-def _keep_verdicts(step: Step, ended: Sequence[Entry], verdict: bytes) -> None:
+def _keep_verdicts(change: Change, ended: Sequence[Entry], verdict: bytes) -> None:
     rows = [
         (
-            step.number,
+            change.number,
             e.job_id,
-            bounded_ms(step.now_ms + (e.constraints.ttl_ms or KEPT_MS)),
+            bounded_ms(change.now_ms + (e.constraints.ttl_ms or KEPT_MS)),
             verdict,
         )
         for e in ended
     ]
-    run_rows(step.connection, _KEEP, rows)
-    step.tell("finished", [entry.job_id for entry in ended])
+    run_rows(change.connection, _KEEP, rows)
+    change.tell("finished", [entry.job_id for entry in ended])
