@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from headrace.store.sqlite.change import Account, Change
 from headrace.store.sqlite.entries import heads, limit_gate
 from headrace.store.sqlite.rows import run_rows, select_rows
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.core.job.constraints import Limit
-    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
 
 _LOAD = """
@@ -38,21 +36,6 @@ _KEEP = """
     INSERT OR REPLACE INTO limits (queue, name, passed, spent_until_ms, opens_ms) VALUES {rows}"""
 _DROP = "DELETE FROM limits WHERE name IN (VALUES {rows}) AND queue = ?"
 _NEXT = "SELECT min(opens_ms) FROM limits WHERE queue = ?"
-
-
-class Account(msgspec.Struct):
-    """What a limit has let through."""
-
-    name: str
-    passed: int
-    """Jobs that were let through and have not begun."""
-    spent_until_ms: float
-    """When the burst is whole again."""
-    opens_ms: int | None
-    has_line: bool
-    started: dict[int, int]
-    """Starts within a window, by the length of the window in ms."""
-    changed: bool = False
 
 
 def of_limits(change: Change, limits: Iterable[Limit]) -> dict[str, Account]:

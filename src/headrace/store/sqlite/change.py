@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headrace.store.sqlite.rows import made_queue_id, new_numbers, queue_id
 from headrace.store.sqlite.signals import Notification
 
@@ -12,9 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
-    from headrace.store.sqlite.accounts import Account
     from headrace.store.sqlite.signals import Kind
     from headrace.store.values import Arrival
+
+
+class Account(msgspec.Struct):
+    """What a limit has let through."""
+
+    name: str
+    passed: int
+    """Jobs that were let through and have not begun."""
+    spent_until_ms: float
+    """When the burst is whole again."""
+    opens_ms: int | None
+    has_line: bool
+    started: dict[int, int]
+    """Starts within a window, by the length of the window in ms."""
+    changed: bool = False
 
 
 class Change:
