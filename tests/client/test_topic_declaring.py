@@ -307,10 +307,10 @@ def test_a_dead_handler_is_kept_with_its_group(orders: Topic[OrderPaid]) -> None
     bill = orders.subscribe("billing")(function)
 
     @orders.on_dead("billing")
-    async def mourn(event: OrderPaid, dead: DeadEvent) -> None: ...
+    async def on_death(event: OrderPaid, dead: DeadEvent) -> None: ...
 
     assert bill.dead_handler is not None
-    assert bill.dead_handler.function is mourn
+    assert bill.dead_handler.function is on_death
     with pytest.raises(ConfigError, match="there is one already"):
         orders.on_dead("billing")(function)
 
@@ -334,10 +334,10 @@ def test_a_dead_handler_is_given_what_it_asks_for(orders: Topic[OrderPaid]) -> N
         (of_either, (PAID, readable), (None, unreadable)),
         (of_dead, (readable,), (unreadable,)),
     ]
-    for number, (mourn, with_readable, with_unreadable) in enumerate(wanted):
+    for number, (on_death, with_readable, with_unreadable) in enumerate(wanted):
         subscription = orders.subscribe(f"group-{number}")(function)
         on_dead: Any = orders.on_dead(f"group-{number}")
-        on_dead(mourn)
+        on_dead(on_death)
         assert subscription.dead_handler is not None
         given = subscription.dead_handler.arguments
         assert given(readable) == (with_readable, {})

@@ -105,7 +105,7 @@ def drop_more(event: OrderPaid) -> None: ...
 
 
 @orders.on_dead("billing")
-async def mourn(event: OrderPaid, dead: DeadEvent) -> None:
+async def on_death(event: OrderPaid, dead: DeadEvent) -> None:
     print(dead.reason, dead.raw)
 
 

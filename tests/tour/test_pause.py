@@ -28,7 +28,7 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(app: Headrace) 
         assert await job.result(30) == "sent"
 
 
-async def test_a_running_worker_heeds_the_pause_of_a_queue(app: Headrace) -> None:
+async def test_a_running_worker_obeys_the_pause_of_a_queue(app: Headrace) -> None:
     @app.task
     async def send() -> str:
         return "sent"

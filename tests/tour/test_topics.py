@@ -98,7 +98,7 @@ async def test_a_handler_is_told_of_dead_events(
         raise Reject("no such account")
 
     @orders.on_dead("billing")
-    async def mourn(event: Paid, dead: DeadEvent) -> None:
+    async def on_death(event: Paid, dead: DeadEvent) -> None:
         heard.add("dead", (event, dead.id, dead.reason))
 
     async with app.worker():

@@ -427,7 +427,7 @@ class Upkeep(Protocol):
         ...
 
     async def on_control(self, queue: str, listener: Listener) -> ListenerHandle:
-        """Call `listener` when `Store.control` has changed; the next `fetch` heeds it."""
+        """Call `listener` when `Store.control` has changed; the next `fetch` applies it."""
         ...
 
 

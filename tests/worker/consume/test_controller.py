@@ -37,7 +37,7 @@ class Time:
     now = 100.0
 
 
-async def test_a_change_is_heeded_when_the_signal_comes(store: Fragile) -> None:
+async def test_a_change_is_applied_when_the_signal_comes(store: Fragile) -> None:
     heeded: asyncio.Queue[Control] = asyncio.Queue()
     consumer = store.consumer("worker", ["mail"], 30.0)
     controller = Controller(

@@ -91,7 +91,7 @@ async def test_a_batch_error_that_names_nobody_fails_all(app: Headrace, named: A
         assert await reasons(*jobs) == ["bad_result"] * 2
 
 
-async def test_task_control_is_heeded_job_by_job(app: Headrace) -> None:
+async def test_task_control_is_applied_job_by_job(app: Headrace) -> None:
     seen: list[list[str]] = []
 
     @app.task(batch=4, max_wait=0.05, retry=Retry(2, base=100))

@@ -44,7 +44,7 @@ async def test_each_dead_event_is_given_once_and_stays_in_the_dead_list(app: Hea
     seen: list[tuple[str, str, str]] = []
 
     @orders.on_dead("billing")
-    async def mourn(order: Order, dead: DeadEvent) -> None:
+    async def on_death(order: Order, dead: DeadEvent) -> None:
         seen.append((order.id, dead.reason, dead.error))
 
     async with app.worker():
@@ -68,7 +68,7 @@ async def test_those_that_died_before_are_given_too_the_oldest_first(app: Headra
     seen: list[str] = []
 
     @orders.on_dead("billing")
-    def mourn(order: Order) -> None:
+    def on_death(order: Order) -> None:
         seen.append(order.id)
 
     async with app.worker():
@@ -91,7 +91,7 @@ async def test_none_is_missed_if_others_die_while_it_is_told_of_the_first(app: H
     seen: list[str] = []
 
     @orders.on_dead("billing")
-    async def mourn(order: Order) -> None:
+    async def on_death(order: Order) -> None:
         seen.append(order.id)
         if len(seen) == 1:
             await killed(app, *new)
@@ -110,7 +110,7 @@ async def test_many_that_died_at_once_are_not_kept_count_of_one_by_one(
     seen: list[str] = []
 
     @orders.on_dead("billing")
-    async def mourn(order: Order) -> None:
+    async def on_death(order: Order) -> None:
         seen.append(order.id)
         if len(seen) == 40:
             first.stop()
@@ -150,7 +150,7 @@ async def test_a_function_that_fails_is_tried_three_times_and_passed_over(
         handled.append(f"{scope}: {error}")
 
     @orders.on_dead("billing")
-    async def mourn(order: Order) -> None:
+    async def on_death(order: Order) -> None:
         seen.append(order.id)
         if order.id == "bad":
             raise ValueError("no")
@@ -178,7 +178,7 @@ async def test_a_worker_that_dies_meanwhile_leaves_the_event_to_the_next(app: He
     dies = True
 
     @orders.on_dead("billing")
-    async def mourn(order: Order) -> None:
+    async def on_death(order: Order) -> None:
         seen.append(order.id)
         if dies:
             await asyncio.sleep(600)
@@ -204,7 +204,7 @@ async def test_an_event_that_kills_every_worker_is_passed_over_in_the_end(app: H
     seen: list[str] = []
 
     @orders.on_dead("billing")
-    async def mourn(order: Order) -> None:
+    async def on_death(order: Order) -> None:
         seen.append(order.id)
         await asyncio.sleep(600)
 
@@ -229,7 +229,7 @@ async def test_one_worker_at_a_time_tells_of_the_dead(app: Headrace) -> None:
     go_on = asyncio.Event()
 
     @orders.on_dead("billing")
-    async def mourn(order: Order) -> None:
+    async def on_death(order: Order) -> None:
         seen.append(order.id)
         await go_on.wait()
 
@@ -254,7 +254,7 @@ async def test_what_cannot_be_decoded_goes_only_to_who_takes_the_dead_event(
     seen: list[bytes] = []
 
     @orders.on_dead("billing")
-    async def mourn(dead: DeadEvent) -> None:
+    async def on_death(dead: DeadEvent) -> None:
         seen.append(dead.event.raw)
         assert dead.reason == "bad_event"
 

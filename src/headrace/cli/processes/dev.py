@@ -111,7 +111,7 @@ def dev_processes(
 
 
 def _url(port: int, token: str) -> str:
-    """As the dashboard will be served, for it heeds its own variables here too."""
+    """As the dashboard will be served, which reads its own variables here too."""
     scheme = "https" if os.environ.get("HEADRACE_DASHBOARD_SSL_CERTFILE") else "http"
     has_users = bool(os.environ.get("HEADRACE_DASHBOARD_AUTH"))
     asked = "" if has_users else f"?token={quote(token, safe='')}"

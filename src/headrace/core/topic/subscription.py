@@ -1,4 +1,4 @@
-"""Which wishes of a subscription can be fulfilled, and which contradict each other."""
+"""Which options of a subscription go together, and which contradict each other."""
 
 from __future__ import annotations
 

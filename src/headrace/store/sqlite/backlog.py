@@ -34,21 +34,21 @@ _IDS = "SELECT job_id, id FROM topic_events WHERE id > ? AND id <= ? ORDER BY id
 _AFTER_ALL = [2**63 - 1, 0, 0]
 
 
-class Untaken(msgspec.Struct, frozen=True):
+class Backlog(msgspec.Struct, frozen=True):
     count: int = 0
     oldest_ms: int | None = None
     """When the first of them was added."""
 
 
-NOTHING = Untaken()
+NOTHING = Backlog()
 
 
-def find(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, Untaken]:
+def find(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, Backlog]:
     """What each of these groups has not taken; nothing of those that have taken all."""
     if not queues:
         return {}
     found = connection.execute(_BEHIND, (json_of(queues),))
-    return {queue: Untaken(*behind) for queue, *behind in found}
+    return {queue: Backlog(*behind) for queue, *behind in found}
 
 
 def snapshot(

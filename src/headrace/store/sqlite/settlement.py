@@ -59,7 +59,7 @@ def settle(
         if holds.take(each.delivery):
             by_kind[type(each.outcome)].append((each.delivery, each.outcome))
     if attached or by_kind[Cancelled]:
-        _heed_cancelling(by_kind, attached)
+        _apply_cancel_requests(by_kind, attached)
         tally = None
     if change.facts is not None:
         _record(change, by_kind, None if holds.lost else tally)
@@ -73,7 +73,7 @@ def settle(
     return holds.lost
 
 
-def _heed_cancelling(by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
+def _apply_cancel_requests(by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
     """What was cancelled while it ran does not go on, unless it has ended by itself; what nobody
     has cancelled, whatever its worker heard of an earlier job with its id, is handed back."""
     stopping = {receipt for receipt, entry in attached.items() if entry.flags & CANCELLING}

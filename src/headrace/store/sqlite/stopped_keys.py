@@ -60,7 +60,7 @@ _GIVE_UP_PLACE = """
 _LIST = """
     SELECT key, state, event, since_ms FROM stopped_keys WHERE queue = ? ORDER BY key LIMIT ?"""
 _IN_LINE = "SELECT count(*) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"
-_UNTAKEN = """
+_BACKLOG = """
     SELECT lane, count(*) FROM topic_groups JOIN topic_events
         ON topic_events.id > position AND topic_events.id <= position + :looked_at
             AND +topic_events.log = topic_groups.log
@@ -160,14 +160,14 @@ def stopped_keys(
     number = queue_id(connection, namespace, queue)
     found = connection.execute(_LIST, (number, limit)).fetchall()
     looked = {"queue": number, "looked_at": _LOOKED_AT}
-    untaken = dict(connection.execute(_UNTAKEN, looked).fetchall()) if found else {}
+    backlog = dict(connection.execute(_BACKLOG, looked).fetchall()) if found else {}
     return [
         StoppedKey(
             key,
             state,
             event,
             since_ms,
-            _in_line(connection, number, key) + untaken.get(key, 0) if state == "blocked" else 0,
+            _in_line(connection, number, key) + backlog.get(key, 0) if state == "blocked" else 0,
         )
         for key, state, event, since_ms in found
     ]

@@ -49,7 +49,7 @@ def survey(
     return [_state(rows.get(queue), behind, paused.get(queue, set())) for queue in queues]
 
 
-_Behind = dict[int, backlog.Untaken]
+_Behind = dict[int, backlog.Backlog]
 
 
 def _behind(connection: sqlite3.Connection, found: Sequence[Any]) -> _Behind:

@@ -77,7 +77,7 @@ local function by_stream()
   return page
 end
 
--- Whether one string comes before another byte by byte, as in a sorted set; `<` heeds a locale.
+-- Whether one string comes before another byte by byte, as in a sorted set; `<` follows a locale.
 local function precedes(one, other)
   for i = 1, math.min(#one, #other) do
     local mine, theirs = string.byte(one, i), string.byte(other, i)

@@ -111,7 +111,7 @@ local function all_done(ids, job_ids, constraints, verdicts)
   release_all(job_ids, constraints)
   if any_special() then
     redis.call('HDEL', key.progress, unpack(job_ids))
-    forget_wishes(job_ids)
+    forget_cancel_requests(job_ids)
     redis.call('HDEL', key.once, unpack(job_ids))
     for i, job_id in ipairs(job_ids) do
       tell_children(job_id, 'done', verdicts and value_of(verdicts[i]) or '')
@@ -138,7 +138,7 @@ local function forget_from_log(ids)
   if #events > 0 then
     redis.call('HDEL', key.progress, unpack(events))
     redis.call('HDEL', key.once, unpack(events))
-    forget_wishes(events)
+    forget_cancel_requests(events)
   end
 end
 

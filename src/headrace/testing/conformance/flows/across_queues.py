@@ -66,7 +66,7 @@ class FarFlowsConformance(Ground):
         await self.deliver_messages(store, worker)
         assert inputs_of((await self.take(worker))[0]) == [7]
 
-    async def test_the_courier_is_called(self, store: Store) -> None:
+    async def test_the_flow_relay_is_woken(self, store: Store) -> None:
         """Where there are messages at all: a store may also deliver at once."""
         there = parcel("there", parents=[parcel("here")])
         here = parcel("here", children=[Child(FAR, there.job_id)])

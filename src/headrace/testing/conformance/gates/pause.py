@@ -63,7 +63,7 @@ class PauseConformance(Ground):
         await self.send(store)
         await self.nothing_left(worker)
 
-    async def test_a_fetch_that_waits_heeds_a_pause_and_its_end(self, store: Store) -> None:
+    async def test_a_fetch_that_waits_obeys_a_pause_and_its_end(self, store: Store) -> None:
         worker = self.worker(store)
         fetch = asyncio.create_task(worker.fetch(1, 0.5))
         async with self.heeded(worker):

@@ -55,7 +55,7 @@ local function release(job_id, constraints, in_lane)
 end
 
 -- Nobody needs to end these any more: workers must not mistake a later job for one of them.
-local function forget_wishes(job_ids)
+local function forget_cancel_requests(job_ids)
   if redis.call('HDEL', key.cancelling, unpack(job_ids)) > 0 then
     control_changed = true
   end
@@ -66,7 +66,7 @@ local function ended(job_id, constraints, in_lane, state, value)
   release(job_id, constraints, in_lane)
   if any_special() then
     redis.call('HDEL', key.progress, job_id)
-    forget_wishes({job_id})
+    forget_cancel_requests({job_id})
     if state ~= 'dead' then
       redis.call('HDEL', key.once, job_id)
     end
