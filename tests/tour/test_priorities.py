@@ -45,10 +45,11 @@ async def test_a_priority_is_kept_through_delay_and_retry(app: Headrace) -> None
             await go_on.wait()
             raise ConnectionError
 
-    async with app.worker() as worker:
+    async with app.worker(concurrency=1) as worker:
         again = await note.options(priority=5).enqueue("again")
         await begun.wait()
-        # It takes no more jobs: the second attempt is for another worker.
+        # It has no slot for the second attempt, which is for another worker. If it had read it and
+        # handed it back, the attempt would go first.
         worker.stop()
         go_on.set()
     plain = await app.enqueue_many(note.call(f"plain {number}") for number in range(3))

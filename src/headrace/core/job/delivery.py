@@ -50,7 +50,7 @@ class LeasedDelivery:
 
     def identify(self) -> None:
         """Read the id of a job whose envelope is not decoded: the store files jobs under it."""
-        self.key = peek_id(self.envelope)
+        self.job_id = peek_id(self.envelope)
 
     @property
     def id_text(self) -> str:
