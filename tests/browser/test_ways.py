@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Browser, Locator, Route, expect
 
 from tests.browser.serving import dashboard_at
 from tests.browser.shop import Shop, bury
@@ -121,3 +122,24 @@ async def test_a_page_that_may_not_be_followed_is_renewed_now_and_then(
         await app.admin.pause("mail")
         await visitor.page.clock.fast_forward(16_000)
         await expect(visitor.button("Resume queue mail")).to_be_visible()
+
+
+async def test_what_was_typed_before_the_scripts_came_stays(shop: Shop, browser: Browser) -> None:
+    """On a slow line, a page can be read and typed into before it is live."""
+    arrive = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await arrive.wait()
+        await route.continue_()
+
+    async with shop.app as app, dashboard_at(app) as home, visiting(browser, home) as visitor:
+        page = visitor.page
+        await page.route("**/live.js", late)
+        await page.goto(f"{home}/jobs", wait_until="commit")
+        await page.get_by_label("Text").fill("o-0")
+        await page.get_by_label("State").select_option("dead")
+        await page.get_by_label("Task", exact=True).focus()
+        arrive.set()
+        await expect(page.locator("[data-pulse]")).to_have_text("Live")
+        await expect(page.get_by_label("Text")).to_have_value("o-0")
+        await expect(page.get_by_label("State")).to_have_value("dead")

@@ -211,6 +211,23 @@
     );
   }
 
+  function changedByHand(field) {
+    if (field.nodeName !== "SELECT") {
+      return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+    }
+    var marked = field.querySelector("option[selected]");
+    return field.selectedIndex !== (marked ? marked.index : 0);
+  }
+
+  // Typed before this script was there, or restored by the browser.
+  function touchedBefore() {
+    var fields = main.querySelectorAll("input, select, textarea");
+    Array.prototype.forEach.call(fields, function (field) {
+      if (changedByHand(field)) field.setAttribute("data-touched", "");
+    });
+  }
+
+  touchedBefore();
   document.addEventListener("input", touched);
   document.addEventListener("change", touched);
   document.addEventListener("visibilitychange", function () {
