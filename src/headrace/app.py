@@ -321,9 +321,10 @@ class Headrace(Settings):
         """A worker of this app's tasks, on the queues they use unless others are given: alike, by
         weight (`{"mail": 3, "default": 1}`), or `strict`, each only what those before it leave. A
         store that is away at the start is waited for: for ever, or for `wait_for_store` seconds."""
+        from headrace.worker.settings import worker_settings
         from headrace.worker.worker import Worker
 
-        return Worker(
+        settings = worker_settings(
             self,
             queues=queues,
             strict=strict,
@@ -333,6 +334,7 @@ class Headrace(Settings):
             drain=drain,
             wait_for_store=wait_for_store,
         )
+        return Worker(self, settings)
 
     @property
     def admin(self) -> Admin:

@@ -85,7 +85,7 @@ async def test_a_hook_is_told_of_errors_of_the_store(
         (loop,) = worker.runtime.loops
         for name in ("fetch", "reclaim", "settle"):
             unsteady(loop.consumer, name)
-        unsteady(worker.runtime.upkeep, "promote")
+        unsteady(worker.runtime.loops.upkeep, "promote")
         await orders.publish(Order("o-1"))
         await until(lambda: seen and {"read", "reclaim", "settle", "promote"} <= scopes)
 

@@ -318,7 +318,7 @@ async def test_the_heartbeat_renews_only_leases_that_are_due(
     old.leased_at, new.leased_at = float("-inf"), float("inf")
     clock.advance(LEASE / 2)
     await Heartbeat(
-        store, StoreClock(store, clock), consumer, {old, new}, LEASE, lost=unexpected
+        store, StoreClock(store, clock), lambda: [(consumer, {old, new})], LEASE, lost=unexpected
     ).step()
     clock.advance(LEASE * 0.6)
     assert await consumer.renew([old]) == []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.audit.audit import Trail, is_trail
 from headrace.client.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
+from headrace.metrics.totals import Totals
+from headrace.worker.app import WorkerApp
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer
@@ -16,11 +18,9 @@ from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.runners import Runners
 from headrace.worker.run.settings import RunSettings
 from headrace.worker.run.store_reporter import StoreReporters
+from headrace.worker.settings import WorkerSettings
 from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.progress_writer import ProgressWriter
-
-if TYPE_CHECKING:
-    from headrace.worker.worker import Worker
 
 
 class Holdings:
@@ -51,15 +51,15 @@ class Holdings:
 class WorkerServices:
     """Clock, runners, progress writer, observer: made once for a worker, shared by its loops."""
 
-    def __init__(self, worker: Worker, state: Any) -> None:
-        app = worker.app
+    def __init__(
+        self, app: WorkerApp, settings: WorkerSettings, state: Any, totals: Totals | None
+    ) -> None:
         self.app = app
         self.held = Holdings()
         self.last_chance = LastChance(self.held, app.crash_limit)
         self.clock = StoreClock(app.store, app.clock)
         self.observer = Observer(app.error_hooks)
         self.observe = self.observer.tell if app.error_hooks else None
-        totals = worker.totals
         self.noticed = self.observe if totals is None else totals.counting_errors(self.observe)
         """Called with errors of services; `observe` also with those of handlers."""
         self.counted: Counted | None = None if totals is None else totals.count
@@ -67,7 +67,7 @@ class WorkerServices:
         self.trails = [Trail(audit) for audit in app.audits]
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
         self.settings = RunSettings(
-            worker.name,
+            settings.name,
             state,
             app.crash_limit,
             app.max_payload,
@@ -76,7 +76,7 @@ class WorkerServices:
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
         )
         self.runners = Runners(
-            threads=worker.threads, processes=worker.processes, middleware=app.middlewares
+            threads=settings.threads, processes=settings.processes, middleware=app.middlewares
         )
 
     def auditing(self, subscription: Subscription[..., Any] | None = None) -> Auditing | None:

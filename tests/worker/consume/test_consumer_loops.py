@@ -104,7 +104,7 @@ def test_an_app_with_only_subscriptions_has_something_to_work_on() -> None:
     @orders.subscribe("billing")
     async def bill(order: Order) -> None: ...
 
-    assert app.worker().group_queues == ["billing@orders"]
+    assert app.worker().settings.group_queues == ["billing@orders"]
 
 
 async def test_no_more_events_are_in_flight_than_may_be(app: Headrace) -> None:
@@ -162,7 +162,7 @@ def runtime_of(worker: Worker) -> WorkerRuntime:
     return worker.runtime
 
 
-async def test_lines_come_and_go_while_the_worker_runs(app: Headrace) -> None:
+async def test_loops_come_and_go_while_the_worker_runs(app: Headrace) -> None:
     orders = orders_of(app)
     seen: list[str] = []
     slow = asyncio.Event()
@@ -175,16 +175,16 @@ async def test_lines_come_and_go_while_the_worker_runs(app: Headrace) -> None:
     worker = app.worker()
     async with worker:
         runtime = runtime_of(worker)
-        (first,) = runtime.loops_of(bill)
-        second = await runtime.add_loop(bill)
+        (first,) = runtime.loops.of(bill)
+        second = await runtime.loops.add(bill)
         assert first.consumer.name != second.consumer.name
         await orders.publish_many(Order(f"o-{number}") for number in range(3))
         await until(lambda: len(seen) == 2)
-        removing = asyncio.create_task(runtime.remove_loop(first))
+        removing = asyncio.create_task(runtime.loops.remove(first))
         await asyncio.sleep(0)
         slow.set()
         await removing
-        assert runtime.loops_of(bill) == [second]
+        assert runtime.loops.of(bill) == [second]
         await until(lambda: len(seen) == 3)
     assert worker.outcome is not None
     assert (worker.outcome.errors, worker.outcome.timed_out) == (0, False)
@@ -203,11 +203,11 @@ async def test_what_a_removed_line_counted_is_in_the_tally(app: Headrace) -> Non
     worker = app.worker()
     async with worker:
         runtime = runtime_of(worker)
-        (first,) = runtime.loops_of(bill)
+        (first,) = runtime.loops.of(bill)
         await orders.publish(Order("o-1"))
         await until(lambda: first.tally.failed)
-        await runtime.add_loop(bill)
-        await runtime.remove_loop(first)
+        await runtime.loops.add(bill)
+        await runtime.loops.remove(first)
         await orders.publish(Order("o-2"))
         await until(lambda: len(seen) == 2)
     assert worker.outcome is not None

@@ -284,7 +284,7 @@ async def test_consumers_in_other_workers_take_their_share(
         held=(),
         now_ms=clock.now_ms,
     )
-    other.tell_consumers("orders/billing", Scaled(count=4, least=1, most=4, places=8))
+    other.set_consumers("orders/billing", Scaled(count=4, least=1, most=4, places=8))
     await other.beat()
     await scene.send(9)
     assert await scene.step() == 1

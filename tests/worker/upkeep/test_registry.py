@@ -105,8 +105,7 @@ async def test_a_worker_that_cannot_renew_its_leases_can_still_be_seen(
     heartbeat = Heartbeat(
         store,
         StoreClock(store, clock),
-        consumer,
-        {delivery},
+        lambda: [(consumer, {delivery})],
         lease,
         lambda lost: None,
         registry(store, clock, set()),

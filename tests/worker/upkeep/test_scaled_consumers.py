@@ -103,7 +103,7 @@ async def test_what_is_cut_short_in_a_consumer_that_is_removed_is_counted(app: H
         await billing.publish(20)
         await until_running(billing, 3)
         loop = next(loop for loop in worker.runtime.loops if loop.in_flight)
-        await worker.runtime.remove_loop(loop, drain=0.0)
+        await worker.runtime.loops.remove(loop, drain=0.0)
         assert loop not in worker.runtime.loops
         billing.go.set()
         async with asyncio.timeout(60):

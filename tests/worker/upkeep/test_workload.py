@@ -96,7 +96,7 @@ async def test_jobs_that_are_due_later_are_seen_but_do_not_wait(
 async def test_a_worker_can_hold_what_all_its_consumers_can(
     app: Headrace, billing: Subscription[..., object]
 ) -> None:
-    jobs, group = workloads_of(app.worker(concurrency=7))
+    jobs, group = workloads_of(app.worker(concurrency=7).settings)
     assert jobs == Workload("jobs", ("default",), 7)
     assert group == Workload("orders/billing", ("billing@orders", "billing@orders#1"), 4 * 5)
 

@@ -214,7 +214,7 @@ def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most:
     if app.url.startswith("memory:"):
         raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
     # Errors are shown once, here, and not by every process.
-    workloads = workloads_of(settings.worker(app))
+    workloads = workloads_of(settings.worker(app).settings)
     scaling = Scaling.of(least, most, os.environ)
     asyncio.run(_reach(app, settings.wait_for_store))
     gauge = None if scaling.fixed else Gauge(app, workloads, scaling.poll)

@@ -46,7 +46,7 @@ def _exit_code(worker: Worker) -> int:
     loop = _event_loop()
     asyncio.set_event_loop(loop)
     main = loop.create_task(worker.run(), name="headrace-worker")
-    watchdog = Watchdog(worker.drain)
+    watchdog = Watchdog(worker.settings.drain)
     watchdog.start()
 
     def on_signal(number: int, _: object) -> None:

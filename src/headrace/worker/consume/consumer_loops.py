@@ -1,15 +1,20 @@
-"""Makes the consumer loops of a worker."""
+"""The consumer loops of a worker: made, added and removed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.client.subscription import Subscription
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.queue_names import log_name
 from headrace.store.contract import StoreConsumer
 from headrace.worker.consume.consumer_loop import ConsumerLoop
+from headrace.worker.consume.heartbeat import Leases
 from headrace.worker.consume.tail import Tail
 from headrace.worker.run.ack_policy import (
     AckManually,
@@ -18,11 +23,13 @@ from headrace.worker.run.ack_policy import (
     AckPolicy,
     NoAck,
 )
+from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
 from headrace.worker.services import WorkerServices
+from headrace.worker.settings import WorkerSettings
+from headrace.worker.worker_outcome import WorkerOutcome
 
-if TYPE_CHECKING:
-    from headrace.worker.worker import Worker
+_LEAVE_GRACE = 2.0
 
 _POLICIES: dict[str, type[AckOnSuccess]] = {
     "success": AckOnSuccess,
@@ -32,53 +39,124 @@ _POLICIES: dict[str, type[AckOnSuccess]] = {
 
 
 class ConsumerLoops:
-    """One loop for all ordinary queues of the worker, and loops for subscriptions. `died` is told
-    of the queues of groups in which an event went dead."""
+    """One loop for all ordinary queues, at least one for each subscription, one for each broadcast.
+    Those of subscriptions come and go. `died` is called with the queue of a group in which an event
+    went dead."""
 
     def __init__(
         self,
-        worker: Worker,
+        settings: WorkerSettings,
         shared: WorkerServices,
         died: Callable[[Subscription[..., Any], str], None],
+        hurrying: asyncio.Event,
     ) -> None:
-        self._worker = worker
+        self._settings = settings
         self._shared = shared
         self._died = died
+        self._hurrying = hurrying
         self._made: dict[str, int] = {}
+        self._loops: list[ConsumerLoop] = []
+        self._groups: dict[ConsumerLoop, Subscription[..., Any]] = {}
+        self._removed = WorkerOutcome()
+        self.upkeep = self._made_first()
 
-    def consumer(self, name: str, queues: Sequence[str]) -> StoreConsumer:
-        """The store's side of a loop of a group, whose shards share its reads alike."""
+    def _made_first(self) -> StoreConsumer:
+        """The consumer through which all queues are looked after."""
+        settings = self._settings
+        upkeep: StoreConsumer | None = None
+        if settings.weights:
+            self._loops.append(jobs := self._of_jobs())
+            upkeep = jobs.upkeep
+        for subscription in settings.subscriptions:
+            least, _ = subscription.wants.scale or (1, 1)
+            for _ in range(least):
+                self._of_group(subscription)
+        self._loops += map(self._of_broadcast, settings.broadcasts)
+        return upkeep or self._consumer(settings.name, ())
+
+    # All of them; from any thread
+
+    def __iter__(self) -> Iterator[ConsumerLoop]:
+        # Copied in one go: the list may change meanwhile.
+        return iter(tuple(self._loops))
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for loop in self for run in loop.runs]
+
+    @property
+    def leases(self) -> list[Leases]:
+        return [(loop.consumer, loop.held) for loop in self]
+
+    @property
+    def tally(self) -> WorkerOutcome:
+        """What they counted, with those that were removed."""
+        return sum((loop.tally for loop in self), self._removed)
+
+    def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
+        for loop in self:
+            loop.lose(deliveries)
+
+    # Those of subscriptions
+
+    def of(self, subscription: Subscription[..., Any]) -> list[ConsumerLoop]:
+        return [loop for loop, one in self._groups.items() if one is subscription]
+
+    async def add(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
+        """Start one more consumer of a subscription; if that fails, nothing is left behind."""
+        loop = self._of_group(subscription)
+        try:
+            await loop.prepare()
+        except BaseException:
+            await self.remove(loop)
+            raise
+        loop.start()
+        return loop
+
+    async def remove(self, loop: ConsumerLoop, drain: float | None = None) -> None:
+        """End a loop: it takes nothing more, and its runs have `drain` seconds to end, by default
+        the worker's. If this is cut short, the loop ends with the worker."""
+        seconds = self._settings.drain if drain is None else drain
+        await loop.drain(time.monotonic() + seconds, self._hurrying)
+        await loop.close()
+        await in_time(loop.leave())
+        if loop in self._loops:
+            self._loops.remove(loop)
+            self._groups.pop(loop, None)
+            self._removed += loop.tally
+
+    # How each is made
+
+    def _consumer(self, name: str, queues: Sequence[str]) -> StoreConsumer:
         return self._shared.app.store.consumer(name, queues, self._shared.app.lease)
 
-    def of_jobs(self) -> ConsumerLoop:
-        worker = self._worker
-        consumer = self._shared.app.store.consumer(
-            worker.name, worker.weights, self._shared.app.lease, strict=worker.strict
+    def _of_jobs(self) -> ConsumerLoop:
+        settings, app = self._settings, self._shared.app
+        consumer = app.store.consumer(
+            settings.name, settings.weights, app.lease, strict=settings.strict
         )
-        slots = Slots(worker.concurrency)
         return ConsumerLoop(
             "jobs",
             self._shared,
             consumer,
             consumer,
-            worker.queues,
-            self._shared.app.tasks,
-            slots=slots,
+            settings.queues,
+            app.tasks,
+            slots=Slots(settings.concurrency),
             policy=AckPolicy(),
             auditing=self._shared.auditing(),
         )
 
-    def of_group(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
-        """One more consumer of a group."""
+    def _of_group(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
         number = self._made[subscription.name] = self._made.get(subscription.name, 0) + 1
         # Two consumers of one name must not read the same queue: each would take what the other
         # was just given for lost, and hand back what the other holds when it leaves.
-        worker = self._worker.name if number == 1 else f"{self._worker.name}+{number}"
-        consumer = self.consumer(worker, subscription.queues)
+        name = self._settings.name if number == 1 else f"{self._settings.name}+{number}"
+        consumer = self._consumer(name, subscription.queues)
         died = partial(self._died, subscription)
-        slots = Slots(places(subscription, self._worker.concurrency))
+        slots = Slots(places(subscription, self._settings.concurrency))
         has_handler = subscription.dead_handler is not None
-        return ConsumerLoop(
+        loop = ConsumerLoop(
             f"{subscription.name}-{number}",
             self._shared,
             consumer,
@@ -90,10 +168,13 @@ class ConsumerLoops:
             auditing=self._shared.auditing(subscription),
             ready=partial(subscription.join, self._shared.app.store),
         )
+        self._loops.append(loop)
+        self._groups[loop] = subscription
+        return loop
 
-    def of_broadcast(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
-        tail = Tail(self._shared.app.store, self._worker.name, subscription.queues)
-        # One after the other, unless the function is said to be able to do more.
+    def _of_broadcast(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
+        tail = Tail(self._shared.app.store, self._settings.name, subscription.queues)
+        # One at a time, unless the declaration allows more.
         slots = Slots(subscription.wants.max_in_flight or 1)
         return ConsumerLoop(
             subscription.name,
@@ -111,8 +192,15 @@ class ConsumerLoops:
 
 
 def places(subscription: Subscription[..., Any], concurrency: int) -> int:
-    """How many events one consumer of a group may hold at once. By default two batches fit, so that
-    one is read while the other runs."""
+    """How many events one consumer of a group may hold at once. By default two batches fit: one is
+    read while the other runs."""
     if subscription.wants.max_in_flight is not None:
         return subscription.wants.max_in_flight
     return max(concurrency, 2 * (subscription.declared.batch or 0))
+
+
+async def in_time(*works: Awaitable[None]) -> None:
+    """Do all of it, if the store answers within two seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LEAVE_GRACE):
+            await asyncio.gather(*works, return_exceptions=True)

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError
@@ -26,6 +26,10 @@ _TOLD_EVERY = 2.0
 """So fresh is what people see of the worker."""
 
 
+Leases = tuple[Consumer, Collection[LeasedDelivery]]
+"""A consumer, and what it holds."""
+
+
 class Heartbeat:
     """A thread with a small event loop. A handler that blocks the worker's loop does not block this
     one, so its job stays its own."""
@@ -34,8 +38,7 @@ class Heartbeat:
         self,
         store: Store,
         clock: StoreClock,
-        consumer: Consumer,
-        held: Collection[LeasedDelivery],
+        leases: Callable[[], Iterable[Leases]],
         lease: float,
         lost: Callable[[list[LeasedDelivery]], None],
         registry: Registry | None = None,
@@ -44,7 +47,7 @@ class Heartbeat:
         self._clock = clock
         self._compare_at = 0.0
         self._tell_at = 0.0
-        self._leases: dict[Consumer, Collection[LeasedDelivery]] = {consumer: held}
+        self._leases = leases
         self._lost = lost
         self._registry = registry
         self._renew_after = renew_every(lease)
@@ -59,13 +62,6 @@ class Heartbeat:
         self.observe: Observe = unobserved
         self._warned = False
         self._troubles: dict[str, str] = {}
-
-    def keep(self, consumer: Consumer, held: Collection[LeasedDelivery]) -> None:
-        """Renew what another consumer of the worker holds, too."""
-        self._leases = {**self._leases, consumer: held}
-
-    def let_go(self, consumer: Consumer) -> None:
-        self._leases = {one: held for one, held in self._leases.items() if one is not consumer}
 
     def start(self) -> None:
         self._compare_at = time.monotonic() + self._renew_after
@@ -83,7 +79,7 @@ class Heartbeat:
         """Renew the leases that are older than a third of their length."""
         oldest = time.monotonic() - self._renew_after
         renewals = []
-        for consumer, held in self._leases.items():
+        for consumer, held in self._leases():
             # Copied in one go: the worker's thread changes the set meanwhile.
             due = [delivery for delivery in tuple(held) if delivery.leased_at <= oldest]
             if due:

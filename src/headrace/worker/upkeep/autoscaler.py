@@ -8,20 +8,18 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
 from headrace.core.scaling import Scaler, Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.errors import StoreError
 from headrace.store.contract import Store
+from headrace.worker.consume.consumer_loops import ConsumerLoops
 from headrace.worker.service import Service
+from headrace.worker.settings import WorkerSettings
 from headrace.worker.upkeep.workload import Workload, take_survey, workload_of
 from headrace.worker.worker_outcome import WorkerOutcome
-
-if TYPE_CHECKING:
-    from headrace.worker.runtime import WorkerRuntime
-    from headrace.worker.worker import Worker
 
 log = logging.getLogger("headrace.worker")
 
@@ -147,7 +145,7 @@ class Autoscaler(Service):
         store: Store,
         worker: str,
         consumers: Sequence[Consumers[Any]],
-        tell: Callable[[str, Scaled], None],
+        report: Callable[[str, Scaled], None],
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -155,7 +153,7 @@ class Autoscaler(Service):
         self.consumers = consumers
         self._store = store
         self._worker = worker
-        self._tell = tell
+        self._report = report
         self._monotonic = monotonic
         self._poll = min((c.scaler.scaling.poll for c in consumers), default=3600.0)
         self._troubles: dict[str, str] = {}
@@ -187,7 +185,7 @@ class Autoscaler(Service):
             self._crashed(consumers, error)
         else:
             self._troubles.pop(name, None)
-        self._tell(name, consumers.scaled())
+        self._report(name, consumers.scaled())
 
     async def _adjust(self, consumers: Consumers[Any]) -> None:
         self._drain(consumers, consumers.take_broken(self._monotonic()))
@@ -237,20 +235,23 @@ class Autoscaler(Service):
 
 
 def autoscaler_of(
-    worker: Worker, runtime: WorkerRuntime, tell: Callable[[str, Scaled], None]
+    store: Store,
+    settings: WorkerSettings,
+    loops: ConsumerLoops,
+    report: Callable[[str, Scaled], None],
 ) -> Autoscaler:
     """The one that looks after all subscriptions of a worker, scaled or not."""
     now, consumers = time.monotonic(), []
-    for one in worker.subscriptions:
+    for one in settings.subscriptions:
         scaling = Scaling.of(*(one.wants.scale or (1, 1)), os.environ)
         consumers.append(
             Consumers(
-                workload_of(one, worker.concurrency),
+                workload_of(one, settings.concurrency),
                 scaling,
-                loops=partial(runtime.loops_of, one),
-                add=partial(runtime.add_loop, one),
-                remove=runtime.remove_loop,
+                loops=partial(loops.of, one),
+                add=partial(loops.add, one),
+                remove=loops.remove,
                 now=now,
             )
         )
-    return Autoscaler(worker.app.store, worker.name, consumers, tell)
+    return Autoscaler(store, settings.name, consumers, report)

@@ -62,7 +62,7 @@ class Registry:
         """Those of each subscription here, as last told."""
         return self._consumers
 
-    def tell_consumers(self, subscription: str, consumers: Scaled) -> None:
+    def set_consumers(self, subscription: str, consumers: Scaled) -> None:
         """Have the next beat say how many consumers a subscription has here."""
         # A new dict: another thread may just be writing the old one.
         self._consumers = {**self._consumers, subscription: consumers}

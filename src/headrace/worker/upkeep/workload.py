@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from headrace.client.subscription import Subscription
 from headrace.core.queue_names import group_source
 from headrace.core.scaling import Load
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.store.contract import Store
 from headrace.store.values import Counts
 from headrace.worker.consume.consumer_loops import places
-
-if TYPE_CHECKING:
-    from headrace.client.subscription import Subscription
-    from headrace.worker.worker import Worker
+from headrace.worker.settings import WorkerSettings
 
 JOBS = "jobs"
 _NOTHING = Counts()
@@ -47,12 +45,14 @@ def workload_of(subscription: Subscription[..., Any], concurrency: int) -> Workl
     return Workload(subscription.name, tuple(subscription.queues), each)
 
 
-def workloads_of(worker: Worker) -> list[Workload]:
+def workloads_of(settings: WorkerSettings) -> list[Workload]:
     """What a worker reads, and how much of each it can hold, with as many consumers as each
-    subscription may have in one worker."""
-    workloads = [Workload(JOBS, tuple(worker.queues), worker.concurrency)] if worker.queues else []
-    for subscription in worker.subscriptions:
-        workload = workload_of(subscription, worker.concurrency)
+    subscription may have in one settings."""
+    workloads = (
+        [Workload(JOBS, tuple(settings.queues), settings.concurrency)] if settings.queues else []
+    )
+    for subscription in settings.subscriptions:
+        workload = workload_of(subscription, settings.concurrency)
         _, most = subscription.wants.scale or (1, 1)
         workloads.append(workload._replace(each=most * workload.each))
     return workloads

@@ -1,0 +1,158 @@
+"""What a worker works on, and with how much: its arguments, checked."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.client.subscription import Subscription
+from headrace.core import bounds
+from headrace.core.job import ids
+from headrace.core.queue_names import group_source, is_log
+from headrace.errors import ConfigError
+from headrace.worker.app import WorkerApp
+
+Subscriptions = tuple[Subscription[..., Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """One value for all parts of a worker."""
+
+    name: str
+    weights: Mapping[str, int]
+    """Each ordinary queue with its weight, in the order given."""
+    subscriptions: Subscriptions
+    broadcasts: Subscriptions
+    strict: bool
+    concurrency: int
+    threads: int
+    processes: int
+    drain: float
+    wait_for_store: float | None
+
+    @property
+    def queues(self) -> list[str]:
+        """The ordinary queues, without those of groups."""
+        return list(self.weights)
+
+    @property
+    def group_queues(self) -> list[str]:
+        """The queues of all groups that the worker serves, shard by shard."""
+        return [queue for one in self.subscriptions for queue in one.queues]
+
+    def __str__(self) -> str:
+        names = [*self.weights, *(one.declared.queue for one in self.subscriptions)]
+        if set(self.weights.values()) <= {1}:
+            return ", ".join(names) + (", in this order" if self.strict else "")
+        return ", ".join(f"{name}={self.weights.get(name, 1)}" for name in names)
+
+
+def worker_settings(
+    app: WorkerApp,
+    *,
+    queues: Sequence[str] | Mapping[str, int] | None,
+    strict: bool,
+    concurrency: int,
+    threads: int | None,
+    processes: int | None,
+    drain: float,
+    wait_for_store: float | None,
+) -> WorkerSettings:
+    """The checked settings of a new worker, with a name of its own."""
+    weights, subscriptions = _chosen(app, queues, strict)
+    _check_process_tasks(app)
+    cpus = os.cpu_count() or 1
+    if wait_for_store is not None:
+        wait_for_store = bounds.check_seconds("wait_for_store", wait_for_store)
+    return WorkerSettings(
+        name=f"{socket.gethostname()}-{os.getpid()}-{ids.new_id()[-4:].hex()}",
+        weights=weights,
+        subscriptions=subscriptions,
+        broadcasts=tuple(one for topic in app.topics.values() for one in topic.broadcasts.values()),
+        strict=strict,
+        concurrency=bounds.check_count("concurrency", concurrency),
+        threads=bounds.check_count("threads", cpus * 4 if threads is None else threads),
+        processes=bounds.check_count("processes", cpus if processes is None else processes),
+        drain=bounds.check_seconds("drain", drain),
+        wait_for_store=wait_for_store,
+    )
+
+
+def _chosen(
+    app: WorkerApp, queues: Sequence[str] | Mapping[str, int] | None, strict: bool
+) -> tuple[dict[str, int], Subscriptions]:
+    """Queues with their weights, and subscriptions. A group is named by its queue, such as
+    `billing@orders`. Without names, all that the app declares."""
+    if isinstance(queues, str):
+        raise ConfigError(f"queues must be a list of names, not the text {queues!r}")
+    if strict and isinstance(queues, Mapping):
+        raise ConfigError("strict=True takes queues in their order: give a list, without weights")
+    known = _subscriptions(app)
+    if queues is None:
+        if not app.tasks and not known and not _has_broadcasts(app):
+            raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
+        # Without tasks it could run nothing that it finds in a queue.
+        return dict.fromkeys(app.queues if app.tasks else [], 1), tuple(known.values())
+    if not queues:
+        raise ConfigError(
+            "queues is empty, so a worker would have none: name some, or leave it out"
+        )
+    given = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
+    weights = {
+        bounds.check_name("queue", name): bounds.check_count(
+            f"the weight of queue {name!r}", weight
+        )
+        for name, weight in given.items()
+    }
+    groups = [name for name in weights if group_source(name) or is_log(name)]
+    for name in groups:
+        _check_group(name, weights.pop(name), strict, known)
+    return weights, tuple(known[name] for name in groups)
+
+
+def _subscriptions(app: WorkerApp) -> dict[str, Subscription[..., Any]]:
+    found = [one for topic in app.topics.values() for one in topic.subscriptions.values()]
+    return {one.declared.queue: one for one in found}
+
+
+def _has_broadcasts(app: WorkerApp) -> bool:
+    return any(topic.broadcasts for topic in app.topics.values())
+
+
+def _check_group(
+    name: str, weight: int, strict: bool, known: Mapping[str, Subscription[..., Any]]
+) -> None:
+    if name not in known:
+        raise ConfigError(
+            f"the app has no subscription for {name!r}; it has {', '.join(known) or 'none'}"
+        )
+    if weight != 1:
+        raise ConfigError(
+            f"the weight of {name!r} cannot be {weight}: a group shares no reads with queues; give "
+            "its subscription max_in_flight= or consumers="
+        )
+    if strict:
+        raise ConfigError(
+            f"strict=True orders queues, and {name!r} is a group, which is read by itself: let "
+            "another worker serve it"
+        )
+
+
+def _check_process_tasks(app: WorkerApp) -> None:
+    """Another process finds a task by the name of its function: check that it would."""
+    for task in app.tasks.values():
+        if task.declared.run_in != "process":
+            continue
+        found: Any = sys.modules.get(task.function.__module__)
+        for name in task.function.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if getattr(found, "function", None) is not task.function:
+            raise ConfigError(
+                f"task {task.name!r}: run_in='process' needs the task to be "
+                f"{task.__module__}.{task.__qualname__}, so that another process finds it there"
+            )
