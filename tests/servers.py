@@ -8,11 +8,11 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import hiredis
 
@@ -43,7 +43,24 @@ def newest_server_binary() -> str:
     return str(binary)
 
 
-class RedisServer:
+class Service(ABC):
+    """Something that runs for the length of a `with` block."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class RedisServer(Service):
     """A server process on a free loopback port, with its data in `folder`."""
 
     def __init__(
@@ -133,20 +150,8 @@ class RedisServer:
                 break
         raise RuntimeError(f"redis-server did not start: {self._folder / 'redis.log'}")
 
-    def __enter__(self) -> RedisServer:
-        self.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-class RedisCluster:
+class RedisCluster(Service):
     """Masters that share the slots, each with as many replicas, on free loopback ports."""
 
     def __init__(
@@ -268,15 +273,3 @@ class RedisCluster:
                     f"the cluster did not form: {self.nodes[0].ask('CLUSTER', 'INFO')}"
                 )
             time.sleep(0.05)
-
-    def __enter__(self) -> RedisCluster:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()

@@ -11,11 +11,10 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from types import TracebackType
 
 import psycopg
 
-from tests.servers import free_port
+from tests.servers import Service, free_port
 
 # Nothing here has to outlive the server.
 _QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=60")
@@ -32,7 +31,7 @@ def binary(name: str) -> str:
     return found
 
 
-class PostgresServer:
+class PostgresServer(Service):
     """A server process on a free loopback port. It refuses to run as root, so root starts it as
     another user."""
 
@@ -92,18 +91,6 @@ class PostgresServer:
 
     def _log(self) -> str:
         return (self._folder / "log").read_text()
-
-    def __enter__(self) -> PostgresServer:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 def new_database(server_url: str) -> str:

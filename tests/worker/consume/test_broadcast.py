@@ -10,7 +10,7 @@ from headrace import Headrace
 from headrace.errors import StoreUnavailable
 from headrace.store.topics import LoggedEvent
 from headrace.worker.consume.tail import Tail
-from tests.worker.states import until
+from tests.worker.states import AtOnce, until
 from tests.worker.topics import Order, orders_of
 
 
@@ -35,22 +35,19 @@ async def test_every_worker_gets_each_event_from_its_start_on(app: Headrace) -> 
 
 async def test_broadcasts_of_all_shards_come_one_after_the_other(app: Headrace) -> None:
     orders = orders_of(app, shards=3)
-    running = most = 0
+    runs = AtOnce()
     seen: list[str] = []
 
     @orders.broadcast
     async def drop_cache(order: Order) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
+        with runs:
+            await asyncio.sleep(0)
         seen.append(order.id)
 
     async with app.worker():
         await orders.publish_many(Order(f"o-{number}") for number in range(30))
         await until(lambda: len(seen) == 30)
-    assert most == 1
+    assert runs.most == 1
     assert sorted(seen) == sorted(f"o-{number}" for number in range(30))
 
 

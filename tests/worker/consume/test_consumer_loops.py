@@ -10,7 +10,7 @@ import pytest
 from headrace import ConfigError, Delivery, Headrace, Retry
 from headrace.worker.runtime import WorkerRuntime
 from headrace.worker.worker import Worker
-from tests.worker.states import until
+from tests.worker.states import AtOnce, until
 from tests.worker.topics import Order, group_of, orders_of
 
 
@@ -109,22 +109,18 @@ def test_an_app_with_only_subscriptions_has_something_to_work_on() -> None:
 
 async def test_no_more_events_are_in_flight_than_may_be(app: Headrace) -> None:
     orders = orders_of(app)
-    running = most = done = 0
+    runs = AtOnce()
 
     @orders.subscribe("billing", max_in_flight=3)
     async def bill(order: Order) -> None:
-        nonlocal running, most, done
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.002)
-        running -= 1
-        done += 1
+        with runs:
+            await asyncio.sleep(0.002)
 
     async with app.worker():
         await orders.publish_many(Order(f"o-{number}") for number in range(40))
-        while done < 40:
+        while runs.ended < 40:
             assert (await group_of(app, "billing")).counts.running <= 3
-    assert most <= 3
+    assert runs.most <= 3
 
 
 async def test_a_slot_is_free_only_when_the_outcome_is_written(
@@ -326,24 +322,20 @@ async def test_a_delayed_event_comes_when_it_is_due(app: Headrace) -> None:
 async def test_what_is_taken_over_needs_slots_too() -> None:
     app = Headrace("memory://", lease=0.6)
     orders = orders_of(app)
-    running = most = done = 0
+    runs = AtOnce()
 
     @orders.subscribe("billing", max_in_flight=2)
     async def bill(order: Order) -> None:
-        nonlocal running, most, done
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001)
-        running -= 1
-        done += 1
+        with runs:
+            await asyncio.sleep(0.001)
 
     await orders.create_groups(await app.session())
     await orders.publish_many(Order(f"o-{number}") for number in range(12))
     gone = app.store.consumer("gone", ["billing@orders"], app.lease)
     assert len(await gone.fetch(6, 5.0)) == 6
     async with app, app.worker():
-        await until(lambda: done == 12)
-    assert most <= 2
+        await until(lambda: runs.ended == 12)
+    assert runs.most <= 2
 
 
 async def test_a_thread_that_cannot_be_stopped_keeps_its_slot(app: Headrace) -> None:

@@ -15,7 +15,7 @@ from headrace import Delivery, DeliveryUsed, Headrace, Retry
 from headrace.core.job.ids import to_id
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import DeadJob
-from tests.worker.states import until
+from tests.worker.states import AtOnce, until
 from tests.worker.topics import Order, group_of, orders_of
 
 
@@ -80,21 +80,17 @@ async def test_on_receipt_a_failure_is_counted_and_not_retried(app: Headrace) ->
 
 async def test_on_receipt_no_more_are_in_flight_than_may_be(app: Headrace) -> None:
     orders = orders_of(app)
-    running = most = done = 0
+    runs = AtOnce()
 
     @orders.subscribe("billing", ack="receive", max_in_flight=2)
     async def bill(order: Order) -> None:
-        nonlocal running, most, done
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001)
-        running -= 1
-        done += 1
+        with runs:
+            await asyncio.sleep(0.001)
 
     async with app.worker():
         await orders.publish_many(Order(f"o-{number}") for number in range(20))
-        await until(lambda: done == 20)
-    assert most <= 2
+        await until(lambda: runs.ended == 20)
+    assert runs.most <= 2
 
 
 async def test_on_receipt_what_was_acknowledged_is_run_before_the_worker_ends(

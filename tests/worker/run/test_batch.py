@@ -30,7 +30,7 @@ from headrace.worker.run.run import Run
 from headrace.worker.run.runners import Runners
 from headrace.worker.run.settings import RunSettings
 from headrace.worker.run.slots import Slots
-from tests.worker.states import reach, until
+from tests.worker.states import AtOnce, reach, until
 
 ONCE = Retry(1)
 
@@ -151,18 +151,15 @@ async def test_a_batch_may_be_larger_than_the_worker(app: Headrace) -> None:
 
 
 async def test_what_was_read_for_a_batch_and_is_not_waits_for_a_slot(app: Headrace) -> None:
-    running, most = 0, 0
+    runs = AtOnce()
 
     @app.task(batch=50, max_wait=0.05)
     async def load(rows: list[int]) -> None: ...
 
     @app.task
     async def alone(number: int) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001)
-        running -= 1
+        with runs:
+            await asyncio.sleep(0.001)
 
     calls = [load.call(number) for number in range(45)]
     async with app:
@@ -170,7 +167,7 @@ async def test_what_was_read_for_a_batch_and_is_not_waits_for_a_slot(app: Headra
         async with app.worker(concurrency=2):
             for job in jobs:
                 await job.result(30)
-    assert most <= 2
+    assert runs.most <= 2
 
 
 async def test_a_running_batch_takes_one_slot(app: Headrace) -> None:

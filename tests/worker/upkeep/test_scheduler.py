@@ -589,14 +589,20 @@ async def test_a_tick_keeps_its_id_and_its_constraints_whatever_middleware_sends
     assert detail.priority == 3
 
 
-async def test_a_middleware_that_raises_refuses_the_tick_and_no_other(
-    app: Headrace, moment: Moment
-) -> None:
+async def beating(app: Headrace) -> tuple[Scheduler, Around]:
+    """A scheduler that has begun a beat of ten seconds, and the middleware that its ticks pass."""
     around = Around()
     app.middleware(around)
     app.every(10, name="beat")(report(app))
     scheduler = worker(app)
     await steps(scheduler)
+    return scheduler, around
+
+
+async def test_a_middleware_that_raises_refuses_the_tick_and_no_other(
+    app: Headrace, moment: Moment
+) -> None:
+    scheduler, around = await beating(app)
     around.trouble = PermissionError("not on a Monday")
     moment.advance(10)
     await steps(scheduler)
@@ -612,11 +618,7 @@ async def test_a_middleware_that_raises_refuses_the_tick_and_no_other(
 async def test_a_tick_waits_for_a_store_that_middleware_cannot_reach(
     app: Headrace, moment: Moment
 ) -> None:
-    around = Around()
-    app.middleware(around)
-    app.every(10, name="beat")(report(app))
-    scheduler = worker(app)
-    await steps(scheduler)
+    scheduler, around = await beating(app)
     around.trouble = StoreUnavailable("away")
     moment.advance(10)
     with pytest.raises(StoreUnavailable):
