@@ -90,7 +90,7 @@ def test_a_bad_value_on_a_task_is_refused_by_the_name_of_its_option(
 ) -> None:
     fields: dict[str, Any] = {"name": "add", "run_in": "loop", option: value}
     with pytest.raises(ConfigError, match=rf"\b{option}\b"):
-        TaskOptions(**fields)
+        TaskOptions.of(fields)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_options_of_a_task_that_do_not_go_together_are_refused(
     options: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"'add': .*{what}"):
-        TaskOptions(**{"name": "add", "run_in": "loop", **options})
+        TaskOptions.of({"name": "add", "run_in": "loop", **options})
 
 
 def test_a_batch_waits_half_a_second_unless_told_otherwise() -> None:
@@ -118,7 +118,7 @@ def test_a_batch_waits_half_a_second_unless_told_otherwise() -> None:
 
 
 def test_an_unknown_option_of_a_task_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no 'colour'; it takes name"):
+    with pytest.raises(ConfigError, match=r"no 'colour'; it takes batch, .*debounce, .*name"):
         TaskOptions.of_function(abs, {"colour": "red"})
 
 

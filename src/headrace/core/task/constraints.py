@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
-from headrace.core.task.labels import check_label, digest, unique_name
+from headrace.core.task.labels import check_label
 from headrace.core.task.options import TaskOptions
-from headrace.core.task.rate import QueueSettings, Rate, task_limit
+from headrace.core.task.rate import QueueSettings, task_limit
 from headrace.core.task.send_options import SendOptions
 from headrace.core.task.signature import Signature
+from headrace.core.task.uniqueness import (
+    NOT_UNIQUE,
+    UNSAID,
+    LabelMaker,
+    Uniqueness,
+    digest,
+    unique_name,
+)
 from headrace.core.times import to_ms
 from headrace.errors import ArgumentError, ConfigError
 
@@ -38,24 +46,18 @@ class TaskConstraints:
         self._declared = declared
         self._signature = signature
         self._queues = queues
-        self._rate = Rate.of("", declared.rate, declared.burst) if declared.rate else None
-        self._debounce_ms = to_ms("debounce", declared.debounce)
-        self._unique_for_ms = to_ms("unique_for", declared.unique_for)
+        self._rate = declared.rate
+        self._unique = UNSAID.over(declared.unique)
         self._ttl_ms = to_ms("result_ttl", declared.result_ttl)
-        unique = declared.unique or self._debounce_ms > 0
-        self.declares = bool(declared.priority or unique or self._rate or declared.concurrency)
+        self.declares = bool(
+            declared.priority or self._unique.by or declared.rate or declared.concurrency
+        )
         """Whether each of its jobs has constraints."""
 
     def check(self, options: SendOptions) -> None:
         """Refuse options that would do nothing with this task."""
         where = f"task {self._task!r}: options("
-        unique = self._choice(options)
-        if options.unique_for_ms and not unique:
-            raise ConfigError(f"{where}unique_for=) needs unique=")
-        if options.debounce_ms and not unique:
-            raise ConfigError(f"{where}debounce=) contradicts unique=False")
-        if self._debounced_ms(options) and self._lasting_ms(options):
-            raise ConfigError(f"{where}): unique_for and debounce contradict each other: give one")
+        options.unique.check_call(where, self._declared.unique)
         if options.rate_key and self._rate is None:
             raise ConfigError(f"{where}rate_key=) needs a rate= on the task")
 
@@ -64,7 +66,7 @@ class TaskConstraints:
     ) -> CallLabels:
         """What must be made of the arguments while they are at hand. Of an open call the first one
         is not."""
-        unique, rate_key = self._choice(options), options.rate_key
+        unique, rate_key = self._uniqueness(options).by, options.rate_key
         if not rate_key and self._declared.rate_key is not None:
             self._check_closed("rate_key", is_open)
             rate_key = self._made("rate_key", self._declared.rate_key, args, kwargs)
@@ -87,13 +89,14 @@ class TaskConstraints:
         declared = self._declared
         priority = declared.priority if options.priority is None else options.priority
         lane, width = self._lane(options)
+        unique = self._uniqueness(options) if labels.unique else NOT_UNIQUE
         made = Constraints(
             priority=priority,
             lane=lane,
             width=width,
             unique=labels.unique,
-            unique_for_ms=self._lasting_ms(options) if labels.unique else 0,
-            debounced=self.delay_ms(options, labels) is not None,
+            unique_for_ms=unique.for_ms or 0,
+            debounced=bool(unique.debounce_ms),
             limits=self._limits(queue, labels),
         )
         if made == NO_CONSTRAINTS and not waits:
@@ -103,18 +106,11 @@ class TaskConstraints:
 
     def delay_ms(self, options: SendOptions, labels: CallLabels) -> int | None:
         """How long a debounced job waits for another; None if it is not debounced."""
-        return (self._debounced_ms(options) or None) if labels.unique else None
+        return (self._uniqueness(options).debounce_ms or None) if labels.unique else None
 
-    def _choice(self, options: SendOptions) -> bool | str | Callable[..., str]:
-        if options.unique is not None:
-            return options.unique
-        return self._declared.unique or self._debounced_ms(options) > 0
-
-    def _debounced_ms(self, options: SendOptions) -> int:
-        return self._debounce_ms if options.debounce_ms is None else options.debounce_ms
-
-    def _lasting_ms(self, options: SendOptions) -> int:
-        return self._unique_for_ms if options.unique_for_ms is None else options.unique_for_ms
+    def _uniqueness(self, options: SendOptions) -> Uniqueness:
+        said = options.unique
+        return self._unique if said is UNSAID else said.over(self._declared.unique)
 
     def _lane(self, options: SendOptions) -> tuple[str, int]:
         width = self._declared.concurrency
@@ -138,7 +134,7 @@ class TaskConstraints:
             )
 
     def _made(
-        self, what: str, make: Callable[..., str], args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, what: str, make: LabelMaker, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> str:
         try:
             text = make(*args, **kwargs)

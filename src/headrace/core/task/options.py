@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, get_args
 
 from headrace.core.bounds import (
     DEFAULT_QUEUE,
@@ -18,33 +18,31 @@ from headrace.core.bounds import (
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
 from headrace.core.task.rate import Rate
-from headrace.core.task.send_options import check_priority
-from headrace.core.times import Duration, to_ms
+from headrace.core.task.send_options import JobOptions, check_priority
+from headrace.core.task.uniqueness import NOT_UNIQUE, LabelMaker, Uniqueness
+from headrace.core.times import to_ms
 from headrace.errors import ConfigError
 
 RunIn = Literal["loop", "thread", "process"]
 BATCH_WAIT = 0.5
-LabelMaker = Callable[..., str]
-"""Makes a text of a call's arguments."""
 
 
-class Declaring(TypedDict, total=False):
+class Declaring(JobOptions, total=False):
     """What `@app.task(...)` takes, beside `batch` and `max_wait`."""
 
     name: str | None
-    queue: str
     retry: Retry | None
     timeout: float | None
     run_in: RunIn | None
     result_ttl: float
-    priority: int
     unique: bool | LabelMaker
-    unique_for: Duration
-    debounce: Duration
     rate: str | None
     burst: int | None
     rate_key: LabelMaker | None
     concurrency: int | None
+
+
+_KNOWN = sorted((*Declaring.__annotations__, "batch", "max_wait"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +56,8 @@ class TaskOptions:
     timeout: float | None = TIMEOUT
     result_ttl: float = RESULT_TTL
     priority: int = 0
-    unique: bool | LabelMaker = False
-    unique_for: Duration = 0.0
-    debounce: Duration = 0.0
-    rate: str | None = None
-    burst: int | None = None
+    unique: Uniqueness = NOT_UNIQUE
+    rate: Rate | None = None
     rate_key: LabelMaker | None = None
     concurrency: int | None = None
     batch: int | None = None
@@ -76,9 +71,8 @@ class TaskOptions:
             raise ConfigError(
                 f"@app.task goes on a function, not on {function!r}; put it into a def"
             )
-        known = [known.name for known in fields(cls)]
-        if unknown := sorted(options.keys() - set(known)):
-            raise ConfigError(f"app.task() has no {unknown[0]!r}; it takes {', '.join(known)}")
+        if unknown := sorted(options.keys() - set(_KNOWN)):
+            raise ConfigError(f"app.task() has no {unknown[0]!r}; it takes {', '.join(_KNOWN)}")
         if "queue" in options:
             # Here, because what is declared of a topic's group has a queue with an '@'.
             check_queue(f"task {getattr(function, '__name__', '')!r}: queue", options["queue"])
@@ -88,7 +82,16 @@ class TaskOptions:
             "retry": Retry(),
         }
         unset = {name for name in by_default if options.get(name) is None}
-        return cls(**{**options, **{name: by_default[name] for name in unset}})
+        return cls.of({**options, **{name: by_default[name] for name in unset}})
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> TaskOptions:
+        """These options, of which `name` and `run_in` must be there."""
+        where = f"task {options['name']!r}: "
+        given = {known.name: options[known.name] for known in fields(cls) if known.name in options}
+        given["unique"] = Uniqueness.declared(where, options)
+        given["rate"] = _rate(where, options)
+        return cls(**given)
 
     def __post_init__(self) -> None:
         where = f"task {self.name!r}: "
@@ -106,35 +109,18 @@ class TaskOptions:
         check_priority(f"{where}priority", self.priority)
         if self.concurrency is not None:
             check_count(f"{where}concurrency", self.concurrency)
-        _check_unique(where, self)
-        _check_rate(where, self)
         _check_batch(where, self)
 
 
-def _check_unique(where: str, options: TaskOptions) -> None:
-    if not isinstance(options.unique, bool) and not callable(options.unique):
+def _rate(where: str, options: Mapping[str, Any]) -> Rate | None:
+    text, burst, key = (options.get(name) for name in ("rate", "burst", "rate_key"))
+    if text is None and (burst is not None or key is not None):
+        raise ConfigError(f"{where}{'burst' if burst else 'rate_key'} needs rate=")
+    if key is not None and not callable(key):
         raise ConfigError(
-            f"{where}unique must be True, False or a function of the arguments that returns a "
-            f"text, not {options.unique!r}"
+            f"{where}rate_key must be a function of the arguments that returns a text, not {key!r}"
         )
-    lasting = to_ms(f"{where}unique_for", options.unique_for)
-    waiting = to_ms(f"{where}debounce", options.debounce)
-    if lasting and waiting:
-        raise ConfigError(f"{where}unique_for and debounce contradict each other: give one")
-    if lasting and not options.unique:
-        raise ConfigError(f"{where}unique_for needs unique=")
-
-
-def _check_rate(where: str, options: TaskOptions) -> None:
-    if options.rate is not None:
-        Rate.of(where, options.rate, options.burst)
-    elif options.burst is not None or options.rate_key is not None:
-        raise ConfigError(f"{where}{'burst' if options.burst else 'rate_key'} needs rate=")
-    if options.rate_key is not None and not callable(options.rate_key):
-        raise ConfigError(
-            f"{where}rate_key must be a function of the arguments that returns a text, "
-            f"not {options.rate_key!r}"
-        )
+    return None if text is None else Rate.of(where, text, burst)
 
 
 def _check_batch(where: str, options: TaskOptions) -> None:

@@ -16,26 +16,32 @@ from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
 from headrace.core.task.labels import check_label
+from headrace.core.task.uniqueness import UNSAID, Uniqueness
 from headrace.core.times import Duration, epoch_ms, to_ms
 from headrace.errors import ConfigError
 
 
-class Sending(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
+    """What both `@app.task(...)` and `task.options(...)` take."""
+
+    queue: str
+    priority: int
+    unique_for: Duration
+    debounce: Duration
+
+
+class Sending(JobOptions, total=False):
     """What `task.options(...)` takes: how one call differs from what its task declares."""
 
     delay: Duration
     at: datetime
     id: str
-    queue: str
     retry: Retry
     timeout: Duration | None
     expires: Duration | datetime
     headers: Mapping[str, str]
-    priority: int
     key: str
     unique: bool | str
-    unique_for: Duration
-    debounce: Duration
     rate_key: str
 
 
@@ -51,9 +57,7 @@ class SendOptions:
     expires_at_ms: int | None = None
     priority: int | None = None
     key: str = ""
-    unique: bool | str | None = None
-    unique_for_ms: int | None = None
-    debounce_ms: int | None = None
+    unique: Uniqueness = UNSAID
     rate_key: str = ""
     overrides: Overrides = NO_OVERRIDES
 
@@ -63,15 +67,16 @@ class SendOptions:
     @property
     def constrains(self) -> bool:
         """Whether any of them is a constraint."""
-        return bool(self.key or self.unique or self.debounce_ms) or self.priority is not None
+        unique = self.unique.by or self.unique.debounce_ms
+        return bool(self.key or unique) or self.priority is not None
 
     def changed(self, **changes: Unpack[Sending]) -> SendOptions:
-        """These options with some of them set anew."""
+        """These options with some of them changed."""
         unknown = changes.keys() - Sending.__annotations__.keys()
         if unknown:
             raise ConfigError(
                 f"options() has no {sorted(unknown)[0]!r}; it takes "
-                f"{', '.join(Sending.__annotations__)}"
+                f"{', '.join(sorted(Sending.__annotations__))}"
             )
         new: dict[str, Any] = {**_when(changes), **_expiry(changes)}
         if "id" in changes:
@@ -79,7 +84,7 @@ class SendOptions:
             new["id"] = changes["id"]
         if "queue" in changes:
             new["queue"] = check_queue("options(queue=)", changes["queue"])
-        new |= _constraints(changes)
+        new |= _constraints(self.unique, changes)
         return replace(self, **new, overrides=_overridden(self.overrides, changes))
 
 
@@ -94,24 +99,15 @@ def check_priority(what: str, priority: object) -> int:
     return number
 
 
-def _constraints(changes: Sending) -> dict[str, Any]:
+def _constraints(unique: Uniqueness, changes: Sending) -> dict[str, Any]:
     """The checked options that become constraints of the job."""
-    new: dict[str, Any] = {}
+    new: dict[str, Any] = {"unique": unique.changed(changes)}
     if "priority" in changes:
         new["priority"] = check_priority("options(priority=)", changes["priority"])
     if "key" in changes:
         new["key"] = check_label("options(key=)", changes["key"])
     if "rate_key" in changes:
         new["rate_key"] = check_label("options(rate_key=)", changes["rate_key"])
-    if "unique" in changes:
-        unique = changes["unique"]
-        new["unique"] = (
-            unique if isinstance(unique, bool) else check_label("options(unique=)", unique)
-        )
-    if "unique_for" in changes:
-        new["unique_for_ms"] = to_ms("options(unique_for=)", changes["unique_for"])
-    if "debounce" in changes:
-        new["debounce_ms"] = to_ms("options(debounce=)", changes["debounce"])
     return new
 
 
