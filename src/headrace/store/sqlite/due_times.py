@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.store.contract import Promotion
-from headrace.store.sqlite import accounts, entries, limits, routing, uniques
+from headrace.store.sqlite import entries, limits, routing, uniques
 from headrace.store.sqlite.entries import ATTACHED
 from headrace.store.sqlite.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, queue_id
@@ -65,7 +65,7 @@ def promote(change: Change) -> Promotion:
             entry.position = place
         entries.save(change.connection, opened)
         routing.tell_of_ready(change, opened)
-    accounts.close(change)
+    limits.close_accounts(change)
     return promotion(moved + len(opened), _next(change.connection, change.number), change.now_ms)
 
 
@@ -104,7 +104,7 @@ def nothing_due(
 
 
 def _next(connection: sqlite3.Connection, queue: int) -> int | None:
-    moments = (next_due(connection, queue), accounts.next_opening(connection, queue))
+    moments = (next_due(connection, queue), limits.next_opening(connection, queue))
     return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.job.ids import created_ms
 from headrace.core.queue_names import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
-from headrace.store.sqlite import backlog, progress_log, stopped_keys, survey, topic_log
+from headrace.store.sqlite import backlog, progress_log, pruning, stopped_keys, survey, topic_log
 from headrace.store.sqlite.entries import MARKED, REPORTED, json_of
 from headrace.store.topics import GroupState
 
@@ -59,15 +59,6 @@ _ORDERS = {
     "blocked": "held.id",
 }
 _OLDEST = [_TAKEN.format(state=state, order=order) for state, order in _ORDERS.items()]
-_DROP_LINES = "DELETE FROM lines WHERE log IN (SELECT id FROM logs WHERE queue = ?)"
-_DROP = [
-    f"DELETE FROM {table} WHERE queue = ?"
-    for table in (
-        "jobs", "results", "uniques", "ticks", "children", "joins", "parents", "limits", "starts",
-        "progress", "logs", "once", "facts", "counters", "stopped_keys", "topic_groups",
-    )
-]  # fmt: skip
-_DROP_NAMED = [f"DELETE FROM {t} WHERE namespace = ? AND queue = ?" for t in ("pauses", "reclaims")]
 
 
 def unchanged(
@@ -121,20 +112,10 @@ def _forget_unbegun(change: Change, log: int) -> None:
 def disband(change: Change) -> bool:
     """Remove the group and all that there is of it; False if there is none."""
     _source(change.queue)
-    if not drop_rows(change):
+    if not pruning.drop_rows(change, change.number):
         return False
-    for drop in _DROP_NAMED:
-        change.connection.execute(drop, (change.namespace, change.queue))
-    change.tell("control")
+    pruning.drop_control(change)
     return True
-
-
-def drop_rows(change: Change) -> bool:
-    """Drop all rows of a queue; whether it was that of a group."""
-    change.connection.execute(_DROP_LINES, (change.number,))
-    for drop in _DROP:
-        dropped = change.connection.execute(drop, (change.number,)).rowcount
-    return dropped > 0
 
 
 def _source(queue: str) -> GroupSource:

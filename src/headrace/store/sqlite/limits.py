@@ -1,20 +1,44 @@
-"""Limits: how many jobs may start in a time. Those over it stand in line in the store."""
+"""Limits: how many jobs may start in a time. Jobs over the limit wait in the store.
+
+Each limit has an `Account` of what it has let through: counted in a change, written at its end.
+"""
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from headrace.core.job.constraints import Limit
-from headrace.store.sqlite.accounts import has_room, of_limits
-from headrace.store.sqlite.entries import PASSED, in_line, limit_gate
-from headrace.store.sqlite.rows import run_rows
+from headrace.store.sqlite.change import Account, Change
+from headrace.store.sqlite.entries import PASSED, heads, in_line, limit_gate
+from headrace.store.sqlite.rows import run_rows, select_rows
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
 
+_LOAD = """
+    WITH named (queue, name, gate) AS (VALUES {rows})
+    SELECT named.name, coalesce(limits.passed, 0), coalesce(limits.spent_until_ms, 0),
+        limits.opens_ms, EXISTS (
+            SELECT 1 FROM jobs
+            WHERE jobs.queue = named.queue AND jobs.gate = named.gate AND jobs.gate != '')
+    FROM named LEFT JOIN limits ON limits.queue = named.queue AND limits.name = named.name"""
+_STARTED = """
+    WITH named (queue, name, window_ms, since_ms) AS (VALUES {rows})
+    SELECT named.name, named.window_ms, (
+        SELECT coalesce(sum(count), 0) FROM starts
+        WHERE queue = named.queue AND name = named.name AND at_ms >= named.since_ms)
+    FROM named"""
+_OLDEST = """
+    SELECT at_ms, count FROM starts WHERE queue = ? AND name = ? AND at_ms >= ?
+    ORDER BY at_ms LIMIT ?"""
+_KEEP = """
+    INSERT OR REPLACE INTO limits (queue, name, passed, spent_until_ms, opens_ms) VALUES {rows}"""
+_DROP = "DELETE FROM limits WHERE name IN (VALUES {rows}) AND queue = ?"
+_NEXT = "SELECT min(opens_ms) FROM limits WHERE queue = ?"
 _START = """
     INSERT INTO starts (queue, name, at_ms, count, expires_ms) VALUES {rows}
     ON CONFLICT DO UPDATE SET count = count + excluded.count,
@@ -28,13 +52,13 @@ def pass_through(change: Change, entries: Sequence[Entry]) -> None:
     limited = [e for e in entries if e.state == "waiting" and e.constraints.limits]
     if not limited:
         return
-    accounts = of_limits(change, (limit for entry in limited for limit in entry.constraints.limits))
+    accounts = _accounts(change, (limit for entry in limited for limit in entry.constraints.limits))
     for entry in limited:
         closed = next(
             (
                 x
                 for x in entry.constraints.limits
-                if accounts[x.name].has_line or not has_room(change, x)
+                if accounts[x.name].has_line or not _has_room(change, x)
             ),
             None,
         )
@@ -72,7 +96,7 @@ def stand_at(change: Change, entry: Entry, name: str) -> bool:
     limit = next((x for x in entry.constraints.limits if x.name == name), None)
     if limit is None:
         return False
-    of_limits(change, entry.constraints.limits)
+    _accounts(change, entry.constraints.limits)
     give_back(change, [entry])
     _stand_in_line(change, entry, limit)
     return True
@@ -81,7 +105,7 @@ def stand_at(change: Change, entry: Entry, name: str) -> bool:
 def give_back(change: Change, entries: Iterable[Entry]) -> None:
     """Undo what was counted of jobs that were let through and did not begin."""
     unbegun = [entry for entry in entries if entry.flags & PASSED]
-    accounts = of_limits(change, (limit for entry in unbegun for limit in entry.constraints.limits))
+    accounts = _accounts(change, (limit for entry in unbegun for limit in entry.constraints.limits))
     for entry in unbegun:
         entry.flags &= ~PASSED
         for limit in entry.constraints.limits:
@@ -95,10 +119,10 @@ def give_back(change: Change, entries: Iterable[Entry]) -> None:
 def begin(change: Change, entry: Entry) -> str:
     """Count the start of a job, or name the limit that does not allow it now."""
     limits = entry.constraints.limits
-    accounts = of_limits(change, limits)
+    accounts = _accounts(change, limits)
     if not entry.flags & PASSED:
         # It has begun before, and its worker is gone: this is one more start.
-        if closed := next((limit for limit in limits if not has_room(change, limit)), None):
+        if closed := next((limit for limit in limits if not _has_room(change, limit)), None):
             return closed.name
         for limit in limits:
             _spend(change, limit)
@@ -131,7 +155,7 @@ def _open(change: Change, name: str, most: int) -> list[Entry]:
     line = in_line(change.connection, change.number, limit_gate(name), most + 1)
     theirs = [limit for entry in line for limit in entry.constraints.limits]
     # The account is needed even if nobody is left in its line, or knows the limit any more.
-    accounts = of_limits(change, [Limit(name, 1, 1), *theirs])
+    accounts = _accounts(change, [Limit(name, 1, 1), *theirs])
     moved: list[Entry] = []
     for entry in line[:most]:
         closed = next(
@@ -139,7 +163,7 @@ def _open(change: Change, name: str, most: int) -> list[Entry]:
                 limit
                 for limit in entry.constraints.limits
                 if (limit.name != name and accounts[limit.name].has_line)
-                or not has_room(change, limit)
+                or not _has_room(change, limit)
             ),
             None,
         )
@@ -160,6 +184,85 @@ def leave_line(change: Change, entries: Iterable[Entry]) -> None:
     """See to it that those behind jobs which are gone from the line of a limit are looked at."""
     names = {entry.reason for entry in entries if entry.gate == limit_gate(entry.reason)}
     if names:
-        accounts = of_limits(change, [Limit(name, 1, 1) for name in names])
+        accounts = _accounts(change, [Limit(name, 1, 1) for name in names])
         for name in names:
             accounts[name].changed = True
+
+
+def _accounts(change: Change, limits: Iterable[Limit]) -> dict[str, Account]:
+    """The accounts of these limits, as far as this change has brought them."""
+    wanted = {(limit.name, limit.window_ms): limit for limit in limits}
+    accounts = change.accounts
+    names = {name for name, _ in wanted} - accounts.keys()
+    rows = [(change.number, name, limit_gate(name)) for name in names]
+    for name, passed, spent, opens, has_line in select_rows(change.connection, _LOAD, rows):
+        accounts[name] = Account(name, passed, spent, opens, bool(has_line), {})
+    missing = [(name, window) for name, window in wanted if window not in accounts[name].started]
+    # What began in the very same millisecond a window ago may have begun less than a window ago.
+    starts = [(change.number, name, window, change.now_ms - window) for name, window in missing]
+    for name, window, count in select_rows(change.connection, _STARTED, starts):
+        accounts[name].started[window] = count
+    return accounts
+
+
+def _has_room(change: Change, limit: Limit) -> bool:
+    """Whether one more may pass, whoever stands in line."""
+    account = change.accounts[limit.name]
+    if account.started[limit.window_ms] + account.passed >= limit.most:
+        return False
+    return not limit.burst or _burst_opens(account, limit) <= change.now_ms
+
+
+def _burst_opens(account: Account, limit: Limit) -> float:
+    """When a burst of `burst` has room for one more, if one becomes free every so often."""
+    return account.spent_until_ms - (limit.burst - 1) * limit.window_ms / limit.most
+
+
+def next_opening(connection: sqlite3.Connection, queue: int) -> int | None:
+    """When the first of those in line may go on, at any limit of the queue."""
+    [(opens,)] = connection.execute(_NEXT, (queue,)).fetchall()
+    return opens  # type: ignore[no-any-return]
+
+
+def close_accounts(change: Change) -> None:
+    """Write what was counted, and when those in line are to be looked at."""
+    changed = {limit_gate(x.name): x for x in change.accounts.values() if x.changed}
+    if not changed:
+        return
+    first = heads(change.connection, change.number, changed)
+    kept, dropped = [], []
+    for gate, account in changed.items():
+        opens = _opens(change, account, first[gate]) if gate in first else None
+        if opens is not None and opens != account.opens_ms:
+            change.tell("due")
+        account.opens_ms, account.changed = opens, False
+        if opens is None and not account.passed and account.spent_until_ms <= change.now_ms:
+            dropped.append((account.name,))
+        else:
+            spent = account.spent_until_ms
+            kept.append((change.number, account.name, account.passed, spent, opens))
+    run_rows(change.connection, _KEEP, kept)
+    run_rows(change.connection, _DROP, dropped, change.number)
+
+
+def _opens(change: Change, account: Account, first: Entry) -> int | None:
+    """When the first in line may go on; None if only a start or a give-back can tell."""
+    limit = next((x for x in first.constraints.limits if x.name == account.name), None)
+    if limit is None:
+        return change.now_ms
+    _accounts(change, [limit])
+    opens = change.now_ms
+    if limit.burst:
+        opens = max(opens, ceil(_burst_opens(account, limit)))
+    over = account.started[limit.window_ms] + account.passed - limit.most + 1
+    if over <= 0:
+        return opens
+    since = change.now_ms - limit.window_ms
+    for at_ms, count in change.connection.execute(
+        _OLDEST, (change.number, limit.name, since, over)
+    ):
+        over -= count
+        if over <= 0:
+            expires: int = at_ms + limit.window_ms + 1
+            return max(opens, expires)
+    return None

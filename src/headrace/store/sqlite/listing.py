@@ -1,4 +1,4 @@
-"""What people and waiting callers ask: reads, and the forgetting of dead jobs."""
+"""Reads of jobs: by id, by state, by page; and the names of queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
-from headrace.store.sqlite import backlog, entries, progress_log, stopped_keys
+from headrace.store.sqlite import backlog
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.values import JobIdPage
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from headrace.core.job.ids import JobId
     from headrace.store.oddities import Oddities
-    from headrace.store.sqlite.change import Change
 
 # A column can hold a value of any type: as what it should be, it can be read.
 _JOB = """
@@ -89,12 +88,6 @@ _PAGES = {
         [_AFTER_ALL, _AFTER_ALL],
     ),
 }
-_PURGE = "DELETE FROM jobs WHERE queue = ? AND job_id = ? AND state = 'dead'"
-# Keys that are none of ours: no blob, so that none of ours is equal to them.
-_ODD_KEYS = """
-    SELECT CAST(job_id AS BLOB), id FROM jobs
-    WHERE queue = ? AND state = 'dead' AND typeof(job_id) != 'blob' LIMIT 1000"""
-_FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND job_id = ?"
 
 
 def get(
@@ -227,22 +220,3 @@ def browse(
     rows = connection.execute(sql, page_values(number, after, limit)).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
     return JobIdPage([row[0] for row in rows], following)
-
-
-def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
-    """For each id, whether it was of a dead job, of which nothing is left."""
-    purged = []
-    for job_id in job_ids:
-        gone = change.connection.execute(_PURGE, (change.number, job_id)).rowcount
-        if gone:
-            change.connection.execute(_FORGET_RESULT, (change.number, job_id))
-        purged.append(gone > 0)
-    if not all(purged):
-        odd = dict(change.connection.execute(_ODD_KEYS, (change.number,)).fetchall())
-        entries.delete(change.connection, [odd[job_id] for job_id in job_ids if job_id in odd])
-        purged = [gone or job_id in odd for job_id, gone in zip(job_ids, purged, strict=True)]
-    forgotten = [job_id for job_id, gone in zip(job_ids, purged, strict=True) if gone]
-    progress_log.forget_marks(change, forgotten)
-    if group_source(change.queue):
-        change.freed_lanes |= stopped_keys.forget(change, forgotten)
-    return purged

@@ -1,16 +1,20 @@
-"""Forgetting what need not be kept any longer, a bounded number at a time."""
+"""Deleting: what has expired, a bounded number at a time; dead jobs; whole queues."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
-from headrace.store.sqlite import progress_log
+from headrace.core.queue_names import group_source
+from headrace.store.oddities import readable
+from headrace.store.sqlite import entries, progress_log, stopped_keys
 from headrace.store.sqlite.entries import MARKED
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
+    from headrace.core.job.ids import JobId
     from headrace.store.sqlite.change import Change
 
 _SWEPT_TOGETHER = 1000
@@ -43,6 +47,30 @@ _DROP_EXPIRED = (
     "DELETE FROM starts WHERE expires_ms <= ?",
     "DELETE FROM limits WHERE passed = 0 AND opens_ms IS NULL AND spent_until_ms <= ?",
 )
+_PURGE = "DELETE FROM jobs WHERE queue = ? AND job_id = ? AND state = 'dead'"
+# Keys that are none of ours: no blob, so that none of ours is equal to them.
+_ODD_KEYS = """
+    SELECT CAST(job_id AS BLOB), id FROM jobs
+    WHERE queue = ? AND state = 'dead' AND typeof(job_id) != 'blob' LIMIT 1000"""
+_FORGET_RESULT = "DELETE FROM results WHERE queue = ? AND job_id = ?"
+_DROP_LINES = "DELETE FROM lines WHERE log IN (SELECT id FROM logs WHERE queue = ?)"
+_DROP = [
+    f"DELETE FROM {table} WHERE queue = ?"
+    for table in (
+        "jobs", "results", "uniques", "ticks", "children", "joins", "parents", "limits", "starts",
+        "progress", "logs", "once", "facts", "counters", "stopped_keys", "topic_groups",
+    )
+]  # fmt: skip
+_DROP_NAMED = [
+    f"DELETE FROM {table} WHERE namespace = ? AND queue = ?" for table in ("pauses", "reclaims")
+]
+_DROP_LOG = [f"DELETE FROM {table} WHERE log = ?" for table in ("topic_events", "topics")]
+_NAMES = "SELECT id, CAST(name AS BLOB) FROM queues WHERE namespace = ?"
+_HELD = """
+    SELECT (SELECT count(*) FROM jobs WHERE queue = :number)
+        + (SELECT count(*) FROM topic_events WHERE log = :number)"""
+_GROUPS = "SELECT queue FROM topic_groups WHERE log = ?"
+_FORGET = "DELETE FROM queues WHERE id = ?"
 
 
 def sweep(change: Change) -> None:
@@ -79,3 +107,57 @@ def _drop_logs(change: Change) -> None:
     for (log,) in found:
         change.connection.execute("DELETE FROM lines WHERE log = ?", (log,))
         change.connection.execute("DELETE FROM logs WHERE id = ?", (log,))
+
+
+def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
+    """For each id, whether it was of a dead job, of which nothing is left."""
+    purged = []
+    for job_id in job_ids:
+        gone = change.connection.execute(_PURGE, (change.number, job_id)).rowcount
+        if gone:
+            change.connection.execute(_FORGET_RESULT, (change.number, job_id))
+        purged.append(gone > 0)
+    if not all(purged):
+        odd = dict(change.connection.execute(_ODD_KEYS, (change.number,)).fetchall())
+        entries.delete(change.connection, [odd[job_id] for job_id in job_ids if job_id in odd])
+        purged = [gone or job_id in odd for job_id, gone in zip(job_ids, purged, strict=True)]
+    forgotten = [job_id for job_id, gone in zip(job_ids, purged, strict=True) if gone]
+    progress_log.forget_marks(change, forgotten)
+    if group_source(change.queue):
+        change.freed_lanes |= stopped_keys.forget(change, forgotten)
+    return purged
+
+
+def remove(change: Change, name: str, *, force: bool) -> int | None:
+    """See `headrace.store.contract.Store.remove`."""
+    found = change.connection.execute(_NAMES, (change.namespace,)).fetchall()
+    number = next((id for id, raw in found if readable(raw) == name), None)
+    if number is None:
+        return None
+    [(held,)] = change.connection.execute(_HELD, {"number": number}).fetchall()
+    if held and not force:
+        return int(held)
+    groups = change.connection.execute(_GROUPS, (number,)).fetchall()
+    for each in (*(group for (group,) in groups), number):
+        drop_rows(change, each)
+        change.connection.execute(_FORGET, (each,))
+    for drop in _DROP_LOG:
+        change.connection.execute(drop, (number,))
+    change.number = number
+    drop_control(change)
+    return 0
+
+
+def drop_rows(change: Change, number: int) -> bool:
+    """Delete all rows of a queue; whether it was that of a group."""
+    change.connection.execute(_DROP_LINES, (number,))
+    for drop in _DROP:
+        dropped = change.connection.execute(drop, (number,)).rowcount
+    return dropped > 0
+
+
+def drop_control(change: Change) -> None:
+    """Delete what is kept by the queue's name: its pauses, and when it was last reclaimed from."""
+    for drop in _DROP_NAMED:
+        change.connection.execute(drop, (change.namespace, change.queue))
+    change.tell("control")

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.core.address import without_password
 from headrace.errors import ConfigError
 from headrace.store.oddities import Oddities
-from headrace.store.sqlite import (
-    flows,
-    insert,
-    kv,
-    listing,
-    pauses,
-    progress_log,
-    removal,
-    schema,
-)  # fmt: skip
+from headrace.store.sqlite import flows, insert, kv, pauses, progress_log, pruning, schema
 from headrace.store.sqlite.claims import Claims
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.database import Database
@@ -93,7 +84,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         """Nothing is on its way that was not answered: the database is in this process."""
 
     async def remove(self, name: str, *, force: bool = False) -> int | None:
-        return await self._writer.change(name, partial(removal.remove, name=name, force=force))
+        return await self._writer.change(name, partial(pruning.remove, name=name, force=force))
 
     async def cancel(
         self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
@@ -172,7 +163,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         )
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
-        return await self._writer.change(queue, partial(listing.purge, job_ids=job_ids))
+        return await self._writer.change(queue, partial(pruning.purge, job_ids=job_ids))
 
     def consumer(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.store.sqlite import accounts, facts, flows, routing
+from headrace.store.sqlite import facts, flows, limits, routing
 from headrace.store.sqlite.change import Change
 
 if TYPE_CHECKING:
@@ -86,6 +86,6 @@ def _draw_consequences(change: Change) -> None:
         if each.freed_lanes:
             routing.refill_lanes(each)
         if each.accounts:
-            accounts.close(each)
+            limits.close_accounts(each)
         if each.facts or each.counts:
             facts.write(each)
