@@ -52,7 +52,7 @@ LONGER = {
 
 # A folder shows what it holds. These have more files than one takes in at a glance.
 MOST_FILES = 20
-CROWDED = {"client", "store/sqlite"}
+CROWDED = {"client"}
 
 
 def texts() -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
-from headrace.store.sqlite import facts
+from headrace.store.sqlite.inspection import facts
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import RecordedFact
 from headrace.testing import ManualClock

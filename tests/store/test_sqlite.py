@@ -29,7 +29,7 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.store.contract import Settlement, reclaim_every
-from headrace.store.sqlite import schema
+from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobId
     from headrace.core.job.outcome import Outcome
+    from headrace.store.sqlite.connection.signals import Notification
     from headrace.store.sqlite.consumer import SqliteConsumer
-    from headrace.store.sqlite.signals import Notification
 
 LEASE = 30.0
 LEASE_MS = 30_000
@@ -889,7 +889,7 @@ class TestPeople:
         clock: ManualClock,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("headrace.store.sqlite.pruning.DEAD_KEPT_COUNT", 2)
+        monkeypatch.setattr("headrace.store.sqlite.jobs.pruning.DEAD_KEPT_COUNT", 2)
         for name in "abc":
             await bury(store, consumer, name)
             clock.advance(1)

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import pytest
 
 from headrace import Headrace, StoreFull
-from headrace.store.sqlite import schema
-from headrace.store.sqlite.schema import Connection
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.schema import Connection
 from headrace.store.sqlite.store import SqliteStore
 from tests.worker.states import until
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.store.sqlite import file
+from headrace.store.sqlite.connection import file
 from tests.worker.states import until
 
 SUFFIXES = ("", "-wal", "-shm")
@@ -271,7 +271,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "_LOUD_BYTES", 3 * 2**20)
     monkeypatch.setattr(file, "_CUT_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(file, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("headrace.store.sqlite.thread.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.store.sqlite.connection.thread.LOOK_SECONDS", 0.0)
 
 
 def log_size(path: Path) -> int:

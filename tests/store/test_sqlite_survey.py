@@ -12,7 +12,7 @@ from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Held, Retried, task_gate
 from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import listing, survey
+from headrace.store.sqlite.inspection import listing, survey
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.topics import Group, Position
 from headrace.store.values import Counts, QueueState

@@ -23,9 +23,10 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason, State
 from headrace.errors import ConfigError, GroupNotFound
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import draw, schema
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.tables import UPGRADES
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.sqlite.tables import UPGRADES
+from headrace.store.sqlite.topics import draw
 from headrace.store.topics import Bound, Group, Position, Published
 from headrace.store.values import Counts, Report
 from headrace.testing import ManualClock
@@ -337,7 +338,7 @@ class TestTaking:
     async def test_a_lowered_bound_is_reached_in_steps(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("headrace.store.sqlite.publication._DROPPED_TOGETHER", 4)
+        monkeypatch.setattr("headrace.store.sqlite.topics.publication._DROPPED_TOGETHER", 4)
         await store.join(BILLING, PLAIN, START)
         await store.publish(LOG, events(20))
         few = Bound(3, drops_oldest=True)

@@ -15,9 +15,9 @@ from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, encode_verdict
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import schema
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.tables import UPGRADES
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.sqlite.tables import UPGRADES
 from headrace.store.values import Counts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from headrace.core.job.outcome import DONE
 from headrace.store.contract import Store, StoreConsumer
 from headrace.store.redis import upkeep
 from headrace.store.redis.store import RedisStore
-from headrace.store.sqlite import pruning
+from headrace.store.sqlite.jobs import pruning
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.topics import Group
 from headrace.testing import ManualClock

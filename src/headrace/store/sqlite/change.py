@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.store.sqlite.connection.signals import Notification
 from headrace.store.sqlite.rows import made_queue_id, new_numbers, queue_id
-from headrace.store.sqlite.signals import Notification
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
-    from headrace.store.sqlite.signals import Kind
+    from headrace.store.sqlite.connection.signals import Kind
     from headrace.store.values import Arrival
 
 

@@ -7,14 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.core.queue_names import group_source, is_log
-from headrace.store.sqlite import (
-    claims,
-    draw,
-    due_times,
-    publication,
-    requeue,
-    settlement,
-)  # fmt: skip
+from headrace.store.sqlite.gates import due_times
+from headrace.store.sqlite.jobs import claims, requeue, settlement
+from headrace.store.sqlite.topics import draw, publication
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,9 +20,9 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
     from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
-    from headrace.store.sqlite.claims import Claims
-    from headrace.store.sqlite.queue_shares import Share, Sharing
-    from headrace.store.sqlite.signals import Kind, Notification
+    from headrace.store.sqlite.connection.signals import Kind, Notification
+    from headrace.store.sqlite.jobs.claims import Claims
+    from headrace.store.sqlite.jobs.queue_shares import Share, Sharing
     from headrace.store.sqlite.writer import Writer
     from headrace.store.values import FlowMessage, IdempotencyKey
 

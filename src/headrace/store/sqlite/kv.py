@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from headrace.store.sqlite.connection.signals import Notification
 from headrace.store.sqlite.rows import bounded_ms
-from headrace.store.sqlite.signals import Notification
 
 if TYPE_CHECKING:
     import sqlite3

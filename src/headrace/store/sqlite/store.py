@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 from headrace.core.address import without_password
 from headrace.errors import ConfigError
 from headrace.store.oddities import Oddities
-from headrace.store.sqlite import flows, insert, kv, pauses, progress_log, pruning, schema
-from headrace.store.sqlite.claims import Claims
+from headrace.store.sqlite import kv
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.database import Database
 from headrace.store.sqlite.consumer import SqliteConsumer
-from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.queue_shares import sharing
-from headrace.store.sqlite.topics import SqliteTopics
-from headrace.store.sqlite.views import SqliteViews
+from headrace.store.sqlite.gates import flows, pauses
+from headrace.store.sqlite.inspection import progress_log
+from headrace.store.sqlite.inspection.views import SqliteViews
+from headrace.store.sqlite.jobs import insert, pruning
+from headrace.store.sqlite.jobs.claims import Claims
+from headrace.store.sqlite.jobs.queue_shares import sharing
+from headrace.store.sqlite.topics.topic_store import SqliteTopics
 from headrace.store.sqlite.writer import Writer
 from headrace.store.values import Description
 

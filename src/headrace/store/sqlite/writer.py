@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.store.sqlite import facts, flows, limits, routing
 from headrace.store.sqlite.change import Change
+from headrace.store.sqlite.gates import flows, limits, routing
+from headrace.store.sqlite.inspection import facts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.core.clock import Clock
-    from headrace.store.sqlite.database import Database
-    from headrace.store.sqlite.signals import Notification
+    from headrace.store.sqlite.connection.database import Database
+    from headrace.store.sqlite.connection.signals import Notification
     from headrace.store.values import IdempotencyKey
 
 T = TypeVar("T")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
 from headrace.core.queue_names import group_source
 from headrace.store.oddities import readable
-from headrace.store.sqlite import entries, progress_log, stopped_keys
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED
+from headrace.store.sqlite.inspection import progress_log
+from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,8 +10,10 @@ import msgspec
 from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.contract import reclaim_every
-from headrace.store.sqlite import completion, entries, leases, limits, pruning
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN, json_of
+from headrace.store.sqlite.gates import limits
+from headrace.store.sqlite.jobs import completion, leases, pruning
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,11 +6,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.queue_names import group_source
-from headrace.store.sqlite import constrained, entries, routing, stopped_keys, uniques
-from headrace.store.sqlite.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.gates import routing, uniques
+from headrace.store.sqlite.gates.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite.inspection.facts import task_of
+from headrace.store.sqlite.jobs import constrained
 from headrace.store.sqlite.rows import run_rows
+from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

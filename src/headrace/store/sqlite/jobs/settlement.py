@@ -13,10 +13,12 @@ from headrace.core.job.tally import Tally, detail_of, kind_of
 from headrace.core.job.verdict import CANCELLED_VERDICT
 from headrace.core.queue_names import group_source
 from headrace.store.contract import Settlement
-from headrace.store.sqlite import completion, entries, leases, pruning, requeue, stopped_keys
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
-from headrace.store.sqlite.flows import ending_of
+from headrace.store.sqlite.gates.flows import ending_of
+from headrace.store.sqlite.jobs import completion, leases, pruning, requeue
 from headrace.store.sqlite.rows import bounded_ms, run_rows
+from headrace.store.sqlite.topics import stopped_keys
 from headrace.store.values import JobEnding
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from headrace.core.job.ids import created_ms
 from headrace.core.queue_names import GroupSource, group_source
 from headrace.errors import ConfigError, GroupNotFound
-from headrace.store.sqlite import backlog, progress_log, pruning, stopped_keys, survey, topic_log
 from headrace.store.sqlite.entries import MARKED, REPORTED, json_of
+from headrace.store.sqlite.inspection import progress_log, survey
+from headrace.store.sqlite.jobs import pruning
+from headrace.store.sqlite.topics import backlog, stopped_keys, topic_log
 from headrace.store.topics import GroupState
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import StoreUnavailable
-from headrace.store.sqlite import schema
-from headrace.store.sqlite.file import DatabaseFile
-from headrace.store.sqlite.signals import Post, Signals
-from headrace.store.sqlite.thread import DatabaseThread, Request
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.file import DatabaseFile
+from headrace.store.sqlite.connection.signals import Post, Signals
+from headrace.store.sqlite.connection.thread import DatabaseThread, Request
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.store.contract import Listener
-    from headrace.store.sqlite.schema import Connection
-    from headrace.store.sqlite.signals import Kind, Listening, Notification
-    from headrace.store.sqlite.thread import Inbox, Read, Write
+    from headrace.store.sqlite.connection.schema import Connection
+    from headrace.store.sqlite.connection.signals import Kind, Listening, Notification
+    from headrace.store.sqlite.connection.thread import Inbox, Read, Write
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import msgspec
 
 from headrace.core.job.ids import to_text
 from headrace.errors import EventNotFound
-from headrace.store.sqlite import pruning
 from headrace.store.sqlite.entries import json_of
+from headrace.store.sqlite.jobs import pruning
 from headrace.store.sqlite.rows import numbers_in
 from headrace.store.topics import LoggedEvent, Trimmed
 

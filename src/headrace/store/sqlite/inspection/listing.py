@@ -9,9 +9,9 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
-from headrace.store.sqlite import backlog
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
+from headrace.store.sqlite.topics import backlog
 from headrace.store.values import JobIdPage
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import msgspec
 
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.parcel import Parcel
-from headrace.store.sqlite import constrained, insert, stopped_keys
+from headrace.store.sqlite.jobs import constrained, insert
+from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.queue_names import group_source
-from headrace.store.sqlite import backlog
 from headrace.store.sqlite.entries import json_of
+from headrace.store.sqlite.topics import backlog
 from headrace.store.values import Counts, QueueState
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import time
 from typing import NamedTuple
 
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.sqlite import schema
-from headrace.store.sqlite.schema import Connection
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.schema import Connection
 
 log = logging.getLogger("headrace.store")
 

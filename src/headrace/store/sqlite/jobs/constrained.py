@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from headrace.core.job.constraints import encode_constraints
 from headrace.core.job.envelope import with_id
 from headrace.core.job.state import State
-from headrace.store.sqlite import entries, flows, lanes, limits, uniques
-from headrace.store.sqlite.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.gates import flows, lanes, limits, uniques
+from headrace.store.sqlite.gates.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, select_rows
 from headrace.store.values import Arrival, JobEnding
 

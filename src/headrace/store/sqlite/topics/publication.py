@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.queue_names import log_name, log_source
 from headrace.store.contract import Promotion
-from headrace.store.sqlite import entries, insert, topic_log
-from headrace.store.sqlite.due_times import due_time, next_due, promotion
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite import entries
+from headrace.store.sqlite.gates.due_times import due_time, next_due, promotion
+from headrace.store.sqlite.inspection.facts import task_of
+from headrace.store.sqlite.jobs import insert
 from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.store.sqlite.topics import topic_log
 from headrace.store.topics import Published
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.change import Change
-    from headrace.store.sqlite.topic_log import Log
+    from headrace.store.sqlite.topics.topic_log import Log
     from headrace.store.topics import Bound
 
 _PROMOTED_TOGETHER = 1000

@@ -8,8 +8,8 @@ import time
 from functools import partial
 
 from headrace.errors import StoreMismatch
-from headrace.store.sqlite.failures import translated
-from headrace.store.sqlite.tables import UPGRADES
+from headrace.store.sqlite.connection.errors import translated
+from headrace.store.sqlite.connection.tables import UPGRADES
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x48656164  # "Head"; makes `file` and other programs tell the file apart.

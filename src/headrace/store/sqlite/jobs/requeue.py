@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.store.sqlite import completion, entries, lanes, limits, pauses, routing
-from headrace.store.sqlite.due_times import due_after, next_due, tell_of_due
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN
+from headrace.store.sqlite.gates import lanes, limits, pauses, routing
+from headrace.store.sqlite.gates.due_times import due_after, next_due, tell_of_due
+from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import run_rows
 
 if TYPE_CHECKING:

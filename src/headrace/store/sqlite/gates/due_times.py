@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.store.contract import Promotion
-from headrace.store.sqlite import entries, limits, routing, uniques
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import ATTACHED
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.gates import limits, routing, uniques
+from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, queue_id
 
 if TYPE_CHECKING:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
-from headrace.store.sqlite import completion, entries, routing
-from headrace.store.sqlite.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.gates import routing
+from headrace.store.sqlite.gates.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite.inspection.facts import task_of
+from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
 from headrace.store.values import Arrival, JobEnding
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import entries, lanes, limits
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite import entries
+from headrace.store.sqlite.gates import lanes, limits
+from headrace.store.sqlite.inspection.facts import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

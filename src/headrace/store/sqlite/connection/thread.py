@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.store.sqlite.failures import translated
-from headrace.store.sqlite.file import LOOK_SECONDS
-from headrace.store.sqlite.signals import Notification, Post
+from headrace.store.sqlite.connection.errors import translated
+from headrace.store.sqlite.connection.file import LOOK_SECONDS
+from headrace.store.sqlite.connection.signals import Notification, Post
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-    from headrace.store.sqlite.file import DatabaseFile
-    from headrace.store.sqlite.signals import Signals
+    from headrace.store.sqlite.connection.file import DatabaseFile
+    from headrace.store.sqlite.connection.signals import Signals
 
 log = logging.getLogger("headrace.store")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.bounds import RESULT_TTL
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, encode_verdict
-from headrace.store.sqlite import entries, lanes, limits, progress_log, uniques
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import (
     CANCELLING,
     CHILDREN,
@@ -18,7 +18,9 @@ from headrace.store.sqlite.entries import (
     PASSED,
     REPORTED,
 )  # fmt: skip
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.gates import lanes, limits, uniques
+from headrace.store.sqlite.inspection import progress_log
+from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
 from headrace.store.values import Arrival, JobEnding
 

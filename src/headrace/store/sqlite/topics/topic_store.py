@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import groups, publication, stopped_keys, topic_log
+from headrace.store.sqlite.topics import groups, publication, stopped_keys, topic_log
 from headrace.store.topics import Position, Published
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.job.parcel import Parcel
-    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.connection.database import Database
     from headrace.store.sqlite.writer import Writer
     from headrace.store.topics import (
         Bound,

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import State
-from headrace.store.sqlite import completion, entries, limits, routing
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CANCELLING, pause_gate
-from headrace.store.sqlite.flows import ending_of
+from headrace.store.sqlite.gates import limits, routing
+from headrace.store.sqlite.gates.flows import ending_of
+from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import queue_id, select_rows
 from headrace.store.values import Control
 

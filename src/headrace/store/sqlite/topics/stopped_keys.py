@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.job.constraints import Constraints, encode_constraints
 from headrace.core.job.state import Reason
 from headrace.store.sqlite.entries import LADEN, MARKED, lane_gate
-from headrace.store.sqlite.facts import task_of
+from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
 from headrace.store.topics import StoppedKey
 

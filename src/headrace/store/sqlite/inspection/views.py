@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.store.sqlite import facts, kv, listing, pauses, progress_log, survey
+from headrace.store.sqlite import kv
+from headrace.store.sqlite.gates import pauses
+from headrace.store.sqlite.inspection import facts, listing, progress_log, survey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.core.job.state import State
     from headrace.store.contract import DeadJobPage, JobSnapshot
     from headrace.store.oddities import Oddities
-    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.connection.database import Database
     from headrace.store.values import (
         Control,
         Counts,

@@ -1,0 +1,1 @@
+"""What a job may have to wait for: parents, a time, a lane, limits, a paused task."""

@@ -1,0 +1,1 @@
+"""What can be read of queues and jobs: listings, counts, events, progress and logs."""

@@ -1,0 +1,1 @@
+"""The life of a job: insert, claim, settle, complete or requeue, and prune."""

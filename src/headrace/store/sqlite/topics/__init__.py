@@ -1,0 +1,1 @@
+"""Topics: the log, its groups, and the way of an event from the log into a group's queue."""
