@@ -113,7 +113,7 @@ async def test_the_theme_is_the_systems_until_one_is_chosen(shop: Shop, browser:
 async def test_a_page_that_may_not_be_followed_is_renewed_now_and_then(
     shop: Shop, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.live.streams.MOST", 0)
+    monkeypatch.setattr("headrace.web.streams.MOST_STREAMS", 0)
     async with shop.app as app, dashboard_at(app) as home, visiting(browser, home) as visitor:
         await shop.greet.enqueue("someone")
         await visitor.page.clock.install()

@@ -14,12 +14,11 @@ from starlette.requests import Request
 
 from headrace import Headrace, dashboard
 from headrace.benchmark.asgi_client import listening
+from headrace.web import streams
 from headrace.web.auth.users import Passwords, Role, User
-from headrace.web.live import streams
-from headrace.web.live.shared_pages import TOKEN_PLACEHOLDER
-from headrace.web.live.streams import rest
 from headrace.web.page import HtmlPage
 from headrace.web.routes import VIEWS
+from headrace.web.streams import TOKEN_PLACEHOLDER, rest
 from headrace.web.visit import Visit
 from tests.web.browsing import Person
 
@@ -31,7 +30,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     async def brief(end: asyncio.Event, seconds: float) -> None:
         await rest(end, seconds / 100)
 
-    monkeypatch.setattr("headrace.web.live.shared_pages.rest", brief)
+    monkeypatch.setattr("headrace.web.streams.rest", brief)
 
 
 def following(site: Any, view: str) -> AbstractAsyncContextManager[asyncio.Queue[str]]:
@@ -102,7 +101,7 @@ async def test_a_stream_ends_when_its_session_does(app: Headrace) -> None:
 async def test_what_does_not_change_is_not_sent_again(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.live.updates.HEARTBEAT", 0.0)
+    monkeypatch.setattr("headrace.web.updates.HEARTBEAT", 0.0)
     async with following(dashboard(app, insecure=True), "/workers") as heard:
         await heard_of(heard, "event: page")
         async with asyncio.timeout(30):
@@ -177,7 +176,7 @@ async def test_who_sees_the_same_shares_one_rendering_with_a_token_each(
         return replace(await queues(visit), live=3600.0)
 
     monkeypatch.setitem(VIEWS, "/queues", looked)
-    monkeypatch.setattr("headrace.web.live.shared_pages._SOON", 0.0)
+    monkeypatch.setattr("headrace.web.streams._SOON", 0.0)
     await app.admin.pause("mail")
     site = dashboard(app, auth=who)
     async with AsyncExitStack() as stack:
@@ -212,11 +211,11 @@ async def test_one_person_may_follow_so_many_pages_and_is_told(app: Headrace) ->
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
-@pytest.mark.parametrize("bound", ["streams.MOST", "shared_pages.MOST"])
+@pytest.mark.parametrize("bound", ["MOST_STREAMS", "MOST_PAGES"])
 async def test_there_is_a_bound_on_what_all_follow(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(f"headrace.web.live.{bound}", 2)
+    monkeypatch.setattr(streams, bound, 2)
     site = dashboard(app, auth=who)
     async with (
         following(seen_by(site, "ann"), "/queues") as one,

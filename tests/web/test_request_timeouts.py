@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from headrace import Headrace, dashboard
-from headrace.web import request_timeouts
+from headrace.web import server
 from headrace.web.auth.users import User
 from tests.browser.serving import served
 from tests.web.browsing import Person
@@ -30,16 +30,16 @@ def store_url() -> str:
 
 async def who(request: Request) -> User:
     if "x-slow" in request.headers:
-        await asyncio.sleep(3 * request_timeouts.HEADER_SECONDS)
+        await asyncio.sleep(3 * server.HEADER_SECONDS)
     return User("ann")
 
 
 @pytest.fixture
 async def port(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
-    monkeypatch.setattr(request_timeouts, "HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(request_timeouts, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.3)
     site = dashboard(app, auth=who)
-    async with served(site, http=request_timeouts.TimeoutProtocol) as address:
+    async with served(site, http=server.TimeoutProtocol) as address:
         yield int(urlsplit(address).port or 0)
 
 
@@ -105,8 +105,8 @@ async def test_whoever_has_asked_may_be_answered_slowly(port: int) -> None:
 
 
 async def test_there_is_a_bound_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_timeouts, "HEADER_SECONDS", 60.0)
-    monkeypatch.setattr(request_timeouts, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "HEADER_SECONDS", 60.0)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
     callers = [await Caller.at(port) for _ in range(4)]
     answers = [asyncio.create_task(caller.answer()) for caller in callers]
     done, _ = await asyncio.wait(answers, timeout=30, return_when=asyncio.FIRST_COMPLETED)

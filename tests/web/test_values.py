@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.admin.arguments import named
+from headrace.admin.app import named
 from headrace.web.rendering.values import as_json, format_line, format_value, tail
 
 

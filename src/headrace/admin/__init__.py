@@ -1,7 +1,7 @@
 """What people ask and do about queues, jobs and topics. The command line uses nothing else."""
 
 from headrace.admin.actions import Action
-from headrace.admin.admin import Admin
+from headrace.admin.admin import Admin, StoreInfo
 from headrace.admin.dead.dead_info import DeadInfo, DeadPage
 from headrace.admin.filters import JobFilter
 from headrace.admin.jobs.cancel_request import CancelReport
@@ -10,7 +10,6 @@ from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
 from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo, QueuePage
 from headrace.admin.stats import MinuteStats
-from headrace.admin.store import StoreInfo
 from headrace.admin.topics.event_info import EventInfo
 from headrace.admin.topics.topic_info import (
     GroupCounts,

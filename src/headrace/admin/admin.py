@@ -1,14 +1,17 @@
-"""`app.admin`: a method for each question and action; each noun has a file of its own."""
+"""`app.admin`: a method for each question and action. Most nouns have a file of their own; here are
+the store, the workers, the counters and the records."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.admin.actions import Action, ActionRecorder, read_actions
+from headrace.admin.context import AdminContext
 from headrace.admin.dead.dead_admin import DeadAdmin
 from headrace.admin.jobs.events import JobEvent, read_events
 from headrace.admin.jobs.flows import FlowAdmin
@@ -16,13 +19,63 @@ from headrace.admin.queues import QueueAdmin
 from headrace.admin.redaction import Redact, redaction_of
 from headrace.admin.schedules import ScheduleAdmin
 from headrace.admin.stats import MinuteStats, read_stats
-from headrace.admin.store import StoreAdmin
 from headrace.admin.topics.topic_admin import TopicAdmin
 from headrace.admin.workers import WorkerInfo, read_supervisors, read_workers
 from headrace.core import bounds as limits
+from headrace.core.address import without_password
+from headrace.core.clock import to_datetime
 
 if TYPE_CHECKING:
     from headrace.core.workers import SupervisorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """A store that has answered."""
+
+    kind: str
+    """Such as `Redis`."""
+    version: str
+    url: str
+    """Without its password."""
+    namespace: str
+    risks: tuple[str, ...]
+    """Settings that may lose jobs, each as a sentence."""
+    seconds: float
+    """How long it took to answer."""
+    ahead: float
+    """By how many seconds its clock is ahead of the one here; behind if negative."""
+    unread: tuple[str, ...] = ()
+    """Settings that matter and that the store's user may not read, each as a sentence."""
+
+
+class StoreAdmin(AdminContext):
+    """Asking the store about itself."""
+
+    async def now(self) -> datetime:
+        """What time it is by the store's clock, which is the one that counts."""
+        return to_datetime(await (await self._store()).time_ms())
+
+    async def store(self) -> StoreInfo:
+        """What the store is; raises `StoreError` if it does not answer."""
+        store = await self._store()
+        began = time.monotonic()
+        described = await store.describe()
+        took = time.monotonic() - began
+        asked_ms = self._app.clock.now_ms()
+        time_ms = await store.time_ms()
+        # Compared with the middle: the answer was on its way for about half of the time.
+        ahead = (time_ms - (asked_ms + self._app.clock.now_ms()) / 2) / 1000
+        return StoreInfo(
+            described.kind,
+            described.version,
+            without_password(self._app.url),
+            self._app.namespace,
+            described.risks,
+            took,
+            ahead,
+            described.unread,
+        )
 
 
 class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAdmin):

@@ -1,8 +1,9 @@
-"""`AdminApp`: what the admin needs of its app."""
+"""`AdminApp`: what the admin needs of its app; arguments by the names of its tasks' parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from headrace.client.declarations import DeclaredApp
@@ -16,3 +17,43 @@ class AdminApp(DeclaredApp, Protocol):
 
     @property
     def actions_kept(self) -> float: ...
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def parameters_of(app: AdminApp, task: str | None) -> dict[str, inspect.Parameter] | None:
+    """What a task's function takes of its callers, by name; None if the app has no such task."""
+    found = app.tasks.get(task or "")
+    if found is None:
+        return None
+    parameters = inspect.signature(found.function).parameters
+    injected = found.signature.injected_as
+    return {name: each for name, each in parameters.items() if name != injected}
+
+
+def named(app: AdminApp, task: str | None, arguments: Any, *, fed: bool = False) -> Any:
+    """Plain arguments by name; as they are, if the app has no such task or they do not fit it.
+    `fed` ones lack the first, which comes from other jobs."""
+    parameters = parameters_of(app, task)
+    if parameters is None or not isinstance(arguments, list):
+        return arguments
+    python = inspect.Signature(list(parameters.values())[1 if fed else 0 :])
+    if any(each.kind in _VARIADIC for each in python.parameters.values()):
+        return _bound(python, arguments)
+    if len(arguments) > len(python.parameters):
+        return arguments
+    return dict(zip(python.parameters, arguments, strict=False))
+
+
+def _bound(python: inspect.Signature, arguments: list[Any]) -> Any:
+    """Of a function that takes any number of arguments, which travel as a list and a mapping."""
+    if len(arguments) != 2 or not isinstance(arguments[0], list):
+        return arguments
+    args, kwargs = arguments
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        return arguments
+    try:
+        return dict(python.bind_partial(*args, **kwargs).arguments)
+    except TypeError:
+        return arguments

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.admin.arguments import named
+from headrace.admin.app import named
 from headrace.admin.bodies import arguments_of
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.job.envelope import Envelope

@@ -1,4 +1,4 @@
-"""Which jobs someone asks for, from the fields of an address or a form."""
+"""Filters of jobs, from the fields of an address or a form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace.admin import JobFilter
 from headrace.core.job.state import Reason, State
-from headrace.web.errors import PageError
+from headrace.web.page import PageError
 from headrace.web.rendering.formatting import clip
 
 PERIODS: dict[str, tuple[str, timedelta]] = {
@@ -26,7 +26,7 @@ OF_DEAD = (*_OF_BOTH, "reason")
 
 @dataclass(frozen=True, slots=True)
 class FilterForm:
-    """The fields of a filter as they were typed; those that are empty are left out."""
+    """The fields of a filter as they were typed, without empty ones."""
 
     fields: dict[str, str]
 
@@ -39,15 +39,15 @@ class FilterForm:
         return self.fields.get(name)
 
     def parsed(self) -> JobFilter:
-        """The jobs that are meant; `PageError` if a time cannot be read."""
+        """The filter; `PageError` if a time cannot be read."""
         return JobFilter(
             queue=self.get("queue"),
             state=self.get("state"),
             reason=self.get("reason"),
             task=self.get("task"),
             search=self.get("text"),
-            since=_moment(self.get("from")) or _period(self.get("when")),
-            until=_moment(self.get("to")),
+            since=moment_of(self.get("from")) or _period(self.get("when")),
+            until=moment_of(self.get("to")),
         )
 
 
@@ -57,8 +57,9 @@ def _period(text: str | None) -> timedelta | None:
     return PERIODS[text][1] if text else None
 
 
-def _moment(text: str | None) -> datetime | None:
-    """The time in a field of a form or an address; in UTC unless it has a zone."""
+def moment_of(text: str | None) -> datetime | None:
+    """The time in a field of a form or an address, in UTC unless it has a zone; None if empty.
+    `PageError` if it cannot be read."""
     if not text:
         return None
     try:

@@ -1,12 +1,11 @@
-"""Which view shows what is at a path. Actions are registered as their modules are imported."""
+"""The view for each path. Importing a module registers its actions."""
 
 from __future__ import annotations
 
-from headrace.web.actions import job_actions, topic_actions  # noqa: F401
+from headrace.web.actions import job_actions  # noqa: F401
 from headrace.web.pages import (
     actions,
     dead,
-    find,
     job,
     jobs,
     overview,
@@ -23,7 +22,7 @@ VIEWS: dict[str, View] = {
     "/queue": queues.queue,
     "/jobs": jobs.jobs,
     "/job": job.job,
-    "/find": find.find,
+    "/find": job.find,
     "/dead": dead.dead,
     "/dead_job": dead.dead_job,
     "/topics": topics.topics,
@@ -45,4 +44,4 @@ NAVIGATION = (
     ("/workers", "Workers", ()),
     ("/actions", "Audit log", ("/doing",)),
 )
-"""What leads to each part, and the other paths that belong to it."""
+"""A link and a label for each part, and the other paths that belong to it."""

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI app: its routes, and what wraps each view."""
+"""The dashboard as an ASGI app: its routes, what wraps each view, and endpoints for programs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from headrace.errors import HeadraceError
-from headrace.web import probes
+from headrace.errors import ConfigError, HeadraceError
+from headrace.exposition import health
+from headrace.exposition.server import HttpResponse
+from headrace.web import updates
 from headrace.web.actions import form_actions
 from headrace.web.auth import login_page
-from headrace.web.auth.origins import check_origin, origins_of
-from headrace.web.errors import ERROR_TITLES, LoginRequired, PageError, page_error_of
-from headrace.web.flash import clear_flash, get_flash
-from headrace.web.live import updates
-from headrace.web.page import HtmlPage
-from headrace.web.pages import raw
+from headrace.web.auth.csrf import check_origin, origins_of
+from headrace.web.page import (
+    ERROR_TITLES,
+    HtmlPage,
+    LoginRequired,
+    PageError,
+    clear_flash,
+    get_flash,
+    page_error_of,
+)
+from headrace.web.pages import job
 from headrace.web.rendering.renderer import Renderer
 from headrace.web.routes import VIEWS
 from headrace.web.security_headers import SECURITY_HEADERS, SecurityHeaders
-from headrace.web.state import DashboardState
-from headrace.web.visit import Visit, visit_of
+from headrace.web.visit import DashboardState, Visit, visit_of
 
 if TYPE_CHECKING:
     from headrace.admin.redaction import Redact
@@ -83,14 +89,14 @@ class Site:
         return [
             *views,
             Route("/live", self._private(self._live), methods=["GET"]),
-            Route("/raw", self._private(raw.download), methods=["GET"]),
+            Route("/raw", self._private(job.download), methods=["GET"]),
             Route("/do/{verb}", self._private(form_actions.handle), methods=["POST"]),
             Route("/login", self._public(login_page.login), methods=["GET", "POST"]),
             Route("/logout", self._private(login_page.logout), methods=["POST"]),
-            Route("/metrics", self._private(probes.metrics), methods=["GET"]),
-            Route("/healthz", self._public(probes.healthz), methods=["GET"]),
-            Route("/readyz", self._public(probes.readyz), methods=["GET"]),
-            # No Mount: it would change the root path, from which addresses and cookies are made.
+            Route("/metrics", self._private(metrics), methods=["GET"]),
+            Route("/healthz", self._public(healthz), methods=["GET"]),
+            Route("/readyz", self._public(readyz), methods=["GET"]),
+            # No Mount: it would change the root path, of which URLs and cookies are made.
             Route("/static/{path:path}", self._file, methods=["GET"]),
         ]
 
@@ -181,3 +187,28 @@ class Site:
         if error.retry_after is not None:
             response.headers["Retry-After"] = str(error.retry_after)
         return response
+
+
+async def healthz(visit: Visit, request: Request) -> Response:
+    """Always 200: an answer shows that the event loop is not blocked."""
+    return _answered(health.response([]))
+
+
+async def readyz(visit: Visit, request: Request) -> Response:
+    """Whether the store answers. It says no more, since everyone may ask."""
+    is_away = bool(await visit.dashboard.probe.error())
+    return _answered(health.response(["the store does not answer"] if is_away else []))
+
+
+async def metrics(visit: Visit, request: Request) -> Response:
+    """Prometheus metrics of the whole store."""
+    try:
+        from headrace.exposition import prometheus
+    except ConfigError as error:
+        raise PageError(404, f"There are no metrics here: {error}.") from None
+    return _answered(await prometheus.fleet_metrics(visit.app, request.headers))
+
+
+def _answered(page: HttpResponse) -> Response:
+    headers = {"Content-Encoding": page.encoding} if page.encoding else None
+    return Response(page.body, page.status, headers, media_type=page.content_type)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from headrace.admin.histograms import percentile_of
+from headrace.admin.stats import percentile_of
 
 if TYPE_CHECKING:
     from headrace.admin import Admin, MinuteStats

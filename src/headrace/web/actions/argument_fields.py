@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin.arguments import named, parameters_of
+from headrace.admin.app import named, parameters_of
 from headrace.web.rendering.values import as_json
 
 if TYPE_CHECKING:

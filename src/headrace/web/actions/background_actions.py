@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
-from headrace.web.errors import PageError
-from headrace.web.flash import FlashMessage
+from headrace.web.page import FlashMessage, PageError
 
 log = logging.getLogger("headrace.web")
 

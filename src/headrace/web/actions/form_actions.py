@@ -12,9 +12,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
-from headrace.web.errors import PageError
-from headrace.web.flash import set_flash
-from headrace.web.page import HtmlPage
+from headrace.web.page import HtmlPage, PageError, set_flash
 from headrace.web.visit import Form, Visit
 
 if TYPE_CHECKING:

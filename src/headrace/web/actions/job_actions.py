@@ -9,8 +9,8 @@ from headrace.admin import JobFilter
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
 from headrace.web.actions.argument_fields import edit_of, fields_of, typed_into
 from headrace.web.actions.form_actions import OURS, form_action
-from headrace.web.errors import PageError
 from headrace.web.filters import OF_DEAD, OF_JOBS, FilterForm
+from headrace.web.page import PageError
 from headrace.web.pages.dead import dead_one, form_page
 from headrace.web.rendering.formatting import clip, plural
 from headrace.web.visit import Visit

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError
 from headrace.web.auth.local_access import LocalAccess
 from headrace.web.auth.secret import key_of
 from headrace.web.auth.users import Passwords, User
-from headrace.web.errors import PageError
+from headrace.web.page import PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

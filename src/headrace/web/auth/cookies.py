@@ -1,9 +1,13 @@
-"""Read and set the dashboard's cookies."""
+"""The dashboard's cookies, and signed texts, which browsers keep in them and cannot change."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING
+
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+
+from headrace.web.auth.secret import derived
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -44,3 +48,24 @@ def _name(request: Request, purpose: str) -> str:
     place = request.headers.get("host", "") + request.scope.get("root_path", "")
     mark = hashlib.sha256(place.encode()).hexdigest()[:8]
     return f"{'__Host-' if _is_secure(request) else ''}headrace_{purpose}_{mark}"
+
+
+class Signed:
+    """Signs texts for one purpose, with a time stamp."""
+
+    def __init__(self, key: bytes, purpose: str) -> None:
+        self._serializer = URLSafeTimedSerializer(
+            derived(key, purpose),
+            signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
+        )
+
+    def write(self, *texts: str) -> str:
+        return str(self._serializer.dumps(list(texts)))
+
+    def read(self, signed: str, seconds: float) -> list[str] | None:
+        """The texts, if the signature is right and no older than `seconds`."""
+        try:
+            found = self._serializer.loads(signed, max_age=int(seconds))
+        except (BadSignature, UnicodeError):
+            return None
+        return found if isinstance(found, list) else None

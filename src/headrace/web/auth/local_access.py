@@ -10,12 +10,11 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from headrace.web.auth.cookies import cookie
+from headrace.web.auth.cookies import Signed, cookie
 from headrace.web.auth.csrf import SESSION
 from headrace.web.auth.secret import derived, token_of
-from headrace.web.auth.signing import Signed
 from headrace.web.auth.users import User
-from headrace.web.errors import LoginRequired, PageError
+from headrace.web.page import LoginRequired, PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

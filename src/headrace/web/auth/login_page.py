@@ -17,9 +17,7 @@ from headrace.web.auth.password_access import (
     SESSION_SECONDS,
     PasswordAccess,
 )
-from headrace.web.errors import PageError
-from headrace.web.flash import FlashMessage, set_flash
-from headrace.web.page import HtmlPage
+from headrace.web.page import FlashMessage, HtmlPage, PageError, set_flash
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:

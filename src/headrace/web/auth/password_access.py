@@ -12,11 +12,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from headrace.web.auth.cookies import cookie
+from headrace.web.auth.cookies import Signed, cookie
 from headrace.web.auth.csrf import SESSION
-from headrace.web.auth.signing import Signed
 from headrace.web.auth.throttle import Throttle
-from headrace.web.errors import LoginRequired, PageError
+from headrace.web.page import LoginRequired, PageError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin import DeadPage
-from headrace.admin.arguments import named
+from headrace.admin.app import named
 from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.actions.argument_fields import PREFIX, Field, fields_of
-from headrace.web.errors import PageError
 from headrace.web.filters import OF_DEAD, REASONS, FilterForm
-from headrace.web.page import HtmlPage, interval
+from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
 from headrace.web.rendering.formatting import size

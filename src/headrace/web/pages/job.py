@@ -1,22 +1,31 @@
-"""The page of one job."""
+"""One job: its page, its parts to download, and finding it by id."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin.arguments import named
+from starlette.responses import Response
+
+from headrace.admin.app import named
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source, is_log
-from headrace.web.page import HtmlPage, interval
+from headrace.errors import ConfigError, JobNotFound
+from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.rendering.flow_graph import HEIGHT, WIDTH, draw_flow
-from headrace.web.rendering.formatting import clip
+from headrace.web.rendering.formatting import clip, visible
 from headrace.web.rendering.values import format_value, tail
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from headrace.admin import FlowInfo, JobDetail
 
+_PARTS = ("arguments", "result", "log")
+_MISSING = "There is no job and no event with this id, or it has ended and is not kept."
 # Characters of all log lines that a page shows.
 _LOG = 100_000
 # Calls to the store for one rendering; for a waiting job, its position in the queue is read too.
@@ -88,3 +97,55 @@ def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:
     if flow is None or len(flow.jobs) < 2:
         return {"flow": None}
     return {"flow": flow, "graph": draw_flow(flow), "node_width": WIDTH, "node_height": HEIGHT}
+
+
+async def download(visit: Visit, request: Request) -> Response:
+    """One part of a job as a text file. It is an attachment, so that no browser renders it."""
+    part = visit.asked("part")
+    if part not in _PARTS:
+        raise PageError(404, f"A job has no part {clip(part)}: there are {', '.join(_PARTS)}.")
+    detail = await visit.admin.job(visit.asked("id"), visit.query.get("queue"))
+    headers = {"Content-Disposition": f'attachment; filename="{part}.txt"'}
+    text = await _text(visit, detail, part)
+    return Response(text.encode(), media_type="text/plain", headers=headers)
+
+
+async def _text(visit: Visit, detail: JobDetail, part: str) -> str:
+    if part == "log":
+        return "".join(f"{visible(line)}\n" for line in detail.log)
+    value = arguments_of(visit, detail) if part == "arguments" else detail.result
+    # In a thread: megabytes take seconds, and would block the loop.
+    return (await asyncio.to_thread(format_value, value, None)).text
+
+
+async def find(visit: Visit) -> HtmlPage:
+    """The job with this id; for an event in several groups, a choice of groups."""
+    id = visit.query.get("id", "").strip()
+    try:
+        queues = await visit.admin.where(id) if id else []
+    except (JobNotFound, ConfigError) as error:
+        return await _not_there(visit, id, error)
+    if len(queues) == 1:
+        return await job(replace(visit, query={"id": id, **_in(queues[0])}))
+    return _page(id, queues, "")
+
+
+def _in(queue: str) -> dict[str, str]:
+    """The query for a queue; empty for a topic's log, which is no queue."""
+    return {} if is_log(queue) else {"queue": queue}
+
+
+async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) -> HtmlPage:
+    """What is known of an event that is in no group, or why nothing was found."""
+    if isinstance(error, ConfigError):
+        return _page(id, [], f"That is no id: {error}.", status=404)
+    try:
+        return _page(id, [], await visit.admin.why(id))
+    except JobNotFound:
+        return _page(id, [], _MISSING, status=404)
+
+
+def _page(id: str, queues: list[str], sentence: str, status: int = 200) -> HtmlPage:
+    places = [(queue, group_source(queue)) for queue in queues]
+    context = {"id": id, "places": places, "sentence": sentence}
+    return HtmlPage("find.html", "Find a job", context, live=None, status=status)

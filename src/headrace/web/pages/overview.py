@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.web.errors import PageError
-from headrace.web.page import HtmlPage
+from headrace.web.page import HtmlPage, PageError
 from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of
 from headrace.web.visit import Visit
 

@@ -1,4 +1,5 @@
-"""Topics: the list, one with its groups and latest events, and one group with its keys."""
+"""Topics: the list, one with its groups and latest events, one group with its keys; and the actions
+on groups. Pausing and resuming a group are actions of queues."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from headrace.core.queue_names import group_queue
 from headrace.errors import GroupNotFound
-from headrace.web.page import HtmlPage, interval
+from headrace.web.actions.form_actions import form_action
+from headrace.web.filters import moment_of
+from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.pages.overview import charted
 from headrace.web.rendering.values import format_line
 from headrace.web.visit import Visit
@@ -105,3 +108,58 @@ async def _dead(visit: Visit, group: GroupInfo, queue: str) -> list[tuple[object
 
 def _data(event: EventInfo) -> str:
     return format_line(event.data)
+
+
+def _group(visit: Visit) -> tuple[str, str]:
+    return visit.asked("topic"), visit.asked("group")
+
+
+def _place(visit: Visit) -> tuple[str | datetime, str]:
+    """The place to move to, and its description."""
+    to = visit.asked("to")
+    if to == "start":
+        return "start", "the oldest event that is kept, so that all of them are handled again"
+    if to == "new":
+        return "new", "what is published from now on, so that what waits in the log is passed over"
+    if to != "time":
+        raise PageError(400, "Say where to: the start, what is new, or a time.")
+    moment = moment_of(visit.form.get("time", "").strip())
+    if moment is None:
+        raise PageError(400, "Say a time to go to, such as 2026-01-31T12:00.")
+    return moment, f"events from {moment:%Y-%m-%d %H:%M:%S} UTC on"
+
+
+def _move(visit: Visit) -> str:
+    (topic, group), (_, words) = _group(visit), _place(visit)
+    return f"Have group {group} of topic {topic} go to {words}?"
+
+
+@form_action("rewind", "Move the group", confirm=_move)
+async def rewind(visit: Visit) -> str:
+    (topic, group), (place, words) = _group(visit), _place(visit)
+    await visit.admin.rewind(topic, group, place)
+    return f"Group {group} of topic {topic} goes to {words}."
+
+
+def _forget(visit: Visit) -> str:
+    topic, group = _group(visit)
+    return (
+        f"Forget group {group} of topic {topic}, with all events that it has still to handle and "
+        "its dead ones? If code still declares it, it comes back, at its beginning."
+    )
+
+
+@form_action("remove_group", "Remove the group", confirm=_forget)
+async def remove_group(visit: Visit) -> str:
+    topic, group = _group(visit)
+    await visit.admin.remove_group(topic, group)
+    return f"Group {group} of topic {topic} is forgotten."
+
+
+@form_action("free_key", "Free the key")
+async def free_key(visit: Visit) -> str:
+    topic, group = _group(visit)
+    key = visit.form.get("key", "")
+    if not await visit.admin.free_key(topic, group, key):
+        return f"Key {key} was not stopped any more."
+    return f"Key {key} goes on."

@@ -8,8 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from headrace.web.flash import FlashMessage
-from headrace.web.page import HtmlPage
+from headrace.web.page import FlashMessage, HtmlPage
 from headrace.web.rendering.formatting import FILTERS, visible
 from headrace.web.routes import NAVIGATION
 from headrace.web.visit import Visit

@@ -1,21 +1,79 @@
-"""Live pages that several users have open: rendered once for all of them."""
+"""Event streams of live pages: how many there may be, and the pages that they share."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from headrace.web.live.streams import rest
+MOST_STREAMS = 400
+# More tabs than anyone looks at; hidden tabs have no stream.
+MOST_OF_ONE = 20
+# Pages that differ, such as by their search, are rendered separately.
+MOST_PAGES = 100
+
+
+class EventStream:
+    """One open stream. `wake` is set when there is something to do for it, such as to end."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+        self.wake.set()
+
+
+class EventStreams:
+    """The open streams of one dashboard. A server that stops has to `close` them first, since it
+    waits for all responses."""
+
+    def __init__(self) -> None:
+        self._open: set[EventStream] = set()
+        self._of: Counter[Hashable] = Counter()
+        self._closed = False
+
+    def close(self) -> None:
+        """End all streams, and later ones as they open; call it in the loop's thread."""
+        self._closed = True
+        for stream in self._open:
+            stream.end()
+
+    @contextmanager
+    def opened(self, visitor: Hashable) -> Iterator[EventStream | None]:
+        """Open a stream; None if there are too many, of that visitor or in all."""
+        if len(self._open) >= MOST_STREAMS or self._of[visitor] >= MOST_OF_ONE:
+            yield None
+            return
+        stream = EventStream()
+        if self._closed:
+            stream.end()
+        self._open.add(stream)
+        self._of[visitor] += 1
+        try:
+            yield stream
+        finally:
+            self._open.discard(stream)
+            self._of[visitor] -= 1
+            if not self._of[visitor]:
+                del self._of[visitor]
+
+
+async def rest(end: asyncio.Event, seconds: float) -> None:
+    """Wait for some seconds, or until `end` is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await end.wait()
+
 
 # Stands in a shared page where each user's own CSRF token goes. It is never sent to anyone, so no
 # content can contain it.
 TOKEN_PLACEHOLDER = secrets.token_hex(32)
-# Pages that differ, such as by their search, are rendered separately.
-MOST = 100
 # A user who has just opened a page waits at most this long for an update newer than the page.
 _SOON = 1.0
 
@@ -89,7 +147,7 @@ class SharedPages:
         """Subscribe to a page: each update sets `wake`. None if too many other pages are open."""
         page = self._pages.get(key)
         if page is None:
-            if len(self._pages) >= MOST:
+            if len(self._pages) >= MOST_PAGES:
                 yield None
                 return
             page = self._pages[key] = SharedPage(render)

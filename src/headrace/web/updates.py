@@ -14,11 +14,10 @@ from starlette.responses import StreamingResponse
 
 from headrace.errors import HeadraceError
 from headrace.web.auth.users import User
-from headrace.web.errors import PageError, page_error_of
-from headrace.web.live.shared_pages import TOKEN_PLACEHOLDER, PageUpdate, SharedPage
-from headrace.web.live.streams import EventStream, rest
+from headrace.web.page import PageError, page_error_of
 from headrace.web.rendering.formatting import visible
 from headrace.web.routes import VIEWS
+from headrace.web.streams import TOKEN_PLACEHOLDER, EventStream, PageUpdate, SharedPage, rest
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -1,1 +1,0 @@
-"""Pages that stay up to date, by server-sent events."""
