@@ -51,14 +51,16 @@ async def test_broadcasts_of_all_shards_come_one_after_the_other(app: Headrace) 
     assert sorted(seen) == sorted(f"o-{number}" for number in range(30))
 
 
-async def test_a_broadcast_that_fails_is_counted_and_told(app: Headrace) -> None:
+async def test_a_broadcast_that_fails_is_counted_logged_and_observed(
+    app: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
     orders = orders_of(app)
     seen: list[str] = []
-    told: list[tuple[str, str]] = []
+    errors: list[tuple[str, str]] = []
 
     @app.on_error
     async def note(scope: str, error: BaseException, details: object) -> None:
-        told.append((scope, str(error)))
+        errors.append((scope, str(error)))
 
     @orders.broadcast
     async def drop_cache(order: Order) -> None:
@@ -72,7 +74,9 @@ async def test_a_broadcast_that_fails_is_counted_and_told(app: Headrace) -> None
         await until(lambda: len(seen) == 2)
     assert worker.outcome is not None
     assert (worker.outcome.failed, seen) == (1, ["bad", "good"])
-    assert told == [("broadcast", "no cache")]
+    assert errors == [("broadcast", "no cache")]
+    (line,) = [text for text in caplog.messages if "the broadcast of event" in text]
+    assert "ValueError: no cache" in line
 
 
 async def test_an_outage_of_the_store_loses_no_broadcast(app: Headrace) -> None:

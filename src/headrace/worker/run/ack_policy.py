@@ -9,7 +9,7 @@ from typing import Protocol
 from headrace.client.delivery import Fate
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import decode_history
-from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released
+from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released, Retried
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.store.contract import Settlement
 from headrace.worker.run.in_flight import InFlight
@@ -190,8 +190,9 @@ def _lost(delivery: LeasedDelivery) -> LeaseLost:
 
 
 def _why(outcome: Outcome) -> str:
-    """What is known of a failure that is written nowhere else."""
-    attempts = decode_history(getattr(outcome, "past", b"")).attempts
+    """The last error of a failure that is written nowhere else."""
+    history = outcome.history if isinstance(outcome, (Retried, Dead)) else b""
+    attempts = decode_history(history).attempts
     if not attempts:
         return "it was cut short"
     last = attempts[-1]
