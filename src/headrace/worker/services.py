@@ -15,12 +15,12 @@ from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
+from headrace.worker.run.run import RunSettings
 from headrace.worker.run.runners import Runners
-from headrace.worker.run.settings import RunSettings
-from headrace.worker.run.store_reporter import StoreReporters
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.progress_writer import ProgressWriter
+from headrace.worker.upkeep.store_reporter import StoreReporters
 
 
 class Holdings:

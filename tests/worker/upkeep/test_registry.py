@@ -18,8 +18,7 @@ from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock
 from headrace.worker.consume.heartbeat import Heartbeat
-from headrace.worker.run.run import Run
-from headrace.worker.run.settings import RunSettings
+from headrace.worker.run.run import Run, RunSettings
 from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.registry import MOST_RUNS, Registry
 

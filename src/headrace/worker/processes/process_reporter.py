@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.client.context import RunReporter
 from headrace.errors import HeadraceError, StoreError
-from headrace.worker.run.report_buffer import ReportBuffer
+from headrace.worker.upkeep.progress_writer import ReportBuffer
 
 HEADER = 8
 # The worker itself writes four times a second; this keeps a busy process from flooding it.

@@ -11,7 +11,8 @@ from headrace.core.job.failure import NotNow
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
 from headrace.store.values import IdempotencyKey
-from headrace.worker.run.run import BatchRun, Run
+from headrace.worker.run.batcher import BatchRun
+from headrace.worker.run.run import Run
 
 log = logging.getLogger("headrace.worker")
 

@@ -3,15 +3,80 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from headrace.core.job.envelope import NO_OVERRIDES
 from headrace.core.job.failure import NotNow, Unfit, describe
+from headrace.core.job.history import NO_HISTORY
 from headrace.core.job.retry import RemoteError, names_of
 from headrace.core.job.state import Reason
 from headrace.errors import BatchError, TaskControl
-from headrace.worker.run.run import BatchRun, Run
+from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
+
+_FOREVER = float("inf")
+
+
+class BatchRun(Run):
+    """Several jobs of a batch task that run as one. Its context is that of the first of them."""
+
+    _timeout = _FOREVER
+
+    def __init__(self, members: Sequence[Run]) -> None:
+        first = members[0]
+        super().__init__(first.delivery, first.settings)
+        self.envelope = first.envelope
+        self.task = first.task
+        self.history = first.history
+        self.kwargs = {}
+        self.limited = any(member.limited for member in members)
+        self._members = list(members)
+
+    @property
+    def members(self) -> Sequence[Run]:
+        return self._members
+
+    def handle(self) -> None:
+        """None: there are several events."""
+
+    def leave_out(self, member: Run) -> None:
+        """Only while it has not begun."""
+        self._members.remove(member)
+
+    def begin(self) -> None:
+        items: list[Any] = []
+        self._timeout = self.task.declared.timeout or _FOREVER
+        started = self.started = time.monotonic()
+        for member in self._members:
+            member.started = started
+            items.append(member.args[0])
+            if member.envelope.overrides is not NO_OVERRIDES:
+                self._timeout = min(self._timeout, member.timeout or _FOREVER)
+        self.ends_at = started + self._timeout
+        self.args = (items,)
+
+    @property
+    def timeout(self) -> float | None:
+        """The shortest of its jobs."""
+        return None if self._timeout == _FOREVER else self._timeout
+
+    def note_facts(self, ahead_ms: float) -> None:
+        """The same for each job: they began and ended together."""
+        started_ms = took_us = 0
+        if self.started:
+            started_ms = int(self.started * 1000 + ahead_ms)
+            took_us = int((time.monotonic() - self.started) * 1_000_000)
+        task = self.envelope.task
+        for run in self._members:
+            if not run.abandoned:
+                delivery = run.delivery
+                delivery.task, delivery.attempt = (
+                    task,
+                    1 if run.history is NO_HISTORY else run.attempt,
+                )
+                delivery.started_ms, delivery.took_us = started_ms, took_us
 
 
 class Batcher:

@@ -18,14 +18,13 @@ from headrace.worker.observer import Observe
 from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.auditing import Auditing
-from headrace.worker.run.batcher import errors_of, values_of
+from headrace.worker.run.batcher import BatchRun, errors_of, values_of
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.intake import Intake
 from headrace.worker.run.manual_ack import UNRECORDED, ManualRun
 from headrace.worker.run.outcomes import Outcomes
-from headrace.worker.run.run import BatchRun, Run
+from headrace.worker.run.run import Run, RunSettings
 from headrace.worker.run.runners import Runners, end_if_forked, forks
-from headrace.worker.run.settings import RunSettings
 from headrace.worker.run.slots import Slots
 from headrace.worker.run.stopper import Stopper
 from headrace.worker.run.trampoline import Work

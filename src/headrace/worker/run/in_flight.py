@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.worker.run.batcher import Batcher
-from headrace.worker.run.run import BatchRun, Run
+from headrace.worker.run.batcher import Batcher, BatchRun
+from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
 from headrace.worker.run.trampoline import Trampoline, Work
 

@@ -16,8 +16,7 @@ from headrace.core.job.state import Reason
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
 from headrace.errors import AuditError, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
-from headrace.worker.run.run import Run
-from headrace.worker.run.settings import RunSettings
+from headrace.worker.run.run import Run, RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task

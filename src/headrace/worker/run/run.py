@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
@@ -12,15 +13,33 @@ from headrace.client.delivery import Delivery, Fate
 from headrace.client.job import Job
 from headrace.client.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import NO_OVERRIDES, Envelope
+from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import NO_HISTORY, History
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
-from headrace.worker.run.settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
 
 _FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The same in each consumer loop; how loops differ is their `AckPolicy`."""
+
+    worker: str
+    """The worker's name."""
+    state: Any
+    """What the app's lifespan yielded."""
+    crash_limit: int
+    max_payload: int
+    now_ms: Callable[[], int]
+    """The store's time."""
+    events: bool = True
+    """Whether the task, attempt and times of each run are written with its outcome."""
+    reporter_of: Callable[[str, JobId], RunReporter] | None = None
+    """Makes the reporter of a job, of its queue and id."""
 
 
 class Run:
@@ -201,63 +220,3 @@ for _name in ("delivery", "settings", "envelope", "task", "args", "kwargs", "fut
     setattr(_first, _name, None)
 for _name in ("history", "started", "ends_at", "timed_out", "abandoned", "_context"):
     setattr(_first, _name, getattr(Run, _name))
-
-
-class BatchRun(Run):
-    """Several jobs of a batch task that run as one. Its context is that of the first of them."""
-
-    _timeout = _FOREVER
-
-    def __init__(self, members: Sequence[Run]) -> None:
-        first = members[0]
-        super().__init__(first.delivery, first.settings)
-        self.envelope = first.envelope
-        self.task = first.task
-        self.history = first.history
-        self.kwargs = {}
-        self.limited = any(member.limited for member in members)
-        self._members = list(members)
-
-    @property
-    def members(self) -> Sequence[Run]:
-        return self._members
-
-    def handle(self) -> None:
-        """None: there are several events."""
-
-    def leave_out(self, member: Run) -> None:
-        """Only while it has not begun."""
-        self._members.remove(member)
-
-    def begin(self) -> None:
-        items: list[Any] = []
-        self._timeout = self.task.declared.timeout or _FOREVER
-        started = self.started = time.monotonic()
-        for member in self._members:
-            member.started = started
-            items.append(member.args[0])
-            if member.envelope.overrides is not NO_OVERRIDES:
-                self._timeout = min(self._timeout, member.timeout or _FOREVER)
-        self.ends_at = started + self._timeout
-        self.args = (items,)
-
-    @property
-    def timeout(self) -> float | None:
-        """The shortest of its jobs."""
-        return None if self._timeout == _FOREVER else self._timeout
-
-    def note_facts(self, ahead_ms: float) -> None:
-        """The same for each job: they began and ended together."""
-        started_ms = took_us = 0
-        if self.started:
-            started_ms = int(self.started * 1000 + ahead_ms)
-            took_us = int((time.monotonic() - self.started) * 1_000_000)
-        task = self.envelope.task
-        for run in self._members:
-            if not run.abandoned:
-                delivery = run.delivery
-                delivery.task, delivery.attempt = (
-                    task,
-                    1 if run.history is NO_HISTORY else run.attempt,
-                )
-                delivery.started_ms, delivery.took_us = started_ms, took_us

@@ -12,10 +12,11 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import RELEASED, Outcome, task_gate
 from headrace.store.values import Control
+from headrace.worker.run.batcher import BatchRun
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.manual_ack import why_too_late
 from headrace.worker.run.outcomes import Outcomes
-from headrace.worker.run.run import BatchRun, Run
+from headrace.worker.run.run import Run
 
 log = logging.getLogger("headrace.worker")
 

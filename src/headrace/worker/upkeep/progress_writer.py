@@ -7,14 +7,15 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from headrace.core.bounds import LOG_LINES
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, encode_progress
 from headrace.errors import StoreError
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Report
-from headrace.worker.run.report_buffer import ReportBuffer
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -26,6 +27,51 @@ MOST_WAITING = 16 * 1024 * 1024
 
 Place = tuple[str, JobId]
 """A queue and a job of it."""
+
+
+class ReportBuffer:
+    """The latest progress, and lines in order; of too many lines the oldest are left out, and the
+    first one kept says how many."""
+
+    __slots__ = ("_left_out", "_lines", "progress", "size")
+
+    def __init__(self) -> None:
+        self.progress: tuple[float, str] | None = None
+        self.size = 0
+        """Characters in all lines."""
+        self._lines: deque[str] = deque()
+        self._left_out = 0
+
+    def __bool__(self) -> bool:
+        return self.progress is not None or bool(self._lines) or self._left_out > 0
+
+    def add(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._lines.append(line)
+            self.size += len(line)
+            if len(self._lines) > LOG_LINES:
+                self.leave_out_oldest()
+
+    def leave_out_oldest(self) -> None:
+        self._left_out += 1
+        self.size -= len(self._lines.popleft())
+
+    def lines(self) -> tuple[str, ...]:
+        if not self._left_out:
+            return tuple(self._lines)
+        # In place of the oldest one, so that the note is kept where no more than these are.
+        rest = tuple(self._lines)[1:]
+        left_out = self._left_out + min(len(self._lines), 1)
+        return f"({left_out:,} lines were left out here)", *rest
+
+    def after(self, earlier: ReportBuffer) -> ReportBuffer:
+        """These behind earlier ones, which could not be written."""
+        both = ReportBuffer()
+        both.progress = earlier.progress if self.progress is None else self.progress
+        both._left_out = earlier._left_out + self._left_out
+        both.add(earlier._lines)
+        both.add(self._lines)
+        return both
 
 
 class ProgressWriter(Service):

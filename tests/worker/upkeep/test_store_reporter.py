@@ -17,8 +17,8 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.store import SqliteStore
-from headrace.worker.run.store_reporter import StoreReporter, StoreReporters
 from headrace.worker.upkeep.progress_writer import ProgressWriter
+from headrace.worker.upkeep.store_reporter import StoreReporter, StoreReporters
 
 QUEUE = "q"
 
