@@ -3,16 +3,16 @@
 from headrace.app import Headrace
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, current
-from headrace.client.dead import DeadEvent
-from headrace.client.delivery import Delivery
-from headrace.client.flow import FlowJob
+from headrace.client.flow_job import FlowJob
 from headrace.client.job import AttemptInfo, Job, JobInfo
 from headrace.client.once import Once
-from headrace.client.publication import PublishOutcome, PublishResult, Unpublished
 from headrace.client.schedule import Schedule
-from headrace.client.subscription import Subscription
 from headrace.client.task import Task
-from headrace.client.topic import Topic
+from headrace.client.topic.dead_event import DeadEvent
+from headrace.client.topic.delivery import Delivery
+from headrace.client.topic.publication import PublishOutcome, PublishResult, Unpublished
+from headrace.client.topic.subscription import Subscription
+from headrace.client.topic.topic import Topic
 from headrace.client.watch import JobUpdate
 from headrace.core.flow.flow import Flow, chain, group
 from headrace.core.job.progress import Progress

@@ -13,15 +13,15 @@ from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context
 from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
-from headrace.client.flow import FlowJob
-from headrace.client.flow_sender import send_flow
+from headrace.client.flow_job import FlowJob
 from headrace.client.job import Job
-from headrace.client.outgoing import Outgoing
 from headrace.client.portal import Portal
 from headrace.client.schedules import Schedules
+from headrace.client.send.flow_sender import send_flow
+from headrace.client.send.outgoing import Outgoing
 from headrace.client.session import ClientSession
 from headrace.client.task import Task
-from headrace.client.topic import Topic
+from headrace.client.topic.topic import Topic
 from headrace.core import bounds as limits
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.flow.flow import Flow

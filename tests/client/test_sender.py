@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from headrace import EnqueueUnknown, Headrace, StoreFull, StoreUnavailable
-from headrace.client.sender import Sender
+from headrace.client.send.sender import Sender
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel

@@ -20,7 +20,7 @@ from headrace import (
     Reject,
     RetryLater,
 )
-from headrace.client.delivery import Dropped, Fate
+from headrace.client.topic.delivery import Dropped, Fate
 from headrace.core.job.envelope import decode_envelope
 
 

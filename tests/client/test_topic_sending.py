@@ -18,7 +18,7 @@ from headrace import (
     Topic,
     TopicFull,
 )
-from headrace.client.sender import Sender
+from headrace.client.send.sender import Sender
 from headrace.client.session import ClientSession
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
@@ -81,7 +81,7 @@ def sender_to(recorder: Recorder) -> Sender:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.client.sender._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("headrace.client.send.sender._FIRST_PAUSE", 0.0)
 
 
 def topic_on(recorder: Recorder, **options: Any) -> Topic[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.client.topic import Topic
+from headrace.client.topic.topic import Topic
 from headrace.core.queue_names import group_queue
 from headrace.store.contract import Store
 from headrace.store.values import Counts

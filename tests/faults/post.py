@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace import Context, Headrace, Retry
-from headrace.client.topic import Topic
+from headrace.client.topic.topic import Topic
 from tests.faults import killing
 
 GROUPS = ("billing", "warehouse", "ledger")

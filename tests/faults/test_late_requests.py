@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from headrace import EnqueueUnknown, Headrace, State, StoreUnavailable
-from headrace.client.sender import Sender
+from headrace.client.send.sender import Sender
 from headrace.outbox.row_sender import RowSender
 from headrace.store.contract import Settlement
 from headrace.store.redis.keys import QueueKeys

@@ -209,7 +209,7 @@ REVEALED = [
     ("await generic.enqueue('a', limit=2, b=b'')", "headrace.client.job.Job[dict[str, int]]"),
     ("await (await add.enqueue(1, 2)).status()", "headrace.core.job.state.State"),
     ("app.job('x')", "headrace.client.job.Job[Any]"),
-    ("orders", "headrace.client.topic.Topic[topics.OrderPaid]"),
+    ("orders", "headrace.client.topic.topic.Topic[topics.OrderPaid]"),
     ("await orders.publish(OrderPaid('o', 1))", "str"),
     ("(await orders.publish_many([]))[0].ok", "bool"),
     ("(await orders.read())[0].data", "topics.OrderPaid"),
@@ -218,7 +218,7 @@ REVEALED = [
     ("ledger(OrderPaid('o', 1))", "int"),
     (
         "load",
-        "headrace.client.subscription.Subscription[[list[topics.OrderPaid]], "
+        "headrace.client.topic.subscription.Subscription[[list[topics.OrderPaid]], "
         "Coroutine[Any, Any, None]]",
     ),
 ]

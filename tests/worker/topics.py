@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace import Headrace
-from headrace.client.topic import Topic
+from headrace.client.topic.topic import Topic
 from headrace.store.topics import GroupState
 
 

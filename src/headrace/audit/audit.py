@@ -20,8 +20,8 @@ from headrace.audit.sinks import (
     Write,
     Writing,
 )
-from headrace.client.topic import Topic
-from headrace.client.topic_definition import TopicDefinition
+from headrace.client.topic.topic import Topic
+from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import check_seconds
 from headrace.core.job.failure import describe
 from headrace.core.task.functions import is_async

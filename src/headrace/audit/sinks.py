@@ -15,8 +15,8 @@ from typing import Protocol
 import msgspec
 
 from headrace.audit.record import AuditRecord
-from headrace.client.publication import PublishResult
-from headrace.client.topic import Topic
+from headrace.client.topic.publication import PublishResult
+from headrace.client.topic.topic import Topic
 from headrace.errors import AuditError, PayloadTooLarge
 
 Write = Callable[[AuditRecord], object]

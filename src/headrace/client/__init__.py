@@ -1,1 +1,1 @@
-"""What user code holds: tasks, jobs, contexts, and what carries them to the store."""
+"""What user code holds: tasks, jobs, schedules, topics; and what carries them to the store."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from headrace.client.context import Context
 from headrace.client.job import Job
-from headrace.client.outgoing import Outgoing, OutgoingApp
+from headrace.client.send.outgoing import Outgoing, OutgoingApp
 from headrace.core.task.rate import QueueSettings
 
 

@@ -15,8 +15,8 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.client.delivery import Delivery
     from headrace.client.job import Job
+    from headrace.client.topic.delivery import Delivery
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from headrace.client.app import ClientApp
 from headrace.client.schedules import Schedules
 from headrace.client.task import Task
-from headrace.client.topic import Topic
+from headrace.client.topic.topic import Topic
 from headrace.store.contract import Store
 
 

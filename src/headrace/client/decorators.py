@@ -1,13 +1,17 @@
-"""What `@app.task(...)`, `@app.cron(...)` and `@app.every(...)` make of a function."""
+"""What `app.task(...)`, `app.cron(...)`, `topic.subscribe(...)` and the like return: decorators,
+typed by the functions that they go on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from headrace.client.context import Context
 from headrace.client.schedules import Schedules
 from headrace.client.task import Task
+from headrace.client.topic.dead_event import DeadEvent
+from headrace.client.topic.delivery import Delivery
+from headrace.client.topic.subscription import Subscription
 from headrace.core.schedule.definition import Times
 from headrace.core.task.options import Declaring
 from headrace.errors import ConfigError
@@ -15,11 +19,13 @@ from headrace.errors import ConfigError
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+E = TypeVar("E")
 
 MakeTask = Callable[[Callable[..., Any]], Task[..., Any]]
 PrepareTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
 """Makes a task that could be registered, and is not yet."""
 RegisterTask = Callable[[Task[..., Any]], object]
+Declare = Callable[[Callable[..., Any]], Subscription[..., Any]]
 
 
 class TaskDecorator:
@@ -108,4 +114,62 @@ class ScheduleDecorator:
                 f"task {function.name!r}: {sorted(self._options)[0]}= goes to its @app.task(...), "
                 "which is there already"
             )
+        return function
+
+
+class Subscribe(Generic[E]):
+    """For a function that takes one event, and a `Delivery` and a `Context` if it likes."""
+
+    def __init__(self, declare: Declare) -> None:
+        self._declare = declare
+
+    @overload
+    def __call__(self, function: Callable[[E], R]) -> Subscription[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E, Delivery], R]) -> Subscription[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E, Context], R]) -> Subscription[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E, Delivery, Context], R]) -> Subscription[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E, Context, Delivery], R]) -> Subscription[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[Context, E], R]) -> Subscription[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[Context, E, Delivery], R]) -> Subscription[[E], R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        return self._declare(function)
+
+
+class SubscribeBatch(Generic[E]):
+    """For a function that takes a list of events, and a `Context` if it likes."""
+
+    def __init__(self, declare: Declare) -> None:
+        self._declare = declare
+
+    @overload
+    def __call__(self, function: Callable[[list[E]], R]) -> Subscription[[list[E]], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[E], Context], R]) -> Subscription[[list[E]], R]: ...
+    @overload
+    def __call__(self, function: Callable[[Context, list[E]], R]) -> Subscription[[list[E]], R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        return self._declare(function)
+
+
+class OnDead(Generic[E]):
+    """For a function that takes a dead event (or None for one that cannot be read), a `DeadEvent`,
+    or both. The function stays as it is."""
+
+    def __init__(self, declare: Callable[[Callable[..., Any]], None]) -> None:
+        self._declare = declare
+
+    @overload
+    def __call__(self, function: Callable[[E], R]) -> Callable[[E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E, DeadEvent], R]) -> Callable[[E, DeadEvent], R]: ...
+    @overload
+    def __call__(self, function: Callable[[DeadEvent], R]) -> Callable[[DeadEvent], R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        self._declare(function)
         return function

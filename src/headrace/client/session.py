@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from headrace.client.sender import Sender
+from headrace.client.send.sender import Sender
 from headrace.client.waiter import Waiter
 from headrace.store.contract import Store
 

@@ -1,7 +1,7 @@
 """What wraps sending and running: the base class, and two that are useful as they are."""
 
 from headrace.client.job import Send, SendMany
-from headrace.client.publication import Publication, Publish
+from headrace.client.topic.publication import Publication, Publish
 from headrace.middleware.capture_errors import CaptureErrors
 from headrace.middleware.log_runs import LogRuns
 from headrace.middleware.views import JobRun, Received

@@ -10,8 +10,8 @@ from itertools import takewhile
 
 from headrace.client.context import Context
 from headrace.client.job import Send, SendMany
-from headrace.client.outgoing import Outgoing
-from headrace.client.publication import Publish
+from headrace.client.send.outgoing import Outgoing
+from headrace.client.topic.publication import Publish
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.middleware.views import JobRun, Received
 from headrace.middleware.wrapping import Middleware, Proceed, overrides

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.client.context import Context
 from headrace.client.job import Job, Send, SendMany
-from headrace.client.publication import Publication, Publish, PublishOutcome
+from headrace.client.topic.publication import Publication, Publish, PublishOutcome
 from headrace.core.task.call import Call
 from headrace.errors import ConfigError
 from headrace.middleware.views import JobRun, Received

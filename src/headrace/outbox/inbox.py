@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.client.context import Context
-from headrace.client.delivery import Delivery
+from headrace.client.topic.delivery import Delivery
 from headrace.core.queue_names import group_queue, group_source
 from headrace.core.times import Duration, to_ms
 from headrace.errors import ConfigError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from headrace.client.event_encoder import prepare
 from headrace.client.job import Job, Send
-from headrace.client.publication import Prepared, Publication, Publish, PublishOutcome
-from headrace.client.topic import Topic
+from headrace.client.topic.event_encoder import prepare
+from headrace.client.topic.publication import Prepared, Publication, Publish, PublishOutcome
+from headrace.client.topic.topic import Topic
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.retry import Retry

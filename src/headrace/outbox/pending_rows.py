@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from headrace.client.coalescer import BATCH, BATCH_BYTES
+from headrace.client.send.coalescer import BATCH, BATCH_BYTES
 from headrace.core.bounds import MAX_ERROR_TEXT
 from headrace.outbox.connections import SyncConnection, execute
 from headrace.outbox.dialects import POSTGRESQL, Dialect, Make, Statement

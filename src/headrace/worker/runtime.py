@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.metrics.totals import Phase, Presence, Totals
 from headrace.worker.app import WorkerApp

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from headrace.audit.audit import Trail, is_trail
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.metrics.totals import Totals
 from headrace.worker.app import WorkerApp

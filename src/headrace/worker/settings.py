@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.core import bounds
 from headrace.core.job import ids
 from headrace.core.queue_names import group_source, is_log

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from headrace import DeadEvent, Headrace, Reject, Retry
-from headrace.client.topic import Topic
+from headrace.client.topic.topic import Topic
 from headrace.store.contract import DeadJob
 from headrace.worker.upkeep.dead_cursor import DeadCursor
 from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from headrace import Headrace
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.store.topics import Position
 from headrace.worker.upkeep.workload import (

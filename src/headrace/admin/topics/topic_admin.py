@@ -13,7 +13,7 @@ from headrace.admin.redaction import Redaction
 from headrace.admin.topics.event_info import EventInfo
 from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
-from headrace.client.positions import positions_of, read_logs
+from headrace.client.topic.positions import positions_of, read_logs
 from headrace.core import bounds as limits
 from headrace.core.job.envelope import FORMAT, Envelope
 from headrace.core.masking import NOTHING_HIDDEN, Masks

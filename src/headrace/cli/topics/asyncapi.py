@@ -13,7 +13,7 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace import Headrace
-    from headrace.client.topic import Topic
+    from headrace.client.topic.topic import Topic
 
 
 @click.command()

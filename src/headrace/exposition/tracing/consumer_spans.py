@@ -14,7 +14,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_sp
 
 from headrace.audit.record import Ending
 from headrace.client.context import Context
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.core.job.retry import RemoteError, full_name
 from headrace.errors import RetryLater, TaskCancelled, TaskControl
 from headrace.exposition.tracing.carrier import Carrier, fitting

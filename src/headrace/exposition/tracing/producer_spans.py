@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from headrace.client.job import Job, Send, SendMany
-from headrace.client.publication import Publication, Publish, PublishOutcome
+from headrace.client.topic.publication import Publication, Publish, PublishOutcome
 from headrace.core.job.retry import full_name
 from headrace.core.task.call import Call
 from headrace.core.task.send_options import SendOptions

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.client.delivery import Fate
+from headrace.client.topic.delivery import Fate
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import decode_history
 from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released, Retried

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from headrace.audit.audit import Trail
 from headrace.audit.record import AuditRecord, ending_of
 from headrace.audit.sinks import Writing
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.core.job import ids
 from headrace.core.job.envelope import NO_OVERRIDES
 from headrace.core.job.failure import describe

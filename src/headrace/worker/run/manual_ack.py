@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.client.delivery import Decision, Dropped, Fate
+from headrace.client.topic.delivery import Decision, Dropped, Fate
 from headrace.core.job.outcome import LEFT, Outcome
 from headrace.errors import DeliveryUsed, HeadraceError, LeaseLost, TaskControl
 from headrace.worker.run.outcomes import Outcomes

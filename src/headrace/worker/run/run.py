@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
-from headrace.client.delivery import Delivery, Fate
 from headrace.client.job import Job
-from headrace.client.subscription import Subscription
+from headrace.client.topic.delivery import Delivery, Fate
+from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import NO_HISTORY, History

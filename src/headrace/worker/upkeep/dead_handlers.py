@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from headrace.client.dead import DeadEvent, DeadHandler
-from headrace.client.subscription import Subscription
+from headrace.client.topic.dead_event import DeadEvent, DeadHandler
+from headrace.client.topic.subscription import Subscription
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.history import decode_history

@@ -11,7 +11,7 @@ from headrace.core.queue_names import log_source
 from headrace.store.contract import Store
 
 if TYPE_CHECKING:
-    from headrace.client.topic import Topic
+    from headrace.client.topic.topic import Topic
     from headrace.store.topics import GroupState
 
 log = logging.getLogger("headrace.worker")

@@ -11,7 +11,7 @@ from headrace.store.contract import Store
 from headrace.worker.queue_poller import POLL, QueuePoller
 
 if TYPE_CHECKING:
-    from headrace.client.topic import Topic
+    from headrace.client.topic.topic import Topic
 
 log = logging.getLogger("headrace.worker")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace.client.subscription import Subscription
+from headrace.client.topic.subscription import Subscription
 from headrace.core.queue_names import group_source
 from headrace.core.scaling import Load
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record

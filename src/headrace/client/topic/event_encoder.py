@@ -9,8 +9,8 @@ from typing import Any, TypeGuard
 import msgspec
 
 from headrace.client.context import running
-from headrace.client.publication import Prepared
-from headrace.client.topic_definition import TopicDefinition
+from headrace.client.topic.publication import Prepared
+from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import Overrides

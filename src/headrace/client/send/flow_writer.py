@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.client.coalescer import BATCH, BATCH_BYTES
 from headrace.client.job import Job
-from headrace.client.sender import insist
+from headrace.client.send.coalescer import BATCH, BATCH_BYTES
+from headrace.client.send.sender import insist
 from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
 from headrace.core.flow.graph import Drawing

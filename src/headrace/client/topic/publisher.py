@@ -8,17 +8,17 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from headrace.client.coalescer import BATCH
-from headrace.client.event_encoder import EventEncoder
-from headrace.client.publication import (
+from headrace.client.send.coalescer import BATCH
+from headrace.client.session import ClientSession
+from headrace.client.topic.event_encoder import EventEncoder
+from headrace.client.topic.publication import (
     Prepared,
     Publication,
     Publish,
     PublishOutcome,
     Unpublished,
 )
-from headrace.client.session import ClientSession
-from headrace.client.topic_definition import TopicDefinition
+from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel

@@ -8,13 +8,13 @@ from dataclasses import fields
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from headrace.client.context import Context, current
-from headrace.client.dead import DeadHandler
-from headrace.client.delivery import Delivery, Fate
-from headrace.client.event_encoder import prepare
-from headrace.client.parameters import Parameters
-from headrace.client.positions import positions_of
 from headrace.client.task import Task
-from headrace.client.topic_definition import TopicDefinition
+from headrace.client.topic.dead_event import DeadHandler
+from headrace.client.topic.delivery import Delivery, Fate
+from headrace.client.topic.event_encoder import prepare
+from headrace.client.topic.parameters import Parameters
+from headrace.client.topic.positions import positions_of
+from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import TIMEOUT
 from headrace.core.job.envelope import Envelope, decode_envelope
 from headrace.core.job.retry import Retry

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from headrace.client.coalescer import BATCH
 from headrace.client.job import Job, JobApp, Send, SendMany
+from headrace.client.send.coalescer import BATCH
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
 from headrace.core.job.ids import JobId

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 from headrace.client.app import ClientApp
 from headrace.client.context import Context
-from headrace.client.dead import DeadHandler
-from headrace.client.delivery import Delivery
-from headrace.client.event_encoder import prepare
-from headrace.client.groups import create_groups
-from headrace.client.positions import positions_of, read_logs
-from headrace.client.publication import Prepared, PublishOutcome, Unpublished
-from headrace.client.publisher import Publisher
+from headrace.client.decorators import OnDead, Subscribe, SubscribeBatch
+from headrace.client.send.sender import insist
 from headrace.client.session import ClientSession
-from headrace.client.subscribe_decorators import OnDead, Subscribe, SubscribeBatch
-from headrace.client.subscription import Subscription, declare
-from headrace.client.topic_definition import TopicDefinition
+from headrace.client.topic.dead_event import DeadHandler
+from headrace.client.topic.delivery import Delivery
+from headrace.client.topic.event_encoder import prepare
+from headrace.client.topic.positions import positions_of, read_logs
+from headrace.client.topic.publication import Prepared, PublishOutcome, Unpublished
+from headrace.client.topic.publisher import Publisher
+from headrace.client.topic.subscription import Subscription, declare
+from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import check_count
 from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT
@@ -25,7 +28,7 @@ from headrace.core.times import Duration
 from headrace.core.topic.event import Event, read_event
 from headrace.core.topic.publish_options import Publishing, PublishingMany
 from headrace.core.topic.topic import Broadcasting, Place, Subscribing, TopicDeclaring, check_place
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EventNotFound
 from headrace.store.topics import LoggedEvent
 
 E = TypeVar("E")
@@ -177,9 +180,17 @@ class Topic(TopicDefinition[E]):
             await session.store.rewind(group_queue(self.name, group, shard), position)
 
     async def create_groups(self, session: ClientSession) -> None:
-        """See that all groups that the app declares exist, so that none misses what is published
-        now."""
-        await create_groups(session, self.name, self.subscriptions)
+        """Return when all groups that the app declares exist, so that none misses what is published
+        now. Asks the store every few seconds, or when more are declared; publishers that need it
+        at the same time wait for one request."""
+        while not session.has_joined(self.name, len(self.subscriptions)):
+            joining = session.joining.get(self.name)
+            if joining is None:
+                groups = list(self.subscriptions.values())
+                joining = asyncio.create_task(_join_all(session, self.name, groups))
+                session.joining[self.name] = joining
+                joining.add_done_callback(partial(_forget, session, self.name))
+            await asyncio.shield(joining)
 
     def _logged(self, logged: LoggedEvent) -> Event[E]:
         return read_event(logged.envelope, logged.job_id, self.name, self.decode, self._kind)
@@ -200,3 +211,22 @@ def _registered(
         )
     found[group] = subscription
     return subscription
+
+
+async def _join_all(
+    session: ClientSession, topic: str, subscriptions: Sequence[Subscription[..., Any]]
+) -> None:
+    for subscription in subscriptions:
+        if subscription.declared.queue in session.removed:
+            continue
+        # If a group cannot begin where it should, its worker reports it.
+        with suppress(EventNotFound):
+            await insist(partial(subscription.join, session.store))
+    session.note_joined(topic, len(subscriptions))
+
+
+def _forget(session: ClientSession, topic: str, joining: asyncio.Task[None]) -> None:
+    del session.joining[topic]
+    if not joining.cancelled():
+        # Raised in the publishers that wait; there may be none left.
+        joining.exception()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headrace.client.coalescer import BATCH
-from headrace.client.flow import FlowJob
-from headrace.client.flow_writer import FlowWriter, is_unique
+from headrace.client.flow_job import FlowJob
 from headrace.client.job import Job, Send
-from headrace.client.outgoing import Outgoing
+from headrace.client.send.coalescer import BATCH
+from headrace.client.send.flow_writer import FlowWriter, is_unique
+from headrace.client.send.outgoing import Outgoing
 from headrace.core.flow.flow import Node, plan
 from headrace.core.task.call import Call, Sent, Step
 from headrace.errors import ConfigError, JobNotFound

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, get_args
 
-from headrace.client.parameters import Parameters
+from headrace.client.topic.parameters import Parameters
 from headrace.core.topic.event import Event
 from headrace.errors import EventError
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from headrace.client.coalescer import Coalescer, bounded, texts
+from headrace.client.send.coalescer import Coalescer, bounded, texts
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import (

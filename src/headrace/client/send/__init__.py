@@ -1,0 +1,1 @@
+"""How jobs and events reach the store: single calls, batches and flows."""
