@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 _POST = """async () => {
   const token = document.querySelector("[name=csrf_token]").value;
   const sent = new URLSearchParams({queue: "mail", csrf_token: token});
-  return (await fetch("/do/pause", {method: "POST", body: sent})).status;
+  return (await fetch("/actions/pause", {method: "POST", body: sent})).status;
 }"""
 
 # As in another tab of the same browser: this page stays where it is.
@@ -56,9 +56,7 @@ async def test_people_log_in_and_do_what_they_may(shop: Shop, browser: Browser) 
         await expect(page).to_have_title("Log in · Headrace")
         visitor.expected.add(401)
         await log_in(visitor, "bob", "open sesame")
-        await expect(page.get_by_role("alert")).to_have_text(
-            "Name and password do not belong together."
-        )
+        await expect(page.get_by_role("alert")).to_have_text("Wrong name or password.")
         await log_in(visitor, "bob", "look only")
         await expect(page).to_have_url(f"{home}/queues")
         await expect(visitor.row("mail")).to_be_visible()
@@ -88,7 +86,7 @@ async def test_a_form_on_another_site_does_nothing(shop: Shop, browser: Browser)
 
         async def trap(request: Request) -> HTMLResponse:
             return HTMLResponse(
-                f'<form method="post" action="{home}/do/pause">'
+                f'<form method="post" action="{home}/actions/pause">'
                 '<input name="queue" value="mail"><button>Win a prize</button></form>'
             )
 

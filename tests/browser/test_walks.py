@@ -88,7 +88,7 @@ async def test_a_failed_job_is_found_read_edited_and_replayed(
         await expect(page.locator(".argument .bad")).to_contain_text("not JSON")
         await page.get_by_label("cents").fill("995")
         await visitor.button("Replay with these arguments").click()
-        await expect(visitor.flash).to_have_text("Sent again with another cents.")
+        await expect(visitor.flash).to_have_text("Replayed with changed cents.")
         await expect(page.locator(".why .badge")).to_have_text("done")
         await expect(page.locator("main")).to_contain_text("charged 995 cents for o-0")
         assert (await shop.app.admin.job(id)).result == "charged 995 cents for o-0"
@@ -103,7 +103,7 @@ async def test_all_that_match_are_replayed_after_a_question(shop: Shop, browser:
         await page.get_by_label("Text").fill("o-1")
         await visitor.button("Filter").click()
         await expect(page.locator("tbody tr")).to_have_count(3)
-        asked = page.get_by_text("Send again all dead jobs in all queues and groups with the text")
+        asked = page.get_by_text("Replay all dead jobs in all queues and groups with the text")
         await visitor.button("Replay all that match").click()
         await expect(asked).to_contain_text("“o-1”?")
         await page.get_by_role("link", name="Leave it").click()
@@ -112,7 +112,7 @@ async def test_all_that_match_are_replayed_after_a_question(shop: Shop, browser:
         await visitor.button("Replay all that match").click()
         await expect(asked).to_be_visible()
         await visitor.button("Replay all that match").click()
-        await expect(visitor.flash).to_have_text("3 jobs sent again.")
+        await expect(visitor.flash).to_have_text("3 jobs replayed.")
         await expect(page.locator("main")).to_contain_text("No dead job fits this filter.")
 
         await page.get_by_role("link", name="Clear").click()
@@ -121,7 +121,7 @@ async def test_all_that_match_are_replayed_after_a_question(shop: Shop, browser:
             await page.locator("tbody input[type=checkbox]").nth(box).check()
         await visitor.button("Purge selected").click()
         await visitor.button("Purge").click()
-        await expect(visitor.flash).to_have_text("2 jobs forgotten.")
+        await expect(visitor.flash).to_have_text("2 jobs purged.")
         queue = await shop.app.admin.queue("payments")
         assert (queue.dead, queue.waiting) == (7, 3)
 
@@ -140,7 +140,7 @@ async def test_a_queue_is_paused_and_a_schedule_run_now(shop: Shop, browser: Bro
         row = visitor.row("greet-team")
         await expect(row).to_contain_text("0 9 * * MON-FRI")
         await visitor.button("Run schedule greet-team now").click()
-        await expect(visitor.flash).to_contain_text("Schedule greet-team was run now")
+        await expect(visitor.flash).to_contain_text("Ran schedule greet-team")
         await visitor.button("Pause schedule greet-team").click()
         await expect(visitor.row("greet-team")).to_contain_text("paused")
 

@@ -78,7 +78,7 @@ async def test_pages_are_read_and_actions_done_without_scripts(
         await page.get_by_role("link", name="Edit and replay").click()
         await page.get_by_label("cents").fill("5")
         await visitor.button("Replay with these arguments").click()
-        await expect(visitor.flash).to_have_text("Sent again with another cents.")
+        await expect(visitor.flash).to_have_text("Replayed with changed cents.")
         assert await app.job(id).result(timeout=10) == "charged 5 cents for o-0"
         await page.get_by_role("link", name="Refresh").click()
         await expect(page.locator(".why .badge")).to_have_text("done")

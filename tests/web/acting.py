@@ -19,7 +19,7 @@ async def post(person: Person, verb: str, *, sure: str = "yes", **fields: Any) -
         "back": "/actions",
         "sure": sure,
     }
-    answer = await person.http.post(f"/do/{verb}", data={**sent, **fields})
+    answer = await person.http.post(f"/actions/{verb}", data={**sent, **fields})
     return await person.http.get(answer.headers["location"]) if answer.is_redirect else answer
 
 
@@ -30,7 +30,7 @@ async def question(person: Person, verb: str, **fields: Any) -> str:
 
 def fields_for(page: str, verb: str) -> dict[str, str]:
     """What the form of a page sends for an action, besides what all forms do."""
-    form = page[page.index(f'action="/do/{verb}"') :].partition("</form>")[0]
+    form = page[page.index(f'action="/actions/{verb}"') :].partition("</form>")[0]
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', html.unescape(form)))
     return {name: value for name, value in fields.items() if name not in ("csrf_token", "back")}
 

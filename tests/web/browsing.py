@@ -79,7 +79,7 @@ class Person:
     ) -> httpx.Response:
         """Send a form of a page that has one."""
         sent = {"csrf_token": await self.token("/queue?name=mail"), "back": back, **fields}
-        return await self.http.post(f"/do/{verb}", data=sent, headers=headers)
+        return await self.http.post(f"/actions/{verb}", data=sent, headers=headers)
 
     async def log_in(self, name: str, password: str) -> httpx.Response:
         sent = {"csrf_token": await self.token("/login"), "name": name, "password": password}

@@ -59,7 +59,7 @@ async def test_a_schedule_is_run_now_paused_and_resumed(app: Headrace, person: P
 
     await person.do("run_schedule", back="/schedules", name="nightly")
     said = flash(await person.page("/schedules"))
-    job = said.removeprefix("Schedule nightly was run now: job ").removesuffix(".")
+    job = said.removeprefix("Ran schedule nightly: job ").removesuffix(".")
     assert (await app.admin.job(job)).state is State.WAITING
     await person.do("pause_schedule", name="nightly")
     assert "Resume schedule nightly" in await person.page("/schedules")
@@ -121,9 +121,9 @@ async def test_an_action_that_takes_long_goes_on_and_tells_of_it(
     person.site.state.dashboard.background_actions.wait = 0.01
     answer = await person.do("sweep", queue="mail", sure="yes")
     place = answer.headers["location"]
-    assert place.startswith("/doing?id=")
+    assert place.startswith("/action?id=")
     page = await person.page(place)
-    assert "is under way" in page
+    assert "is still running" in page
     assert '<meta http-equiv="refresh" content="2">' in page
     slow.set()
     (action,) = person.site.state.dashboard.background_actions._actions.values()
@@ -141,7 +141,7 @@ async def test_a_dashboard_that_ends_cuts_short_what_goes_on(person: Person) -> 
     background.wait = 0.01
     place = (await person.do("sweep", queue="mail", sure="yes")).headers["location"]
     await background.close()
-    assert "cut short" in await person.page(place)
+    assert "Cancelled: the dashboard was stopped" in await person.page(place)
 
 
 async def test_the_audit_log_says_from_where_and_what_was_changed_and_what_did_not_end(

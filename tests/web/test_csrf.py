@@ -34,7 +34,7 @@ def proxied(request: Request) -> User | None:
 async def pause(person: Person, headers: Mapping[str, str | None]) -> httpx.Response:
     """A form that is right but for where it comes from; None leaves a header out."""
     sent = {"csrf_token": await person.token("/queue?name=mail"), "queue": "mail"}
-    request = person.http.build_request("POST", "/do/pause", data=sent)
+    request = person.http.build_request("POST", "/actions/pause", data=sent)
     home = person.http.base_url
     request.headers["origin"] = f"{home.scheme}://{home.netloc.decode()}"
     request.headers[BARE] = "yes"
@@ -129,7 +129,9 @@ async def test_a_sibling_that_plants_cookies_cannot_compute_the_token(app: Headr
         person.http.cookies.clear()
         person.http.cookies.set(cookie, planted)
         guess = hmac.new(planted.encode(), b"ann\n", hashlib.sha256).hexdigest()
-        answer = await person.http.post("/do/pause", data={"queue": "mail", "csrf_token": guess})
+        answer = await person.http.post(
+            "/actions/pause", data={"queue": "mail", "csrf_token": guess}
+        )
         assert answer.status_code == 403
         assert not (await app.admin.queue("mail")).paused
 
@@ -145,7 +147,7 @@ async def test_a_token_holds_in_all_processes_with_the_same_secret(app: Headrace
             async with Person(site, home=SHOP) as later:
                 later.http.cookies.update(person.http.cookies)
                 sent = {"queue": "mail", "csrf_token": token}
-                answer = await later.http.post("/do/pause", data=sent)
+                answer = await later.http.post("/actions/pause", data=sent)
                 assert answer.status_code == status
         assert "the same secret" in answer.text
 

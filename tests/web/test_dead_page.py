@@ -75,7 +75,7 @@ async def test_thousands_of_dead_jobs_are_paged_with_few_calls(app: Headrace) ->
         store.calls.clear()
         page = await person.page("/dead", text="nowhere")
         assert store.calls.total() <= 30
-        assert "Looked at 1,000 dead jobs so far, found none here" in page
+        assert "1,000 dead jobs examined so far, none found here" in page
 
 
 async def test_those_that_are_ticked_are_replayed_or_purged(app: Headrace) -> None:
@@ -84,10 +84,10 @@ async def test_those_that_are_ticked_are_replayed_or_purged(app: Headrace) -> No
         boxes = re.findall(r'name="job" value="([^"]*)"', await person.page("/dead"))
         chosen = [html.unescape(each) for each in boxes]
         answer = await post(person, "replay", job=chosen[:2])
-        assert flash(answer.text) == "2 jobs sent again."
+        assert flash(answer.text) == "2 jobs replayed."
         answer = await post(person, "replay", job=chosen[:2])
-        assert flash(answer.text) == "None of them was dead any more."
-        assert flash((await post(person, "purge", job=chosen[2:])).text) == "2 jobs forgotten."
+        assert flash(answer.text) == "None of them is dead any more."
+        assert flash((await post(person, "purge", job=chosen[2:])).text) == "2 jobs purged."
     info = await app.admin.queue("default")
     assert (info.waiting, info.dead) == (2, 0)
     assert len(ids) == 4
@@ -100,19 +100,19 @@ async def test_all_that_match_are_replayed_or_purged_after_a_question(app: Headr
     async with Person(app) as person:
         asked = await question(person, "purge_all", **wanted)
         assert (
-            "Forget all dead jobs of task send in all queues and groups with the reason rejected "
-            "that died since 2020-01-01 00:00:00 UTC for ever?"
+            "Purge all dead jobs of task send in all queues and groups with the reason rejected "
+            "that died since 2020-01-01 00:00:00 UTC for good?"
         ) in asked
-        assert flash((await post(person, "replay_all", **wanted)).text) == "120 jobs sent again."
+        assert flash((await post(person, "replay_all", **wanted)).text) == "120 jobs replayed."
         answer = await post(person, "purge_all", task="load")
-        assert flash(answer.text) == "3 jobs forgotten."
+        assert flash(answer.text) == "3 jobs purged."
 
 
 async def test_a_job_is_edited_and_sent_again(mailing: Headrace) -> None:
     (id,) = await bury(mailing, [envelope("send", "ann", 5)])
     async with Person(mailing) as person:
         answer = await edited(person, id, to='"bob"', options='{"n": [1]}')
-        assert flash(answer.text) == "Sent again with another to and options."
+        assert flash(answer.text) == "Replayed with changed to and options."
     job = await mailing.admin.job(id)
     assert (job.state, job.arguments) == (State.WAITING, ["bob", 5, {"n": [1]}])
 
@@ -131,7 +131,7 @@ async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(
         assert typed(page) == {"argument:to": "", "argument:cents": "5", "argument:options": ""}
         assert page.count("Hidden, or hidden in part") == 2
         answer = await edited(person, first, cents="6")
-        assert flash(answer.text) == "Sent again with another cents."
+        assert flash(answer.text) == "Replayed with changed cents."
         await edited(person, second, options='{"name": "ann"}')
     assert (await mailing.admin.job(first)).arguments == [given[0], 6, given[2]]
     assert (await mailing.admin.job(second)).arguments == [given[0], 5, {"name": "ann"}]
@@ -157,7 +157,7 @@ async def test_fields_are_safe_and_come_back_as_they_are(mailing: Headrace) -> N
         assert_harmless(page)
         assert json.loads(typed(page)["argument:to"]) == value
         answer = await edited(person, id, to=typed(page)["argument:to"].replace("x", "y"))
-        assert "Sent again" in flash(answer.text)
+        assert "Replayed" in flash(answer.text)
     assert (await mailing.admin.job(id)).arguments == [value.replace("x", "y"), 5]
 
 
@@ -166,7 +166,7 @@ async def test_fields_are_safe_and_come_back_as_they_are(mailing: Headrace) -> N
     [
         ({"to": "bob"}, "This is not JSON"),
         ({"cents": "NaN"}, "This is not JSON"),
-        ({"cents": '"many"'}, "Nothing was sent: task"),
+        ({"cents": '"many"'}, "Nothing was replayed: task"),
         ({"to": "[" * 100_000}, "This is not JSON"),
     ],
 )
@@ -181,7 +181,7 @@ async def test_what_does_not_fit_is_said_beside_the_form_which_keeps_what_was_ty
         kept = typed(answer.text)
         assert {name: kept[f"argument:{name}"] for name in arguments} == arguments
         answer = await edited(person, id, to='"bob"', cents="7")
-        assert "Sent again" in flash(answer.text)
+        assert "Replayed" in flash(answer.text)
 
 
 async def test_what_has_no_form_in_json_is_kept_unless_a_new_value_is_typed(
@@ -191,8 +191,8 @@ async def test_what_has_no_form_in_json_is_kept_unless_a_new_value_is_typed(
     async with Person(mailing) as person:
         page = await person.page("/dead_job", id=id)
         assert typed(page)["argument:options"] == ""
-        assert "no form in JSON" in page
-        assert "Sent again" in flash((await edited(person, id, cents="6")).text)
+        assert "cannot be written as JSON" in page
+        assert "Replayed" in flash((await edited(person, id, cents="6")).text)
     arguments = (await mailing.admin.job(id)).arguments
     assert arguments == ["ann", 6, {"file": b"\x00", "n": {1: 2}}]
 
@@ -204,7 +204,7 @@ async def test_a_job_of_an_unknown_task_can_be_replayed_but_not_edited(app: Head
         assert "this app has no such task" in page
         assert "<textarea" not in page
         answer = await post(person, "replay", id=id)
-        assert flash(answer.text) == "1 job sent again."
+        assert flash(answer.text) == "1 job replayed."
         assert (await person.get("/dead_job", id=id)).status_code == 404
 
 

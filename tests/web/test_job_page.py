@@ -169,7 +169,7 @@ async def test_a_flow_is_drawn_with_a_link_to_each_job(app: Headrace) -> None:
         assert len(links) == 3
         assert 'class="node waiting' in page
         assert ">blocked</text>" in page
-        assert "The first argument comes from the jobs before it." in page
+        assert "The first argument comes from the jobs that it waited for." in page
         assert "As a list" in page
 
 
@@ -184,7 +184,7 @@ async def test_finding_leads_to_the_job_or_says_that_there_is_none(quick: Headra
         assert missing.status_code == 404
         assert "There is no job and no event" in missing.text
         assert_harmless(missing.text)
-        assert "That is no id" in (await person.get("/find", id="a\nb")).text
+        assert "That is not an id" in (await person.get("/find", id="a\nb")).text
         assert "Id of a job" in await person.page("/find")
         assert (await person.get("/job", id="nothing")).status_code == 404
         assert (await person.get("/job")).status_code == 400

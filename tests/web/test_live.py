@@ -138,8 +138,8 @@ async def test_what_someone_asks_for_begins_no_line_of_the_stream(
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 async def test_a_page_that_is_complete_ends_the_stream(app: Headrace) -> None:
-    async with following(dashboard(app, insecure=True), "/doing?id=none") as heard:
-        assert "Nothing is known of this" in await heard_of(heard, "event: last")
+    async with following(dashboard(app, insecure=True), "/action?id=none") as heard:
+        assert "This action is not known here" in await heard_of(heard, "event: last")
         assert await heard.get() == ""
 
 

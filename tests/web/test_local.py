@@ -32,7 +32,7 @@ async def test_another_account_of_the_machine_is_not_let_in(app: Headrace) -> No
         asked = await person.http.get("/queues", headers={"accept": "*/*"})
         assert (asked.status_code, asked.headers["www-authenticate"]) == (401, "Bearer")
         sent = {"csrf_token": await person.token("/login"), "queue": "mail"}
-        assert (await person.http.post("/do/pause", data=sent)).status_code == 303
+        assert (await person.http.post("/actions/pause", data=sent)).status_code == 303
         assert not (await app.admin.queue("mail")).paused
         page = await person.page("/login")
         assert "?token=" in page

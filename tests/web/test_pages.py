@@ -28,7 +28,7 @@ def words(page: str) -> str:
 
 
 async def test_an_empty_store_has_complete_pages(person: Person) -> None:
-    for path in ("/", "/queues", "/workers", "/schedules", "/actions", "/doing?id=x"):
+    for path in ("/", "/queues", "/workers", "/schedules", "/actions", "/action?id=x"):
         assert "<h1>" in await person.page(path)
 
 
@@ -40,7 +40,9 @@ async def test_where_nothing_has_happened_the_overview_says_how_to_begin(
     @app.task
     async def send() -> None: ...
 
-    invitation = "headrace worker shop:app starts a worker; what your code sends with enqueue"
+    invitation = (
+        "Start a worker with headrace worker shop:app ; jobs that your code sends with enqueue"
+    )
     assert invitation in words(await person.page("/"))
     job = await send.enqueue()
     assert invitation not in words(await person.page("/"))
@@ -120,7 +122,7 @@ async def test_workers_tell_what_they_run(app: Headrace, person: Person) -> None
         job = await send.enqueue()
         text = await told_of(person, job.id)
         go.set()
-    assert "Places in use 1 of 4" in text
+    assert "Slots in use 1 of 4" in text
     assert "Reads mail" in text
     assert f"send mail {job.id}" in text
     assert "web-1, process 7 3 of 1–8 48 2 / 0 / 0 3 processes: 400 jobs wait" in text  # noqa: RUF001

@@ -18,7 +18,7 @@ from tests.web.browsing import Person
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 FORM = (
-    b"POST /do/pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n"
+    b"POST /actions/pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n"
     b"Content-Type: application/x-www-form-urlencoded\r\n"
 )
 
@@ -129,7 +129,7 @@ async def test_a_form_that_comes_by_drops_is_refused_wherever_it_is_served(
     async with Person(app) as person:
         # The transport of the tests reads a body to its end first: it is called by hand.
         headers = {"content-type": "application/x-www-form-urlencoded"}
-        request = person.http.build_request("POST", "/do/pause", headers=headers)
+        request = person.http.build_request("POST", "/actions/pause", headers=headers)
         pieces, sent = drops(), []
 
         async def receive() -> dict[str, object]:
@@ -142,7 +142,8 @@ async def test_a_form_that_comes_by_drops_is_refused_wherever_it_is_served(
         raw.append((b"origin", b"http://127.0.0.1:8370"))
         scope = {
             "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http",
-            "path": "/do/pause", "raw_path": b"/do/pause", "query_string": b"", "root_path": "",
+            "path": "/actions/pause", "raw_path": b"/actions/pause",
+            "query_string": b"", "root_path": "",
             "headers": raw, "client": ("127.0.0.1", 50_000), "server": ("127.0.0.1", 8370),
         }  # fmt: skip
         async with asyncio.timeout(60):

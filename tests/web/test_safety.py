@@ -59,7 +59,7 @@ async def test_a_form_without_its_token_is_refused(app: Headrace) -> None:
             {"csrf_token": stolen},
             {"csrf_token": "é"},
         ):
-            answer = await person.http.post("/do/resume", data={"queue": "mail", **sent})
+            answer = await person.http.post("/actions/resume", data={"queue": "mail", **sent})
             assert answer.status_code == 403
             await person.page("/queues")
         assert (await app.admin.queue("mail")).paused
@@ -78,9 +78,9 @@ async def test_a_form_of_another_site_is_refused(app: Headrace, site: str) -> No
 
 async def test_actions_are_only_posted_as_forms(app: Headrace) -> None:
     async with Person(app) as person:
-        assert (await person.get("/do/pause", queue="mail")).status_code == 405
+        assert (await person.get("/actions/pause", queue="mail")).status_code == 405
         token = await person.token("/queue?name=mail")
-        sent = await person.http.post("/do/pause", json={"queue": "mail", "csrf_token": token})
+        sent = await person.http.post("/actions/pause", json={"queue": "mail", "csrf_token": token})
         assert sent.status_code == 400
         assert (await person.do("nothing")).status_code == 404
 
@@ -200,13 +200,13 @@ async def test_an_action_that_fails_says_why(app: Headrace) -> None:
 async def test_a_form_that_is_too_large_is_refused(app: Headrace) -> None:
     async with Person(app) as person:
         answer = await person.http.post(
-            "/do/pause",
+            "/actions/pause",
             content=b"queue=" + b"x" * 17 * 1024 * 1024,
             headers={"content-type": "application/x-www-form-urlencoded"},
         )
         assert answer.status_code == 413
         odd = await person.http.post(
-            "/do/pause",
+            "/actions/pause",
             content=b"queue=%ff",
             headers={"content-type": "application/x-www-form-urlencoded"},
         )

@@ -127,7 +127,7 @@ def test_charts_say_in_words_what_they_show(span: str) -> None:
     minutes = Minutes(NOW, sums, {}, {}, 60.0)
     done, failed, ran, waited = charts_of(minutes, step)
     assert (done.most, done.description) == ("40", "done latest 40, most 40")
-    assert failed.description.startswith("dead latest 2, most 2; tried again latest 0")
+    assert failed.description.startswith("dead latest 2, most 2; retried latest 0")
     assert "median latest 3 ms" in ran.description
     assert waited.description.startswith("median latest nothing")
     assert len(done.times) == count // step

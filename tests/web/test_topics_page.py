@@ -67,13 +67,13 @@ async def test_a_group_with_a_stopped_key_is_seen_and_freed(app: Headrace) -> No
         assert "1 key stopped" in await person.page("/topic", name="orders")
         page = await person.page("/group", **GROUP)
         assert f"/job?id={dead}" in page
-        assert "Because of event" in page
+        assert "Stopped by event" in page
         answer = await post(person, "free_key", key=BREAKER, **GROUP)
-        assert flash(answer.text) == f"Key {BREAKER} goes on."
+        assert flash(answer.text) == f"Freed key {BREAKER}: its events are handled again."
         answer = await post(person, "free_key", key=BREAKER, **GROUP)
-        assert "was not stopped any more" in flash(answer.text)
+        assert "is not stopped any more" in flash(answer.text)
         answer = await post(person, "replay", id=dead, queue="billing@orders")
-        assert flash(answer.text) == "1 job sent again."
+        assert flash(answer.text) == "1 job replayed."
 
 
 async def test_the_latest_events_are_shown_with_their_data_as_text(app: Headrace) -> None:
@@ -118,7 +118,7 @@ async def test_a_group_is_paused_moved_and_removed_each_after_a_question(app: He
         await post(person, "pause", queue="billing@orders")
         assert "Resume" in await person.page("/group", **GROUP)
         asked = await question(person, "rewind", to="start", **GROUP)
-        assert "Have group billing of topic orders go to the oldest event" in asked
+        assert "Move group billing of topic orders to the oldest event" in asked
         assert (await app.admin.topic("orders")).groups[0].behind == 0
         await post(person, "rewind", to="start", **GROUP)
         assert (await app.admin.topic("orders")).groups[0].behind == 3
@@ -127,9 +127,9 @@ async def test_a_group_is_paused_moved_and_removed_each_after_a_question(app: He
         await post(person, "rewind", to="new", **GROUP)
         assert (await app.admin.topic("orders")).groups[0].behind == 0
         asked = await question(person, "remove_group", **GROUP)
-        assert "Forget group billing of topic orders" in asked
+        assert "Remove group billing of topic orders" in asked
         answer = await post(person, "remove_group", **GROUP)
-        assert flash(answer.text) == "Group billing of topic orders is forgotten."
+        assert flash(answer.text) == "Removed group billing of topic orders."
         assert not (await app.admin.topic("orders")).groups
 
 

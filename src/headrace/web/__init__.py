@@ -1,4 +1,4 @@
-"""The web dashboard: an ASGI app that shows what `app.admin` tells, and does what it can do."""
+"""The web dashboard: an ASGI app that shows and does what `app.admin` offers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def dashboard(
     origins: Collection[str] | None = None,
     title: str = "Headrace",
 ) -> Starlette:
-    """An ASGI app that shows and steers the queues of `app`, to be served or mounted anywhere.
+    """An ASGI app that shows and controls the queues of `app`, to be served or mounted anywhere.
 
-    Without `auth` it serves only this machine's user: who comes from this machine and has the
-    `token`, or `$HEADRACE_DASHBOARD_TOKEN`, or the one that is logged when it is first needed.
-    `auth` is a function that is given each request and says who asks (`User`, or None to refuse),
-    sync or async; or `Passwords`. `insecure` serves everyone, as operator. Several processes that
-    serve it with a function need the same `secret`, or `$HEADRACE_DASHBOARD_SECRET`. `origins` are
-    addresses under which people see it if its proxy does not pass on the Host header.
-    `redact(task, arguments)` says what is shown of the arguments and results of jobs."""
+    `auth` is `Passwords`, or a function, sync or async, from a request to its `User`, or None to
+    refuse it. Without `auth`, only requests from this machine that have the `token` get in; it is
+    `$HEADRACE_DASHBOARD_TOKEN` by default, or else made up, and logged when it is first needed.
+    `insecure` lets everyone in, as operator. Several processes with an `auth` function need the
+    same `secret`, or `$HEADRACE_DASHBOARD_SECRET`. `origins` are the addresses at which people see
+    the dashboard, if its proxy does not pass on the Host header. `redact(task, arguments)` returns
+    what is shown of the arguments and results of jobs."""
     missing = [name for name in ("starlette", "jinja2", "itsdangerous") if find_spec(name) is None]
     if missing:
         raise ConfigError(

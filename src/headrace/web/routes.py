@@ -31,7 +31,7 @@ VIEWS: dict[str, View] = {
     "/workers": workers.workers,
     "/schedules": schedules.schedules,
     "/actions": actions.actions,
-    "/doing": actions.doing,
+    "/action": actions.action,
 }
 
 NAVIGATION = (
@@ -42,6 +42,6 @@ NAVIGATION = (
     ("/schedules", "Schedules", ()),
     ("/topics", "Topics", ("/topic", "/group")),
     ("/workers", "Workers", ()),
-    ("/actions", "Audit log", ("/doing",)),
+    ("/actions", "Audit log", ("/action",)),
 )
 """A link and a label for each part, and the other paths that belong to it."""

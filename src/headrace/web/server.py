@@ -32,8 +32,8 @@ MOST_CONNECTIONS = 800
 
 
 class TimeoutProtocol(H11Protocol):
-    """Closes a connection if the head or the body of a request is not complete in time, however
-    much of it has come; and refuses connections beyond `MOST_CONNECTIONS`."""
+    """Closes a connection if the head or the body of a request is not complete in time; refuses
+    connections beyond `MOST_CONNECTIONS`."""
 
     _awaited: object = None
     _timer: asyncio.TimerHandle | None = None
@@ -99,7 +99,7 @@ class Certificate:
         """Raise `ConfigError` for files that no server can use."""
 
         def password() -> str:
-            # Otherwise OpenSSL asks at a terminal, where nobody may be.
+            # Otherwise OpenSSL asks at the terminal, where nobody may be.
             if self.password is None:
                 raise ConfigError(
                     "the key is encrypted: give its password in "
@@ -159,8 +159,7 @@ class DashboardServer(uvicorn.Server):
         )
 
     def take_token(self) -> str | None:
-        """The token of this machine's user, to be shown to them; None if none is needed. It is
-        then not logged."""
+        """The token, to be shown to the user; None if none is needed. It is not logged then."""
         access = self._site.state.dashboard.access
         if not isinstance(access, LocalAccess):
             return None

@@ -90,7 +90,7 @@ class Site:
             *views,
             Route("/live", self._private(self._live), methods=["GET"]),
             Route("/raw", self._private(job.download), methods=["GET"]),
-            Route("/do/{verb}", self._private(form_actions.handle), methods=["POST"]),
+            Route("/actions/{verb}", self._private(form_actions.handle), methods=["POST"]),
             Route("/login", self._public(login_page.login), methods=["GET", "POST"]),
             Route("/logout", self._private(login_page.logout), methods=["POST"]),
             Route("/metrics", self._private(metrics), methods=["GET"]),
@@ -101,9 +101,9 @@ class Site:
         ]
 
     async def http_error(self, request: Request, error: Exception) -> Response:
-        """For unknown paths, and for what an auth hook raises."""
+        """For unknown paths, and for exceptions of an auth hook."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        shown = PageError(status, _MESSAGES.get(status, "That cannot be answered."))
+        shown = PageError(status, _MESSAGES.get(status, "This request cannot be answered."))
         visit = visit_of(self._dashboard, request)
         with suppress(PageError, LoginRequired, HTTPException):
             visit = await self._authenticated(request)
@@ -113,7 +113,7 @@ class Site:
 
     async def internal_error(self, request: Request, error: Exception) -> Response:
         """For bugs, which the server logs."""
-        shown = PageError(500, "Something went wrong in the dashboard itself: see its log.")
+        shown = PageError(500, "An error inside the dashboard: see its log.")
         response = self._error(request, visit_of(self._dashboard, request), shown)
         # Starlette sends these outside of all middleware.
         response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store"})
@@ -195,7 +195,7 @@ async def healthz(visit: Visit, request: Request) -> Response:
 
 
 async def readyz(visit: Visit, request: Request) -> Response:
-    """Whether the store answers. It says no more, since everyone may ask."""
+    """Whether the store answers; no details, since this needs no login."""
     is_away = bool(await visit.dashboard.probe.error())
     return _answered(health.response(["the store does not answer"] if is_away else []))
 

@@ -1,4 +1,4 @@
-"""Counters of the last minutes, cached: minutes that are over are read once."""
+"""Counters of the last minutes, cached: each minute that is over is read once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StatsSum:
 
     @property
     def failed(self) -> int:
-        """Runs that ended with an error, whether or not the job is tried again."""
+        """Runs that ended with an error, retried or not."""
         return sum(self.counts[kind] for kind in FAILED)
 
     def ran(self, percent: float) -> float | None:
@@ -98,12 +98,11 @@ class StatsCache:
         self._since: int | None = None
         self._read_at = -_MAX_AGE
         self._now = 0.0
-        """The store's time of the last read: minutes are the store's."""
+        """The store's time of the last read."""
         self._lock = Lock()
 
     async def minutes(self, count: int) -> Minutes:
-        """The last `count` minutes, by one call to the store, which reads only the last few if
-        the others are cached."""
+        """The last `count` minutes. One call to the store, for those that are not cached."""
         async with self._lock:
             seconds = await self._caught_up(count)
         now = int(seconds // 60)
@@ -124,7 +123,7 @@ class StatsCache:
         return found
 
     async def _caught_up(self, count: int) -> float:
-        """Read what is missing of the last `count` minutes; returns the store's time."""
+        """Read those of the last `count` minutes that are missing; returns the store's time."""
         age = time.monotonic() - self._read_at
         if age < _MAX_AGE and self._knows(int((self._now + age) // 60) - count + 1):
             return self._now + age
@@ -153,7 +152,7 @@ class StatsCache:
             self._sums.setdefault(minute, {}).setdefault(row.task, StatsSum()).add(row)
             if minute >= now - _OPEN:
                 self._recent.setdefault(minute, {}).setdefault(row.queue, StatsSum()).add(row)
-        # Marks how far was read, also if nothing was counted.
+        # Says how far was read, also if nothing was counted.
         self._sums.setdefault(now, {})
 
 

@@ -18,7 +18,7 @@ MOST_PAGES = 100
 
 
 class EventStream:
-    """One open stream. `wake` is set when there is something to do for it, such as to end."""
+    """One open stream. `wake` is set when there is an update for it, or when it has to end."""
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
@@ -71,10 +71,10 @@ async def rest(end: asyncio.Event, seconds: float) -> None:
             await end.wait()
 
 
-# Stands in a shared page where each user's own CSRF token goes. It is never sent to anyone, so no
-# content can contain it.
+# In a shared page, in place of each user's own CSRF token. It is never sent, so that no content can
+# contain it.
 TOKEN_PLACEHOLDER = secrets.token_hex(32)
-# A user who has just opened a page waits at most this long for an update newer than the page.
+# Seconds that a user who has just opened a page waits at most for a newer update.
 _SOON = 1.0
 
 Render = Callable[[], Awaitable["PageUpdate"]]
@@ -82,8 +82,8 @@ Render = Callable[[], Awaitable["PageUpdate"]]
 
 @dataclass(frozen=True, slots=True)
 class PageUpdate:
-    """A message for all subscribers, and the seconds until the next; None if it is the last. An
-    empty message ends the stream."""
+    """A message for all subscribers, and the seconds until the next; None after the last. An empty
+    message ends the stream."""
 
     message: str
     pause: float | None
@@ -101,14 +101,14 @@ class SharedPage:
         self._task = asyncio.create_task(self._run(), name="headrace-shared-page")
 
     def since(self, moment: float) -> PageUpdate | None:
-        """The last update, if it is no older than a moment. Raises what rendering has raised."""
+        """The last update, if it began at this moment or later. Raises what rendering raised."""
         if self._task.done() and not self._task.cancelled():
             self._task.result()
         update = self._update
         return update if update is not None and update.began >= moment else None
 
     def request(self) -> None:
-        """Have it rendered soon."""
+        """Render it soon."""
         self._requested.set()
 
     def stop(self) -> None:
@@ -135,7 +135,7 @@ class SharedPage:
 
 
 class SharedPages:
-    """The shared pages of one dashboard, by what is shown and how much of it may be seen."""
+    """The shared pages of one dashboard, by what they show and to which role."""
 
     def __init__(self) -> None:
         self._pages: dict[Hashable, SharedPage] = {}

@@ -1,4 +1,4 @@
-"""Server-sent events: the main content of a page, sent again when it has changed."""
+"""Server-sent events: the main block of a page, sent again when it has changed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HEARTBEAT = 15.0
 # streams, and does not notify a dashboard that is mounted in an app.
 LIFETIME = 30.0
 _ERROR_PAUSE = 3.0
-# Our page then reloads itself now and then, and tries the stream again.
+# The page then reloads itself every 15 seconds, and tries the stream again.
 _REFUSED = (
     "retry: 15000\nevent: full\n"
-    "data: Too many pages are open: this one is renewed every 15 seconds.\n\n"
+    "data: Too many pages are open: this one is updated every 15 seconds.\n\n"
 )
 
 
@@ -43,13 +43,13 @@ def stream_updates(
     visit: Visit, request: Request, renderer: Renderer, is_valid: Callable[[], bool]
 ) -> StreamingResponse:
     """Updates of the page that `view` in the query names, while the client listens and `is_valid`
-    says that it still may."""
+    returns True."""
     path, _, query = visit.query.get("view", "").partition("?")
     view = VIEWS.get(path)
     if view is None:
-        raise PageError(404, "There is no such page to follow.")
+        raise PageError(404, "There is no such page.")
     shown = replace(visit, path=path, query=dict(parse_qsl(query)))
-    # A browser that reconnects shows what there was a moment ago.
+    # A browser that reconnects still shows the last update.
     reconnects = "last-event-id" in request.headers
     page = _LivePage(_anyone(shown), view, renderer)
     return StreamingResponse(
@@ -60,7 +60,7 @@ def stream_updates(
 
 
 def _anyone(visit: Visit) -> Visit:
-    """The same visit by any user of that role: what is rendered for all of them."""
+    """The same visit for any user of that role, as it is rendered for all of them."""
     user = User("anyone", visit.user.role)
     return replace(visit, user=user, csrf_token=TOKEN_PLACEHOLDER, address="")
 

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class DashboardState:
-    """The app that is shown, who may see it, and what is cached or under way."""
+    """The app that is shown, the access policy, and what is cached or running."""
 
     app: Headrace
     title: str
     access: Access
     redact: Redact | None = None
     origins: frozenset[Origin] = frozenset()
-    """Further origins of forms that are accepted, besides the one that a request goes to."""
+    """Accepted origins of forms, besides the address that a request goes to."""
     ticks: dict[object, list[datetime]] = field(default_factory=dict)
-    """The next times of schedules, by what they follow from."""
+    """The next ticks of schedules, by all that they depend on."""
     background_actions: BackgroundActions = field(default_factory=BackgroundActions)
     streams: EventStreams = field(default_factory=EventStreams)
     shared_pages: SharedPages = field(default_factory=SharedPages)
@@ -67,7 +67,7 @@ Form = ImmutableMultiDict[str, str]
 
 @dataclass(frozen=True)
 class Visit:
-    """One request by a user who may make it."""
+    """One request, and its user."""
 
     dashboard: DashboardState
     user: User
@@ -104,15 +104,15 @@ class Visit:
 
     @property
     def back(self) -> str:
-        """As `here`, for each form of a page: without the query if that is too long to repeat."""
+        """As `here`, without the query if that is too long to repeat in each form."""
         return here if len(here := self.here) <= _MOST_BACK else self.path
 
     def url(self, path: str, /, **query: object) -> str:
-        """The address of one of our pages; None and empty values are left out of the query."""
+        """The URL of one of our pages; None and empty values are left out of the query."""
         return self.root + _joined(path, query)
 
     def again(self, **changes: object) -> str:
-        """The address of this page with a changed query; None and empty values are left out."""
+        """The URL of this page with a changed query; None and empty values are left out."""
         return self.root + _joined(self.path, {**self.query, **changes})
 
     def asked(self, name: str) -> str:
@@ -135,7 +135,7 @@ View = Callable[[Visit], Awaitable[HtmlPage]]
 
 
 def visit_of(dashboard: DashboardState, request: Request, user: User = ANONYMOUS) -> Visit:
-    """The visit of a user; its CSRF token and flash messages are then in `request.state`."""
+    """The visit of a user. Puts the CSRF token and the flash signer into `request.state`."""
     csrf = dashboard.csrf_token(request, user)
     request.state.csrf, request.state.flash = csrf, dashboard.flash
     return Visit(
@@ -159,6 +159,6 @@ def path_of(request: Request) -> str:
 
 def _joined(path: str, query: Mapping[str, object]) -> str:
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}
-    # Names may hold lone surrogates, which no address can: they are refused where they are read.
+    # Names may hold lone surrogates, which no URL can: they are refused where they are read.
     asked = urlencode(given, quote_via=quote, errors="replace")
     return f"{path}?{asked}" if asked else path

@@ -1,1 +1,1 @@
-"""What users can do in the dashboard: form actions, posted to `/do/{verb}`."""
+"""What users can do in the dashboard: forms posted to `/actions/{verb}`."""

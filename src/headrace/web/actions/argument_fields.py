@@ -48,7 +48,7 @@ def fields_of(visit: Visit, job: DeadInfo) -> list[Field]:
 
 
 def typed_into(fields: list[Field], form: Mapping[str, str]) -> list[Field]:
-    """The fields as they come back from a browser."""
+    """The fields with what the user typed."""
     return [replace(each, typed=form.get(PREFIX + each.name, each.text)) for each in fields]
 
 
@@ -63,7 +63,7 @@ def edit_of(fields: list[Field]) -> tuple[dict[str, Any], list[Field]]:
             try:
                 edit[each.name] = _parsed(each.typed)
             except (ValueError, RecursionError) as error:
-                problem = f"This is not JSON: {error}. Texts stand in double quotes."
+                problem = f"This is not JSON: {error}. Texts need double quotes."
         checked.append(replace(each, problem=problem))
     return edit, checked
 
@@ -90,14 +90,14 @@ def _field(
     kind = "" if parameter.annotation is parameter.empty else _annotation(parameter.annotation)
     text = shown.get(name)
     if name not in shown:
-        hint = "Not given, or not shown: empty leaves it as it is."
+        hint = "Not given, or not shown. Leave it empty to keep it."
     elif text is None:
-        hint = "It has no form in JSON: empty keeps it."
+        hint = "It cannot be written as JSON. Leave it empty to keep it."
     elif text != kept.get(name):
         # The input replaces the whole value: redacted parts must not.
-        hint = "Hidden, or hidden in part: empty keeps it."
+        hint = "Hidden, or hidden in part. Leave it empty to keep it."
     elif len(text) > _MOST_TYPED:
-        hint = f"It is too long to edit ({len(text):,} characters): empty keeps it."
+        hint = f"It is too long to edit ({len(text):,} characters). Leave it empty to keep it."
     else:
         return Field(name, kind, text, "", text)
     return Field(name, kind, "", hint, "")
@@ -124,5 +124,5 @@ def _parsed(text: str) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Browsers send line ends of their own."""
+    """Without the line ends that browsers add."""
     return text.replace("\r\n", "\n").strip()

@@ -1,4 +1,4 @@
-"""Actions that outlast the request that posted them."""
+"""Actions that take longer than the request that posted them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BackgroundAction:
         if not self.task.done():
             return None
         if self.task.cancelled():
-            return FlashMessage("It was cut short: the dashboard was stopped.", "bad")
+            return FlashMessage("Cancelled: the dashboard was stopped.", "bad")
         return self.task.result()
 
 
@@ -52,7 +52,7 @@ class BackgroundActions:
         """Start an action; returns when it has ended, or after `wait` seconds."""
         task = asyncio.create_task(_flash_of(verb, work), name=f"headrace-action-{verb}")
         action = BackgroundAction(secrets.token_urlsafe(9), verb, label, user, back, task)
-        # Also while it is awaited here: nothing else holds on to it if the person leaves.
+        # Also while it is awaited here: nothing else keeps it if the user leaves.
         self._keep(action)
         await asyncio.wait({task}, timeout=self.wait)
         if task.done():
@@ -60,7 +60,7 @@ class BackgroundActions:
         return action
 
     async def close(self) -> None:
-        """Cut short what goes on, while it can still be recorded that it was."""
+        """Cancel running actions, while that can still be recorded."""
         going = [action.task for action in self._actions.values() if not action.task.done()]
         for task in going:
             task.cancel()
@@ -77,7 +77,7 @@ class BackgroundActions:
 
 
 async def _flash_of(verb: str, work: Awaitable[str]) -> FlashMessage:
-    """The sentence that says how the action ended, also if it failed."""
+    """How the action ended, also if it failed."""
     try:
         return FlashMessage(await work)
     except PageError as error:

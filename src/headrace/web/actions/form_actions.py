@@ -1,4 +1,4 @@
-"""Form actions: each is a verb, posted by one of our forms to `/do/{verb}`."""
+"""Form actions: each has a verb, and its forms are posted to `/actions/{verb}`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.web.visit import Form, Visit
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-Doing = Callable[[Visit], Awaitable[str]]
+ActionHandler = Callable[[Visit], Awaitable[str]]
 Question: TypeAlias = "str | Callable[[Visit], str | Awaitable[str]]"
 
 # Bounds the memory of a form; edited arguments have a megabyte at most by default.
@@ -33,7 +33,7 @@ OURS = ("csrf_token", "back", "sure")
 class FormAction:
     verb: str
     label: str
-    doing: Doing
+    handler: ActionHandler
     question: Question | None
 
 
@@ -42,22 +42,22 @@ FORM_ACTIONS: dict[str, FormAction] = {}
 
 def form_action(
     verb: str, label: str = "", *, confirm: Question | None = None
-) -> Callable[[Doing], Doing]:
-    """Register a function for forms posted to `/do/{verb}`. It is given the visit, whose `form`
+) -> Callable[[ActionHandler], ActionHandler]:
+    """Register the handler of forms posted to `/actions/{verb}`. It takes the visit, whose `form`
     has the fields, and returns a flash message that says what was done. With `confirm`, a question
-    or a function that makes one from the visit, the user confirms first, with a button `label`."""
+    or a function from the visit to one, the user has to confirm first, with a button `label`."""
 
-    def registered(doing: Doing) -> Doing:
+    def registered(handler: ActionHandler) -> ActionHandler:
         FORM_ACTIONS[verb] = FormAction(
-            verb, label or verb.replace("_", " ").capitalize(), doing, confirm
+            verb, label or verb.replace("_", " ").capitalize(), handler, confirm
         )
-        return doing
+        return handler
 
     return registered
 
 
 async def sent_form(request: Request) -> Form:
-    """The fields of a form that was posted."""
+    """The fields of a posted form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise PageError(400, f"A form is expected, not {kind or 'nothing'}.")
@@ -70,12 +70,14 @@ async def sent_form(request: Request) -> Form:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError:
-        raise PageError(400, "The form cannot be read: it is no UTF-8, or has too much.") from None
+        raise PageError(
+            400, "The form cannot be read: it is not UTF-8, or has too many fields."
+        ) from None
     return Form(pairs)
 
 
 async def _body(request: Request) -> bytes:
-    """The whole body, within a time limit for all of it: slow clients hold nothing open."""
+    """The body, with one time limit for all of it: slow clients hold nothing open."""
     data = bytearray()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -84,9 +86,9 @@ async def _body(request: Request) -> bytes:
                 if len(data) > _MOST_BYTES:
                     raise PageError(413, f"The form is larger than {_MOST_BYTES:,} bytes.")
     except TimeoutError:
-        raise PageError(408, f"The form did not come within {_SECONDS:.0f} seconds.") from None
+        raise PageError(408, f"The form did not arrive within {_SECONDS:.0f} seconds.") from None
     except ClientDisconnect:
-        raise PageError(400, "The form did not come to its end.") from None
+        raise PageError(400, "The form did not arrive completely.") from None
     return bytes(data)
 
 
@@ -94,7 +96,7 @@ async def handle(visit: Visit, request: Request) -> HtmlPage | Response:
     """Run the action of a form, or ask for confirmation first. The response is the page that the
     form was on, with a flash message."""
     if not visit.user.operates:
-        raise PageError(403, f"{visit.user.name} may look, and not act: this needs an operator.")
+        raise PageError(403, f"{visit.user.name} may view, not act: this needs an operator.")
     visit = replace(visit, form=await sent_form(request))
     request.state.csrf.check(visit.form.get("csrf_token", ""))
     wanted = FORM_ACTIONS.get(request.path_params["verb"])
@@ -104,10 +106,10 @@ async def handle(visit: Visit, request: Request) -> HtmlPage | Response:
     if wanted.question is not None and visit.form.get("sure") != "yes":
         return await _asked(visit, wanted, back)
     action = await visit.dashboard.background_actions.run(
-        wanted.verb, wanted.label, visit.user.name, back, wanted.doing(visit)
+        wanted.verb, wanted.label, visit.user.name, back, wanted.handler(visit)
     )
     if (flash := action.flash) is None:
-        return RedirectResponse(visit.url("/doing", id=action.id), 303)
+        return RedirectResponse(visit.url("/action", id=action.id), 303)
     if flash.page is not None:
         return flash.page
     response = RedirectResponse(visit.root + back, 303)

@@ -17,7 +17,7 @@ from headrace.web.visit import Visit
 
 Verb = Callable[[list[str], str | None], Awaitable[int]]
 
-_NONE = "None of them was dead any more."
+_NONE = "None of them is dead any more."
 
 
 def chosen(visit: Visit) -> dict[str | None, list[str]]:
@@ -29,7 +29,7 @@ def chosen(visit: Visit) -> dict[str | None, list[str]]:
         queue, id = _unpaired(text)
         found.setdefault(queue, []).append(id)
     if not found:
-        raise PageError(400, "No job is selected: tick the boxes of those that you mean.")
+        raise PageError(400, "No job is selected: tick the boxes of jobs first.")
     return found
 
 
@@ -44,36 +44,36 @@ def _unpaired(text: str) -> tuple[str, str]:
 
 
 def _counted(visit: Visit) -> str:
-    """The jobs that a form names, as part of a sentence."""
+    """The jobs that a form names, in words."""
     named = [id for ids in chosen(visit).values() for id in ids]
     return f"job {named[0]}" if len(named) == 1 else f"these {len(named):,} jobs"
 
 
 @form_action("cancel", "Cancel", confirm=lambda visit: f"Cancel {_counted(visit)}?")
 async def cancel(visit: Visit) -> str:
-    """What has not begun never does, what runs is asked to end."""
+    """Cancel jobs that have not begun; ask running ones to end."""
     cancelled = running = ended = unknown = 0
     for queue, ids in chosen(visit).items():
         report = await visit.admin.cancel(ids, queue)
         cancelled, running = cancelled + report.cancelled, running + report.running
         ended, unknown = ended + len(report.ended), unknown + len(report.unknown)
-    return _told(cancelled, running, ended, unknown)
+    return _cancel_text(cancelled, running, ended, unknown)
 
 
 @form_action("replay", "Replay")
 async def replay(visit: Visit) -> str:
-    """Dead jobs run again, as they were sent."""
+    """Send dead jobs again, as they were."""
     admin = visit.admin
     count = sum([await admin.replay(ids, queue) for queue, ids in chosen(visit).items()])
-    return f"{plural(count, 'job')} sent again." if count else _NONE
+    return f"{plural(count, 'job')} replayed." if count else _NONE
 
 
-@form_action("purge", "Purge", confirm=lambda visit: f"Forget {_counted(visit)} for ever?")
+@form_action("purge", "Purge", confirm=lambda visit: f"Purge {_counted(visit)} for good?")
 async def purge(visit: Visit) -> str:
-    """Dead jobs are forgotten."""
+    """Delete dead jobs."""
     admin = visit.admin
     count = sum([await admin.purge(ids, queue) for queue, ids in chosen(visit).items()])
-    return f"{plural(count, 'job')} forgotten." if count else _NONE
+    return f"{plural(count, 'job')} purged." if count else _NONE
 
 
 def _live_ones(visit: Visit) -> str:
@@ -86,67 +86,65 @@ def _dead_ones(visit: Visit) -> str:
 
 @form_action("cancel_all", "Cancel all that match", confirm=_live_ones)
 async def cancel_all(visit: Visit) -> str:
-    """All jobs that fit the filter, also those that no page has shown."""
+    """Cancel all jobs that match the filter, shown or not."""
     wanted = _narrowed(visit, OF_JOBS)
     report = await visit.admin.cancel(queue=wanted.queue, state=wanted.state, **wanted.for_jobs)
-    told = _told(report.cancelled, report.running, len(report.ended), len(report.unknown))
+    text = _cancel_text(report.cancelled, report.running, len(report.ended), len(report.unknown))
     if not report.logged:
-        return told
+        return text
     left = plural(len(report.logged), "event")
-    return f"{told} {left} stayed in the log of a topic, out of which no group can take any."
+    return f"{text} {left} stayed in the log of a topic, which all groups share."
 
 
-@form_action(
-    "replay_all", "Replay all that match", confirm=lambda v: f"Send again {_dead_ones(v)}?"
-)
+@form_action("replay_all", "Replay all that match", confirm=lambda v: f"Replay {_dead_ones(v)}?")
 async def replay_all(visit: Visit) -> str:
     wanted = _narrowed(visit, OF_DEAD)
     count = await visit.admin.replay(queue=wanted.queue, **wanted.for_dead)
-    return f"{plural(count, 'job')} sent again."
+    return f"{plural(count, 'job')} replayed."
 
 
 @form_action(
-    "purge_all", "Purge all that match", confirm=lambda v: f"Forget {_dead_ones(v)} for ever?"
+    "purge_all", "Purge all that match", confirm=lambda v: f"Purge {_dead_ones(v)} for good?"
 )
 async def purge_all(visit: Visit) -> str:
     wanted = _narrowed(visit, OF_DEAD)
     count = await visit.admin.purge(queue=wanted.queue, **wanted.for_dead)
-    return f"{plural(count, 'job')} forgotten."
+    return f"{plural(count, 'job')} purged."
 
 
 def _narrowed(visit: Visit, names: Sequence[str]) -> JobFilter:
-    """The filter that a form carries; refused if it is none, or has fields that the action does not
-    go by, for then more jobs would be meant than it says."""
+    """The filter in a form. `PageError` if it is empty, or has fields that the action ignores: then
+    it would apply to more jobs than the form says."""
     said = {name for name, text in visit.form.multi_items() if text.strip()}
     if unknown := sorted(said - {*names, *OURS}):
-        raise PageError(400, f"This cannot be narrowed by {clip(' or '.join(unknown))}.")
+        raise PageError(400, f"This action cannot filter by {clip(' or '.join(unknown))}.")
     form = FilterForm.of(visit.form, names)
     if not form.fields:
-        raise PageError(400, "Say which jobs first: filter by a queue, a task, a text or a time.")
+        raise PageError(400, "Say which jobs: filter by queue, task, text or time first.")
     return form.parsed()
 
 
 @form_action("edit_replay", "Replay with these arguments")
 async def edit_replay(visit: Visit) -> str:
-    """A dead job runs again, with other values of those arguments that were changed."""
+    """Send a dead job again, with the arguments that were changed."""
     id, queue = visit.asked("id"), visit.form.get("queue") or None
     job = await dead_one(visit, id, queue)
     edit, fields = edit_of(typed_into(fields_of(visit, job), visit.form))
-    problem = "Nothing was sent: see below." if any(each.problem for each in fields) else ""
+    problem = "Nothing was replayed: see below." if any(each.problem for each in fields) else ""
     if not problem:
         try:
             count = await visit.admin.replay(id, queue, edit=edit or None)
-            return f"Sent again{_changes(edit)}." if count else _NONE
+            return f"Replayed{_changes(edit)}." if count else _NONE
         except (ArgumentError, ConfigError, PayloadTooLarge) as error:
-            problem = f"Nothing was sent: {error}"
+            problem = f"Nothing was replayed: {error}"
     raise PageError(422, problem, form_page(visit, job, fields, problem))
 
 
 def _changes(edit: dict[str, object]) -> str:
-    return f" with another {' and '.join(edit)}" if edit else " as it was"
+    return f" with changed {' and '.join(edit)}" if edit else " as it was"
 
 
-def _told(cancelled: int, running: int, ended: int, unknown: int) -> str:
+def _cancel_text(cancelled: int, running: int, ended: int, unknown: int) -> str:
     parts = [
         f"{plural(cancelled, 'job')} cancelled",
         f"{running:,} asked to end" if running else "",

@@ -1,4 +1,4 @@
-"""Who may come in."""
+"""Access policies: who gets in."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Access(Protocol):
     """How the dashboard authenticates requests."""
 
     has_login: bool
-    """Whether one can log out."""
+    """Whether users can log out."""
     key: bytes
-    """A secret of the servers of this dashboard."""
+    """A secret that all processes of this dashboard share."""
 
     async def authenticate(self, request: Request) -> User:
         """The user who asks. Raises `PageError`, or `LoginRequired`."""
         ...
 
     def is_valid(self, request: Request) -> bool:
-        """Whether a user who was authenticated still is, as far as can be checked at no cost."""
+        """Whether an authenticated user still is, as far as that costs nothing to check."""
         ...
 
 
 class _NoLogout:
-    """Without a logout: a user stays authenticated while a response takes."""
+    """Policies without logout: a user stays authenticated for the whole response."""
 
     has_login = False
 
@@ -69,10 +69,10 @@ class HookAccess(_NoLogout):
             raise PageError(403, "You may not see this dashboard: log in where you usually do.")
         if not isinstance(user, User):
             raise TypeError(
-                f"the auth hook of the dashboard gave {type(user).__name__}, not a User or None"
+                f"the auth hook of the dashboard returned {type(user).__name__}, not a User or None"
             )
         if not user.name.strip():
-            raise TypeError("the auth hook of the dashboard gave a User without a name")
+            raise TypeError("the auth hook of the dashboard returned a User without a name")
         return user
 
 
@@ -81,7 +81,7 @@ def access_of(
 ) -> Access:
     """The access policy made from the arguments of `headrace.dashboard`."""
     if token is not None and (auth is not None or insecure):
-        raise ConfigError("a token is for a dashboard without auth and insecure: leave it out")
+        raise ConfigError("token is only for a dashboard without auth and insecure: leave it out")
     if isinstance(auth, Passwords):
         from headrace.web.auth.password_access import PasswordAccess
 

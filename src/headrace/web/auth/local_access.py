@@ -1,4 +1,4 @@
-"""Access for this machine's user alone: the one who runs the dashboard."""
+"""Access only for the user who runs the dashboard, on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.web")
 
 SESSION_SECONDS = 30 * 86_400
-# Headers that proxies set: the request is from someone elsewhere.
+# Headers that proxies set: the request may come from elsewhere.
 _FORWARDING = re.compile(
     r"forward|^via$|(real|client|connecting|remote|source|origin(ating)?)-?(ip|addr|host|user)\b"
     r"|^x-(original|rewrite|proxy|proxied|envoy|amzn?|azure|appengine|cluster|varnish|host$|scheme$"
@@ -92,21 +92,21 @@ class LocalAccess:
             )
         origin = request.headers.get("origin")
         if origin is not None and not _is_local_name(origin.partition("://")[2]):
-            raise PageError(403, f"This came from a page elsewhere, and was not done. {_ADVICE}")
+            raise PageError(403, f"This came from another site, and was not done. {_ADVICE}")
 
     def mark_shown(self) -> None:
-        """Say that the user has seen the token: it is then not logged."""
+        """The user has seen the token: do not log it."""
         self._is_shown = True
 
     def _log_token(self, request: Request) -> None:
-        """Log the address with the token, once, if nobody has chosen or printed it. The log of this
-        process is the same user's."""
+        """Log the address with the token, once, unless someone has chosen or printed it. The log
+        belongs to the same user."""
         if not self._is_shown:
             self._is_shown = True
             root = request.scope.get("root_path", "").rstrip("/")
             host = request.headers.get("host", "")
             log.warning(
-                "the dashboard lets in who has its token: open %s://%s%s/?token=%s (or choose one "
+                "the dashboard needs its token: open %s://%s%s/?token=%s (or choose a token "
                 "with HEADRACE_DASHBOARD_TOKEN)",
                 *(request.url.scheme, host, root, quote(self.token, safe="")),
             )

@@ -1,4 +1,4 @@
-"""The login page and logout: by name and password, or with the token of this machine's user."""
+"""Login, by name and password or by token, and logout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.web.auth.access import Access
 
 _NOT_DONE = FlashMessage(
-    "Nothing was done, for your session was over: log in, and repeat it.", "warn"
+    "Your session was over, and nothing was done: log in and try again.", "warn"
 )
 
 
@@ -59,8 +59,8 @@ def login_required(visit: Visit, request: Request) -> Response:
 
 
 def _is_browser(request: Request) -> bool:
-    """Whether a browser asks. A challenged browser asks for a password by itself and sends it ever
-    after: nobody could log out."""
+    """Whether a browser asks. After a challenge, a browser would ask for the password itself and
+    send it from then on: nobody could log out."""
     headers = request.headers
     return (
         any(name.startswith("sec-fetch-") for name in headers)
@@ -90,7 +90,7 @@ async def login(visit: Visit, request: Request) -> HtmlPage | Response:
         name = form.get("name", "")
         user = await access.check(request, name, form.get("password", ""))
         if user is None:
-            return _form(access, back, name, "Name and password do not belong together.")
+            return _form(access, back, name, "Wrong name or password.")
         set_cookie(request, response, SESSION, access.session(user), SESSION_SECONDS)
         set_cookie(request, response, DEVICE, access.device(user), DEVICE_SECONDS)
     # A new CSRF token after the login: someone may have seen the old one.

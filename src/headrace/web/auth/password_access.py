@@ -27,8 +27,8 @@ log = logging.getLogger("headrace.web")
 SESSION_SECONDS = 12 * 3600
 DEVICE = "device"
 DEVICE_SECONDS = 365 * 86_400
-# Each check takes 16 MB and some CPU time: guesses wait for each other.
-_CHECKS_IN_LINE = 50
+# Each check takes 16 MB and some CPU time: checks wait for one another.
+_MOST_CHECKS = 50
 _KNOWN_PASSWORDS = 100
 _QUIET = 10.0
 
@@ -42,10 +42,8 @@ class _CheckQueue:
         self._thread = ThreadPoolExecutor(1, "headrace-password")
 
     async def check(self, name: str, password: str) -> User | None:
-        if self._waiting >= _CHECKS_IN_LINE:
-            raise PageError(
-                429, "Too many want to log in at once: try again in a moment.", retry_after=5
-            )
+        if self._waiting >= _MOST_CHECKS:
+            raise PageError(429, "Too many logins at once: try again in a moment.", retry_after=5)
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
@@ -89,7 +87,7 @@ class PasswordAccess:
         address = request.client.host if request.client else ""
         guess = self._throttle.guess(name, address, device)
         if guess.wait:
-            self._tell_of_guesses(name, address)
+            self._log_refusal(name, address)
             raise PageError(
                 429,
                 "Too many wrong passwords: try again in a while, or with a browser that has logged "
@@ -103,12 +101,12 @@ class PasswordAccess:
             guess.was_right()
         return user
 
-    def _tell_of_guesses(self, name: str, address: str) -> None:
-        """Log it, but seldom: guesses must not fill the log."""
+    def _log_refusal(self, name: str, address: str) -> None:
+        """Log it, at most every `_QUIET` seconds: guesses must not fill the log."""
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _QUIET
             log.warning(
-                "passwords for %r from %s are not looked at: too many were wrong",
+                "passwords for %r from %s are not checked: too many were wrong",
                 *(name[:100], address),
             )
 

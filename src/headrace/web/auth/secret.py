@@ -22,8 +22,7 @@ def checked(what: str, value: object) -> str:
 
 
 def key_of(secret: str | None) -> bytes:
-    """The key made of the secret, from the argument or the variable; without one, a random key of
-    this process."""
+    """The key made from the secret, of the argument or the variable; without one, a random key."""
     secret = secret if secret is not None else os.environ.get(SECRET) or None
     return secrets.token_bytes(32) if secret is None else checked("secret", secret).encode()
 

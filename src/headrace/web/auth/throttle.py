@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
-# Unknown names are counted too, so that nobody can tell which names exist; but in shared slots, so
+# Unknown names are counted too, so that nobody learns which names exist; but in shared slots, so
 # that they cannot fill the memory.
 _SLOTS = 1_024
 _MOST_KEPT = 20_000

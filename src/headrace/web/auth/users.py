@@ -78,7 +78,7 @@ class Passwords:
         return found[0] if found else None
 
     def _hashed(self, password: str) -> bytes:
-        # A lone surrogate is no text, but someone may send it.
+        # Someone may send a lone surrogate.
         data = password.encode("utf-8", "surrogatepass")
         return hashlib.scrypt(data, salt=self._salt, n=_N, r=_R, p=_P, dklen=32)
 

@@ -1,1 +1,1 @@
-"""A file for each part of the dashboard: its views, and the actions that it offers."""
+"""A file for each part of the dashboard: its views and its actions."""

@@ -1,4 +1,4 @@
-"""The audit log: who did what; and an action that takes longer."""
+"""The audit log, and the page of an action that takes longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def actions(visit: Visit) -> HtmlPage:
     """The latest actions; makes one call to the store."""
     before = visit.query.get("before", "")
     found = await visit.admin.actions(limit=_SHOWN + 1, before=before)
-    # What was recorded without the dashboard's `redact` may show what that hides.
+    # Records made without the dashboard's `redact` may show what it hides.
     is_open = visit.dashboard.redact is None
     context = {
         "actions": [each if is_open or each.redacted else _hidden(each) for each in found[:_SHOWN]],
@@ -31,10 +31,10 @@ def _hidden(action: Action) -> Action:
     return replace(action, changes=tuple(f"{name}: (hidden)" for name in names))
 
 
-async def doing(visit: Visit) -> HtmlPage:
-    """An action that goes on by itself, until it has come to something. Asks no store."""
-    action = visit.dashboard.background_actions.get(visit.query.get("id", ""))
-    goes_on = action is not None and action.flash is None
-    title = action.label if action is not None else "Action"
-    context = {"action": action, "refresh": 2 if goes_on else None}
-    return HtmlPage("doing.html", title, context, live=1.0 if goes_on else None)
+async def action(visit: Visit) -> HtmlPage:
+    """An action that goes on in the background, and how it ended. Makes no call to the store."""
+    found = visit.dashboard.background_actions.get(visit.query.get("id", ""))
+    goes_on = found is not None and found.flash is None
+    title = found.label if found is not None else "Action"
+    context = {"action": found, "refresh": 2 if goes_on else None}
+    return HtmlPage("action.html", title, context, live=1.0 if goes_on else None)

@@ -1,4 +1,4 @@
-"""Dead jobs: the list, and the form in which one is changed before it is sent again."""
+"""Dead jobs: the list, and the form to edit and replay one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from headrace.admin import DeadInfo
 
 _IN_A_PAGE = 50
-_LOOKED_AT = 1_000
+_EXAMINED = 1_000
 _DECODED_IN_A_LIST = 64 * 1024
 
 
 async def dead(visit: Visit) -> HtmlPage:
-    """Dead jobs that fit the filter, a page at a time, queue by queue."""
+    """Dead jobs that match the filter, queue by queue, a page at a time."""
     asked = FilterForm.of(visit.query, OF_DEAD)
     found, problem = DeadPage([], "", 0), ""
     try:
@@ -35,7 +35,7 @@ async def dead(visit: Visit) -> HtmlPage:
             wanted.queue,
             cursor=visit.query.get("cursor", ""),
             limit=_IN_A_PAGE,
-            scan=_LOOKED_AT,
+            scan=_EXAMINED,
             **wanted.for_dead,
         )
     except (ConfigError, GroupNotFound, TopicNotFound) as error:
@@ -60,7 +60,7 @@ async def dead_job(visit: Visit) -> HtmlPage:
 
 
 async def dead_one(visit: Visit, id: str, queue: str | None) -> DeadInfo:
-    """A dead job; refused if it is not dead any more, as when someone has just sent it again."""
+    """A dead job; `PageError` if it is not dead any more, as after a replay."""
     try:
         return await visit.admin.dead_job(id, queue)
     except JobNotFound:
@@ -69,8 +69,7 @@ async def dead_one(visit: Visit, id: str, queue: str | None) -> DeadInfo:
 
 
 def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "") -> HtmlPage:
-    """The form, also after what was typed into it could not be taken. Never live: what someone
-    types must stay."""
+    """The form; with a `problem`, as it was filled in. Never live: what someone types must stay."""
     context = {
         "job": job,
         "fields": fields,
@@ -83,23 +82,23 @@ def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "
 
 
 def _obstacle(visit: Visit, job: DeadInfo) -> str:
-    """Why its arguments cannot be changed; empty if they can."""
+    """Why its arguments cannot be edited; empty if they can."""
     if job.event is not None:
-        return "Events cannot be edited, for other groups have them too."
+        return "Events cannot be edited: other groups have them too."
     if job.task not in visit.app.tasks:
         return "Its arguments cannot be edited here: this app has no such task."
     if job.fed:
-        return "Its arguments cannot be edited: the first comes from the jobs before it."
+        return "Its arguments cannot be edited: the first comes from the jobs that it waited for."
     return ""
 
 
 def _in_list(visit: Visit, job: DeadInfo) -> str:
-    """The beginning of its arguments; of large ones, which take their time, only their size."""
+    """The beginning of its arguments; if they are large and slow to decode, their size."""
     if job.size > _DECODED_IN_A_LIST:
         return f"({size(job.size)})"
     return format_line(arguments_of(visit, job))
 
 
 def arguments_of(visit: Visit, job: DeadInfo) -> Any:
-    """What may be shown of the arguments, by name where that is known; of an event, its data."""
+    """The redacted arguments, by name where the task is known; of an event, its data."""
     return named(visit.app, job.task, job.arguments, fed=job.fed)

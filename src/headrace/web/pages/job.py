@@ -36,7 +36,7 @@ async def job(visit: Visit) -> HtmlPage:
     """One job, or one event in one group."""
     id, queue = visit.asked("id"), visit.query.get("queue")
     detail = await visit.admin.job(id, queue)
-    # An event whose time has not come is in its topic's log, which is no queue to be named.
+    # An event that is not due yet is in its topic's log, which is not a queue.
     place = None if is_log(detail.queue) else detail.queue
     sentence = await visit.admin.why(id, place)
     flow = await visit.admin.flow(id, place) if detail.event is None else None
@@ -62,7 +62,7 @@ def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
     calls += 3 * len({each.queue for each in flow.jobs}) if flow is not None else 0
     if (source := group_source(detail.queue)) is not None:
         declared = visit.app.topics.get(source.topic)
-        # Each of the questions looks for the group in all shards.
+        # Each of the questions asks for the group in all shards.
         calls += 3 * (1 + len(declared.logs) if declared else 8)
     return interval(calls, 10.0 if detail.state.final else 2.0)
 
@@ -100,7 +100,7 @@ def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:
 
 
 async def download(visit: Visit, request: Request) -> Response:
-    """One part of a job as a text file. It is an attachment, so that no browser renders it."""
+    """One part of a job as a text file, as an attachment: browsers must not render it."""
     part = visit.asked("part")
     if part not in _PARTS:
         raise PageError(404, f"A job has no part {clip(part)}: there are {', '.join(_PARTS)}.")
@@ -131,14 +131,14 @@ async def find(visit: Visit) -> HtmlPage:
 
 
 def _in(queue: str) -> dict[str, str]:
-    """The query for a queue; empty for a topic's log, which is no queue."""
+    """The query for a queue; empty for a topic's log, which is not a queue."""
     return {} if is_log(queue) else {"queue": queue}
 
 
 async def _not_there(visit: Visit, id: str, error: JobNotFound | ConfigError) -> HtmlPage:
-    """What is known of an event that is in no group, or why nothing was found."""
+    """Why an event is in no group, or why nothing was found."""
     if isinstance(error, ConfigError):
-        return _page(id, [], f"That is no id: {error}.", status=404)
+        return _page(id, [], f"That is not an id: {error}.", status=404)
     try:
         return _page(id, [], await visit.admin.why(id))
     except JobNotFound:

@@ -1,4 +1,4 @@
-"""The list of jobs, and the question before all that match a filter are cancelled."""
+"""The list of jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 _IN_A_PAGE = 50
-_LOOKED_AT = 2_000
+_EXAMINED = 2_000
 _COUNTED = 10**9
 
 
 async def jobs(visit: Visit) -> HtmlPage:
-    """Jobs that fit the filter, a page at a time; at most `_LOOKED_AT` are looked at for one."""
+    """Jobs that match the filter, a page at a time. Examines at most `_EXAMINED` jobs for one."""
     asked = FilterForm.of(visit.query, OF_JOBS)
     found, problem = JobPage([], "", 0), ""
     try:
@@ -44,15 +44,14 @@ async def jobs(visit: Visit) -> HtmlPage:
 
 
 def _interval(asked: FilterForm, found: JobPage) -> float:
-    """A list is read at one place for each queue and state that is in it; a search may be at any
-    number of places, of which the admin allows so many."""
+    """A list takes one read for each queue and state in it; a search, up to `MOST_READS`."""
     is_search = asked.fields.keys() - {"queue", "state"}
-    places = MOST_READS if is_search else 2 + len({(job.queue, job.state) for job in found.jobs})
-    return interval(6 + 2 * places, 5.0)
+    reads = MOST_READS if is_search else 2 + len({(job.queue, job.state) for job in found.jobs})
+    return interval(6 + 2 * reads, 5.0)
 
 
 def looked_before(visit: Visit) -> int:
-    """How many jobs the pages before this one looked at."""
+    """How many jobs were examined for the pages before this one."""
     return visit.number("looked", 1, _COUNTED) if visit.query.get("looked") else 0
 
 
@@ -63,16 +62,16 @@ async def _found(visit: Visit, asked: FilterForm) -> JobPage:
         wanted.state,
         cursor=visit.query.get("cursor", ""),
         limit=_IN_A_PAGE,
-        scan=_LOOKED_AT,
+        scan=_EXAMINED,
         **wanted.for_jobs,
     )
 
 
 def _actions(asked: FilterForm) -> dict[str, object]:
-    """What can be done to jobs in that state; to all that match only if something is asked."""
+    """What can be done to jobs in that state; to all that match, only with a filter."""
     dead = asked.get("state") == State.DEAD
     if dead:
-        # The times of this page are when jobs were sent, those of the actions when they died.
+        # The times on this page are when jobs were sent; actions go by when they died.
         narrow = asked.fields.keys() & {"queue", "task", "text"}
         timed = asked.fields.keys() & {"when", "from", "to"}
         verbs = (("replay_all", "Replay all that match"), ("purge_all", "Purge all that match"))
@@ -84,7 +83,7 @@ def _actions(asked: FilterForm) -> dict[str, object]:
 
 
 def choices(app: Headrace) -> dict[str, object]:
-    """What the fields of a filter offer, as far as the app knows it without asking the store."""
+    """What the fields of a filter suggest: what the app knows without asking the store."""
     groups = [
         f"{group}@{topic.name}" for topic in app.topics.values() for group in topic.subscriptions
     ]
@@ -96,5 +95,5 @@ def choices(app: Headrace) -> dict[str, object]:
 
 
 def pair(queue: str, id: str) -> str:
-    """A job in the value of a box or field: an event may be in several groups under one id."""
+    """A job as the value of a checkbox: an event may be in several groups under one id."""
     return json.dumps([queue, id])

@@ -92,7 +92,7 @@ def _totals(held: Held, page: QueuePage, minutes: Minutes) -> dict[str, Any]:
 def _capacity(workers: list[WorkerInfo]) -> dict[str, Any]:
     return {
         "workers": workers,
-        "places": sum(worker.concurrency for worker in workers),
+        "slots": sum(worker.concurrency for worker in workers),
         "held": sum(worker.running for worker in workers),
         "hosts": len({worker.host for worker in workers}),
     }

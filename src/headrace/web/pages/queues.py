@@ -1,4 +1,4 @@
-"""Queues and groups: their list, one of them, and stop and go."""
+"""Queues and groups: the list, one of them, pause and resume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IN_A_PAGE = 100
 
 
 async def queues(visit: Visit) -> HtmlPage:
-    """Those whose name contains a text, a hundred at a time; about ten calls to the store."""
+    """Queues whose name contains `search`, 100 at a time; about ten calls to the store."""
     search = visit.query.get("search", "")
     page = await visit.admin.queue_page(search or None, visit.query.get("after", ""), _IN_A_PAGE)
     workers = await visit.admin.workers()
@@ -58,7 +58,7 @@ def _reads(queues: dict[str, int], name: str) -> bool:
 def _tasks(
     visit: Visit, queue: str, minutes: Minutes, paused: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Those that were counted in the time shown, that the app sends there, or that are paused."""
+    """Tasks that were counted in the time shown, that the app declares, or that are paused."""
     declared = {name for name, task in visit.app.tasks.items() if task.declared.queue == queue}
     names = sorted({*minutes.tasks, *declared, *paused} - {""})
     nothing = StatsSum()
@@ -75,10 +75,10 @@ def _tasks(
 
 @form_action("pause", "Pause")
 async def pause(visit: Visit) -> str:
-    """Of a queue or a group, or of one task in a queue."""
+    """Pause a queue or a group, or one task in a queue."""
     queue, task = visit.asked("queue"), visit.form.get("task") or None
     await visit.admin.pause(queue, task)
-    return f"Paused {_what(queue, task)}: what is running goes on, nothing more is started."
+    return f"Paused {_what(queue, task)}: running jobs go on, no others start."
 
 
 @form_action("resume", "Resume")

@@ -1,4 +1,4 @@
-"""Schedules: what runs when; stop, go, and run now."""
+"""Schedules: the list, pause, resume and run now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _IN_A_PAGE = 100
 _TICKS = 5
-# Of so many schedules the next times are asked for in one look; of the others in those after it.
+# Schedules whose next ticks are read for one page; for the others, later updates read them.
 _ASKED = 10
 _KNOWN = 1_000
 
@@ -28,7 +28,7 @@ class ScheduleRow:
 
 
 async def schedules(visit: Visit) -> HtmlPage:
-    """Two calls to the store, and one or two for each schedule whose next times are not known."""
+    """Two calls to the store, and one or two for each schedule whose next ticks are not cached."""
     search = visit.query.get("search", "")
     after = visit.query.get("after", "")
     found = await visit.admin.schedules()
@@ -46,8 +46,7 @@ async def schedules(visit: Visit) -> HtmlPage:
 
 
 async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[datetime]]:
-    """The next times of each. They are the same until the first of them is over, or the schedule is
-    changed."""
+    """The next ticks of each, cached until the first is over or the schedule changes."""
     known, asked = visit.dashboard.ticks, 0
     found: dict[str, list[datetime]] = {}
     if len(known) > _KNOWN:
@@ -74,18 +73,18 @@ def _when(schedule: Schedule) -> str:
 async def run_schedule(visit: Visit) -> str:
     name = visit.asked("name")
     job = await visit.admin.run_schedule(name)
-    return f"Schedule {name} was run now: job {job.id}."
+    return f"Ran schedule {name}: job {job.id}."
 
 
 @form_action("pause_schedule", "Pause")
 async def pause_schedule(visit: Visit) -> str:
     name = visit.asked("name")
     await visit.admin.pause_schedule(name)
-    return f"Paused schedule {name}: it fires no more until it is resumed."
+    return f"Paused schedule {name}: it does not fire until it is resumed."
 
 
 @form_action("resume_schedule", "Resume")
 async def resume_schedule(visit: Visit) -> str:
     name = visit.asked("name")
     await visit.admin.resume_schedule(name)
-    return f"Resumed schedule {name}. Times that passed meanwhile are not made up for."
+    return f"Resumed schedule {name}. Ticks that it missed meanwhile are not made up for."

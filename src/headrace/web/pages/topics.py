@@ -24,12 +24,12 @@ _EVENTS = 20
 _READ = 200
 _KEYS = 100
 _DEAD = 20
-# Those that come latest are looked for behind these times, for a log is read forward.
+# A log is read forward: the latest events are looked for from these times on.
 _BACK = (timedelta(seconds=5), timedelta(minutes=5), timedelta(hours=6))
 
 
 async def topics(visit: Visit) -> HtmlPage:
-    """Topics by name, some at a time."""
+    """Topics by name, a page at a time."""
     search = visit.query.get("search", "").strip()
     wanted = search.casefold()
     names = [name for name in await visit.admin.topic_names() if wanted in name.casefold()]
@@ -74,13 +74,12 @@ async def group(visit: Visit) -> HtmlPage:
 
 
 def _interval(found: Sequence[TopicInfo], reads: int = 0) -> float:
-    """The figures take a few calls; what else the page shows, some for each shard."""
+    """The counts take a few calls; the rest of the page takes `reads` for each shard."""
     return interval(12 + sum(reads * len(each.shards) for each in found), 3.0)
 
 
 async def _latest(visit: Visit, name: str) -> list[EventInfo]:
-    """The latest events, the last first; if so many come that they cannot all be read, those of a
-    moment ago."""
+    """The latest events, the last first; if too many come at once, those of a moment ago."""
     now = datetime.now(UTC)
     found: list[EventInfo] = []
     for back in (*_BACK, None):
@@ -115,14 +114,14 @@ def _group(visit: Visit) -> tuple[str, str]:
 
 
 def _place(visit: Visit) -> tuple[str | datetime, str]:
-    """The place to move to, and its description."""
+    """The position to move to, and its description."""
     to = visit.asked("to")
     if to == "start":
-        return "start", "the oldest event that is kept, so that all of them are handled again"
+        return "start", "the oldest event kept, and handle all events again"
     if to == "new":
-        return "new", "what is published from now on, so that what waits in the log is passed over"
+        return "new", "events published from now on, and skip those that wait in the log"
     if to != "time":
-        raise PageError(400, "Say where to: the start, what is new, or a time.")
+        raise PageError(400, "Say where to: start, new, or a time.")
     moment = moment_of(visit.form.get("time", "").strip())
     if moment is None:
         raise PageError(400, "Say a time to go to, such as 2026-01-31T12:00.")
@@ -131,21 +130,21 @@ def _place(visit: Visit) -> tuple[str | datetime, str]:
 
 def _move(visit: Visit) -> str:
     (topic, group), (_, words) = _group(visit), _place(visit)
-    return f"Have group {group} of topic {topic} go to {words}?"
+    return f"Move group {group} of topic {topic} to {words}?"
 
 
 @form_action("rewind", "Move the group", confirm=_move)
 async def rewind(visit: Visit) -> str:
     (topic, group), (place, words) = _group(visit), _place(visit)
     await visit.admin.rewind(topic, group, place)
-    return f"Group {group} of topic {topic} goes to {words}."
+    return f"Moved group {group} of topic {topic} to {words}."
 
 
 def _forget(visit: Visit) -> str:
     topic, group = _group(visit)
     return (
-        f"Forget group {group} of topic {topic}, with all events that it has still to handle and "
-        "its dead ones? If code still declares it, it comes back, at its beginning."
+        f"Remove group {group} of topic {topic}, with all events that it has not handled and its "
+        "dead ones? If code still declares it, it is created again, at its `begin`."
     )
 
 
@@ -153,7 +152,7 @@ def _forget(visit: Visit) -> str:
 async def remove_group(visit: Visit) -> str:
     topic, group = _group(visit)
     await visit.admin.remove_group(topic, group)
-    return f"Group {group} of topic {topic} is forgotten."
+    return f"Removed group {group} of topic {topic}."
 
 
 @form_action("free_key", "Free the key")
@@ -161,5 +160,5 @@ async def free_key(visit: Visit) -> str:
     topic, group = _group(visit)
     key = visit.form.get("key", "")
     if not await visit.admin.free_key(topic, group, key):
-        return f"Key {key} was not stopped any more."
-    return f"Key {key} goes on."
+        return f"Key {key} is not stopped any more."
+    return f"Freed key {key}: its events are handled again."

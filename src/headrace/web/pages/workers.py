@@ -1,11 +1,11 @@
-"""Workers: who is running, and what."""
+"""Workers, and what each runs."""
 
 from __future__ import annotations
 
 from headrace.web.page import HtmlPage
 from headrace.web.visit import Visit
 
-# Beyond these the page would be long, and each update of it large.
+# More would make each update of the page large.
 _SHOWN = 100
 _RUNS_SHOWN = 10
 
@@ -17,7 +17,7 @@ async def workers(visit: Visit) -> HtmlPage:
         "workers": found[:_SHOWN],
         "total": len(found),
         "held": sum(worker.running for worker in found),
-        "places": sum(worker.concurrency for worker in found),
+        "slots": sum(worker.concurrency for worker in found),
         "hosts": len({worker.host for worker in found}),
         "versions": sorted({worker.version for worker in found}),
         "supervisors": await visit.admin.supervisors(),

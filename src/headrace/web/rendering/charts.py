@@ -1,4 +1,4 @@
-"""Charts as SVG shapes. Their labels are HTML around them, which keeps its size."""
+"""Charts as SVG. Their labels are HTML around it, so that they keep their size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.web.stats_cache import Minutes, StatsSum, minute_text
 
 WIDTH, HEIGHT = 600, 120
 SPANS = {"15m": (15, 1), "1h": (60, 1), "6h": (360, 5), "24h": (1440, 20)}
-"""The spans to choose from: minutes in all, and minutes per point."""
+"""For each span: minutes in all, and minutes per point."""
 SPAN_LABELS = (("15m", "15 min"), ("1h", "1 h"), ("6h", "6 h"), ("24h", "24 h"))
 
 _MINUTES, _HOURS, _DAY = (2, 4, 6, 10, 20, 40), (1, 2, 4, 6, 12, 24), 86_400.0
@@ -62,10 +62,10 @@ def charts_of(minutes: Minutes, step: int) -> list[Chart]:
             "Failures per minute",
             True,
             Series("dead", "s2", rates("dead")),
-            Series("tried again", "s3", rates("retry")),
+            Series("retried", "s3", rates("retry")),
         ),
         made("Run time", False, Series("median", "s1", run50), Series("95 %", "s3", run95)),
-        made("Time in line", False, Series("median", "s1", wait50), Series("95 %", "s3", wait95)),
+        made("Wait time", False, Series("median", "s1", wait50), Series("95 %", "s3", wait95)),
     ]
 
 
@@ -78,7 +78,7 @@ def _chart(title: str, times: tuple[str, ...], series: tuple[Series, ...], *, ba
     else:
         totals = [value or 0 for each in series for value in each.values]
     most = _rounded(max(totals, default=0), bars=bars)
-    shapes = _bars(series, most) if bars else _check_queues(series, most)
+    shapes = _bars(series, most) if bars else _lines(series, most)
     hits = _hits(series, times, say)
     description = _described(series, say)
     svg = (
@@ -128,7 +128,7 @@ def _bars(series: Sequence[Series], most: float) -> str:
     return "".join(found)
 
 
-def _check_queues(series: Sequence[Series], most: float) -> str:
+def _lines(series: Sequence[Series], most: float) -> str:
     """Lines with gaps where nothing was measured; a single point is a short stroke."""
     found = []
     for each in reversed(series):

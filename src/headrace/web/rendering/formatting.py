@@ -1,4 +1,4 @@
-"""Format numbers, times and arbitrary texts for pages."""
+"""Numbers, times and arbitrary texts, formatted for pages."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def visible(value: Any) -> Any:
 
 
 def _shown(sign: str) -> str:
-    # Blanks of all widths hide nothing.
+    # Spaces of any width hide nothing.
     if is_plain(sign) or sign in _KEPT or unicodedata.category(sign) == "Zs":
         return sign
     return f"\\x{ord(sign):02x}" if ord(sign) < 256 else ascii(sign)[1:-1]
 
 
 def verbatim(value: object) -> Markup:
-    """The text unchanged, for values of form fields, which are sent back to us."""
+    """The text unchanged, for form fields, whose values are sent back to us."""
     # HTML and event streams take a bare carriage return for a line end.
     return Markup(str(escape(str(value))).replace("\r", "&#13;"))
 
 
 def clip(text: object, most: int = 200) -> str:
-    """The beginning of a long text, and how much more there is."""
+    """The text; if it is long, its beginning and its length."""
     whole = str(text)
     if len(whole) <= most:
         return whole
@@ -80,7 +80,7 @@ def _long(whole: int) -> str:
 
 
 def ago(value: datetime | None) -> str:
-    """How long ago, or in how long."""
+    """Such as "5 s ago" or "in 5 s"."""
     if value is None:
         return NOTHING
     past = (datetime.now(UTC) - value).total_seconds()

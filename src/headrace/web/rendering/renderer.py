@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 
 @cache
 def _templates() -> Environment:
-    """Compiled once for all dashboards of a process."""
+    """Compiled once per process."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -29,7 +29,7 @@ def _templates() -> Environment:
     )
     made.filters.update(FILTERS)
     made.globals["navigation"] = NAVIGATION
-    # As globals: imports at the head of a template are unknown in a block rendered by itself.
+    # As globals: imports at the head of a template are unknown in a block that is rendered alone.
     parts = made.get_template("parts.html").module
     macros = {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     made.globals.update(macros)
@@ -37,7 +37,7 @@ def _templates() -> Environment:
 
 
 class Renderer:
-    """The templates. All values are escaped."""
+    """Renders pages with their templates. All values are escaped."""
 
     def __init__(self) -> None:
         self._templates = _templates()
@@ -46,7 +46,7 @@ class Renderer:
         return self._rendered(visit, page, bare=False, flash=flash)
 
     def live_block(self, visit: Visit, page: HtmlPage) -> str:
-        """The main content alone."""
+        """The main block alone."""
         return self._rendered(visit, page, bare=True, flash=None)
 
     def _rendered(self, visit: Visit, page: HtmlPage, **more: Any) -> str:

@@ -15,14 +15,14 @@ IN_A_PAGE = 10_000
 IN_A_LIST = 200
 
 _INDENT = "  "
-# Deeper lines are indented no further: nesting must not fill a page with blanks.
+# Deeper lines are indented no further: nesting must not fill a page with spaces.
 _DEEPEST = 20
 _ON_ONE_LINE = 72
 _MANY = (list, tuple, set, frozenset)
 
 
 class ValueText(NamedTuple):
-    """Text for a page; `cut` if it is only the beginning, the whole being at `/raw`."""
+    """Text for a page; `cut` if it is only the beginning. `/raw` has the whole."""
 
     text: str
     cut: bool = False
@@ -48,7 +48,7 @@ _VISIBLE = _Visible({ord("\n"): "\n"})
 
 
 def tail(text: str, most: int = IN_A_PAGE) -> str:
-    """The end of a long text: in a traceback it says more than the beginning."""
+    """The text; if it is long, its end, which says more in a traceback."""
     return text if len(text) <= most else f"{len(text):,} characters …\n{text[-most:]}"
 
 
