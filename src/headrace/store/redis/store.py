@@ -21,7 +21,6 @@ from headrace.store.redis import encoding, facts, scripts
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.consumer import RedisConsumer
-from headrace.store.redis.event_history import read_events
 from headrace.store.redis.keys import KvKeys, QueueKeys
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
@@ -188,7 +187,7 @@ class RedisStore(RedisTopics):
     async def events(
         self, queue: str, after: str = "", limit: int = 1000, wait: float = 0.0
     ) -> list[RecordedFact]:
-        return await read_events(self, self.keys(queue), after, limit, wait)
+        return await facts.read_events(self, self.keys(queue), after, limit, wait)
 
     async def control(self, queue: str) -> Control:
         keys, ask = self.keys(queue), self.links().ask

@@ -30,7 +30,6 @@ from headrace.testing.conformance.gates.priorities import PrioritiesConformance
 from headrace.testing.conformance.gates.unique import TicksConformance, UniqueConformance
 from headrace.testing.conformance.jobs.append import AppendConformance
 from headrace.testing.conformance.jobs.cancellation import CancellationConformance
-from headrace.testing.conformance.jobs.crowded_reclaim import CrowdedConformance
 from headrace.testing.conformance.jobs.delivery import DeliveryConformance
 from headrace.testing.conformance.jobs.lookup import LookupConformance
 from headrace.testing.conformance.jobs.mix import MixConformance
@@ -38,7 +37,7 @@ from headrace.testing.conformance.jobs.repeats import RepeatsConformance
 from headrace.testing.conformance.jobs.reports import OnceConformance, ReportsConformance
 from headrace.testing.conformance.jobs.running_cancellation import RunningCancellationConformance
 from headrace.testing.conformance.jobs.settlement import SettlementConformance
-from headrace.testing.conformance.jobs.upkeep import UpkeepConformance
+from headrace.testing.conformance.jobs.upkeep import CrowdedConformance, UpkeepConformance
 from headrace.testing.conformance.kv import KvConformance
 from headrace.testing.conformance.queues.browse import BrowseConformance
 from headrace.testing.conformance.queues.facts import FactsConformance
