@@ -382,7 +382,7 @@ class Consumer(Protocol):
         ...
 
     def ready_ms(self, delivery: LeasedDelivery) -> int:
-        """When the job came in line, by the store's clock; 0 if that is not known."""
+        """When the job became ready, by the store's clock; 0 if that is not known."""
         ...
 
     async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:

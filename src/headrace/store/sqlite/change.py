@@ -1,4 +1,4 @@
-"""One write: what it knows, and what it brings about."""
+"""One write: what it knows, and what follows from it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class Account(msgspec.Struct):
-    """What a limit has let through."""
+    """What a limit has let through, and whether jobs are blocked at it."""
 
     name: str
     passed: int
-    """Jobs that were let through and have not begun."""
+    """Jobs let through that have not begun."""
     spent_until_ms: float
     """When the burst is whole again."""
     opens_ms: int | None
-    has_line: bool
+    has_blocked: bool
     started: dict[int, int]
     """Starts within a window, by the length of the window in ms."""
     changed: bool = False
 
 
 class Change:
-    """A write to one queue, in a transaction. What follows from it, in this queue (lanes with a
-    free place, limits that were used) and in others (jobs of flows to be told), is gathered here
-    and carried out by `writer.Writer`."""
+    """A write to one queue, in a transaction. What follows from it is gathered here, and carried
+    out by `writer.Writer`: freed lanes and used limits of this queue, arrivals at jobs of any
+    queue."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Change:
         self.now_ms = now_ms
         self.facts: list[tuple[Any, ...]] | None = [] if recording else None
         self.sent = 0
-        """How many of the facts, the first ones, tell of new jobs."""
+        """The first `sent` facts are of new jobs."""
         self.tallied = 0
-        """How many of the facts, the first ones, are part of `counts` already."""
+        """The first `tallied` facts are part of `counts` already."""
         self.counts: dict[tuple[str, str], int] = {}
-        """By task and kind, what is counted beyond the facts, for there is none of each."""
+        """What is counted without a fact of its own, by task and kind."""
         self.freed_lanes: set[str] = set()
         self.accounts: dict[str, Account] = {}
         self.arrivals: list[tuple[str, Arrival]] = []
@@ -78,7 +78,7 @@ class Change:
         self._number = known
 
     def made_number(self) -> int:
-        """The queue's number, given now if it had none."""
+        """The queue's number; a new one if it had none."""
         self._number = made_queue_id(self.connection, self.namespace, self.queue)
         return self._number
 
@@ -100,7 +100,7 @@ class Change:
             self.family[queue] = other
         return self.family[queue]
 
-    def tell(self, kind: Kind, job_ids: Sequence[JobId] | None = None) -> None:
+    def notify(self, kind: Kind, job_ids: Sequence[JobId] | None = None) -> None:
         self.notifications.append(Notification(kind, self.queue, job_ids))
 
     def count(self, task: str, kind: str, amount: int) -> None:
@@ -109,7 +109,6 @@ class Change:
             self.counts[task, kind] = self.counts.get((task, kind), 0) + amount
 
     def record(self, *fact: Any) -> None:
-        """Note a fact: its kind, the job's job_id, and as many of the fields of `Fact` as it
-        has."""
+        """Keep a fact: its kind, the job's id, and further fields of `Fact`."""
         if self.facts is not None:
             self.facts.append(fact)

@@ -52,7 +52,7 @@ class SqliteConsumer:
             found = await self._claim(limit)
             if found or wait <= 0:
                 return found
-            return await self._claim_when_told(limit, waiting)
+            return await self._claim_when_ready(limit, waiting)
         finally:
             self._waits.discard(waiting)
 
@@ -88,7 +88,7 @@ class SqliteConsumer:
     ) -> list[LeasedDelivery]:
         if not settlements:
             return []
-        # `repeat` needs nothing more: what an earlier try settled is no longer held, so it is lost.
+        # `repeat` changes nothing: what an earlier try settled is no longer held, so it is lost.
         settle = partial(settlement.settle, owner=self.name, settlements=settlements, tally=tally)
         return await self._writer.change_once(queue, settle, idempotency)
 
@@ -122,7 +122,7 @@ class SqliteConsumer:
         )
 
     async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
-        # All queues are in one database: jobs in other queues are told in the same transaction.
+        # All queues are in one database: ends arrive in other queues in the same transaction.
         return []
 
     async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
@@ -166,7 +166,7 @@ class SqliteConsumer:
         return self._claims.take(connection, shares, limit, pump)
 
     def _nothing_waits(self, connection: sqlite3.Connection) -> list[LeasedDelivery] | None:
-        """An empty list if `_take` would find nothing, and has nothing to note either."""
+        """An empty list if `_take` would find and write nothing."""
         if self._groups and not draw.nothing_to_take(
             connection,
             namespace=self._claims.namespace,
@@ -176,13 +176,13 @@ class SqliteConsumer:
             return None
         return self._claims.nothing_waits(connection, self._queues)
 
-    async def _claim_when_told(self, limit: int, waiting: _Wait) -> list[LeasedDelivery]:
+    async def _claim_when_ready(self, limit: int, waiting: _Wait) -> list[LeasedDelivery]:
         topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
         topics += [("ready", log) for log in self._groups.values()]
-        listening = await self._database.listen(topics, waiting.tell)
+        listening = await self._database.listen(topics, waiting.ring)
         try:
-            # First without waiting: a job may have come before anyone listened for it.
-            while not (found := await self._claim(limit)) and await waiting.told():
+            # First without waiting: a job may have come before the listener was there.
+            while not (found := await self._claim(limit)) and await waiting.rung():
                 pass
             return found
         finally:
@@ -197,7 +197,7 @@ class SqliteConsumer:
 
 
 class _Wait:
-    """The waiting of one `fetch`, on its loop."""
+    """One `fetch` that waits, on its loop."""
 
     def __init__(self, loop: AbstractEventLoop, seconds: float) -> None:
         self._loop = loop
@@ -205,16 +205,16 @@ class _Wait:
         self._bell = asyncio.Event()
         self._over = False
 
-    def tell(self, _: Sequence[JobId] | None) -> None:
+    def ring(self, _: Sequence[JobId] | None) -> None:
         self._bell.set()
 
     def end(self) -> None:
-        """To be called from any thread."""
+        """May be called from any thread."""
         self._over = True
         self._loop.call_soon_threadsafe(self._bell.set)
 
-    async def told(self) -> bool:
-        """Whether there is something to look for, as opposed to no time left to wait."""
+    async def rung(self) -> bool:
+        """Wait for a notification; False if the time is over or the wait was ended."""
         try:
             async with asyncio.timeout_at(self._until):
                 await self._bell.wait()

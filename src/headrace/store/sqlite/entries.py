@@ -1,4 +1,4 @@
-"""A job's row as the transitions see it that have more to do than to put it in line."""
+"""A job row, without its body, for transitions that need more than enqueueing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from headrace.core.job.delivery import Receipt
     from headrace.core.job.ids import JobId
 
-# What there is of a job beyond its row. Most have none of it, and pay for none of it.
+# What there is of a job beyond its row. Most jobs have none of it, and pay for none of it.
 CANCELLING = 1  # as in the index `jobs_cancelling`
 CONSTRAINED = 2  # a lane, a unique name or limits
-PASSED = 4  # let through its limits, and has not begun
+PASSED = 4  # let through its limits, not begun
 CHILDREN = 8
 MARKED = 16
 REPORTED = 32
@@ -43,7 +43,7 @@ def pause_gate(task: str) -> str:
 
 # Enough of an envelope for the longest id and the longest name of a task.
 _HEAD = 1100
-# Whatever type a value has, it is read as that which it should have.
+# A column can hold a value of any type: it is read as the type that it should have.
 COLUMNS = f"""jobs.id, jobs.job_id, jobs.state, CAST(jobs.position AS INTEGER),
     CAST(jobs.time_ms AS INTEGER), CAST(jobs.flags AS INTEGER), CAST(jobs.lane AS TEXT),
     CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT), CAST(jobs.constraints AS BLOB),
@@ -53,7 +53,7 @@ _BY_KEYS = f"""
     WITH named (queue, job_id) AS (VALUES {{rows}})
     SELECT {COLUMNS} FROM named JOIN jobs
         ON jobs.queue = named.queue AND jobs.job_id = named.job_id"""
-_IN_LINE = f"""
+_BLOCKED_AT = f"""
     SELECT {COLUMNS} FROM jobs WHERE queue = ? AND gate = ? AND gate != ''
     ORDER BY position LIMIT ?"""
 _HEADS = f"""
@@ -107,8 +107,8 @@ class Entry(msgspec.Struct):
             self.decoded = decode_constraints(self.raw_constraints)
         return self.decoded
 
-    def stand_at(self, gate: str, reason: str) -> None:
-        """Be blocked in the line of a gate."""
+    def block_at(self, gate: str, reason: str) -> None:
+        """Block the job at a gate."""
         self.state, self.time_ms, self.gate, self.reason = "blocked", 0, gate, reason
 
     def be_ready(self, now_ms: int) -> None:
@@ -133,20 +133,20 @@ def by_job_ids(
     return {row[1]: Entry(*row) for row in select_rows(connection, _BY_KEYS, rows)}
 
 
-def in_line(connection: sqlite3.Connection, queue: int, gate: str, limit: int) -> list[Entry]:
-    """The first at a gate, in order."""
-    found = connection.execute(_IN_LINE, (queue, gate, limit)).fetchall()
+def blocked_at(connection: sqlite3.Connection, queue: int, gate: str, limit: int) -> list[Entry]:
+    """The first jobs blocked at a gate, in order."""
+    found = connection.execute(_BLOCKED_AT, (queue, gate, limit)).fetchall()
     return [Entry(*row) for row in found]
 
 
 def heads(connection: sqlite3.Connection, queue: int, gates: Iterable[str]) -> dict[str, Entry]:
-    """The first at each of these gates where somebody stands."""
+    """The first job blocked at each of these gates, by gate."""
     found = select_rows(connection, _HEADS, [(queue, gate) for gate in gates])
     return {entry.gate: entry for entry in (Entry(*row) for row in found)}
 
 
 def due(connection: sqlite3.Connection, queue: int, now_ms: int, limit: int) -> list[Entry]:
-    """Scheduled jobs whose time has come, in its order."""
+    """Scheduled jobs that are due, the earliest first."""
     found = connection.execute(_DUE, (queue, now_ms, limit)).fetchall()
     return [Entry(*row) for row in found]
 
@@ -154,20 +154,20 @@ def due(connection: sqlite3.Connection, queue: int, now_ms: int, limit: int) -> 
 def cancelling(
     connection: sqlite3.Connection, queue: int, *, expired_ms: int = -1, owner: str = ""
 ) -> list[Entry]:
-    """Running jobs that were cancelled and that nobody holds any more, or that `owner` holds."""
+    """Running jobs that were cancelled, and whose lease is over or is held by `owner`."""
     found = connection.execute(_CANCELLING, (queue, expired_ms, owner)).fetchall()
     return [Entry(*row) for row in found]
 
 
 def save(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
-    """Write where jobs are now."""
+    """Write the present places of jobs."""
     run_rows(connection, _SAVE, [(entry.id, *entry.place) for entry in entries])
 
 
 def save_settled(
     connection: sqlite3.Connection, settled: Sequence[tuple[Entry, int, bytes]]
 ) -> None:
-    """Write where jobs are that were running, with their new number and their history."""
+    """Write the places of jobs that were running, with their new row ids and histories."""
     for entry, _, _ in settled:
         entry.flags |= LADEN
     rows = [(entry.id, place, history, *entry.place) for entry, place, history in settled]
@@ -175,7 +175,7 @@ def save_settled(
 
 
 def flag(connection: sqlite3.Connection, queue: int, job_ids: Iterable[JobId], flag: int) -> int:
-    """Note that there is something of these jobs; says how many of them there are."""
+    """Set a flag on these jobs; returns how many of them there are."""
     return run_rows(connection, _FLAG, [(queue, job_id, flag) for job_id in dict.fromkeys(job_ids)])
 
 

@@ -1,4 +1,4 @@
-"""Small values under a name, some for a time."""
+"""Key-value pairs, some with a time to live, and logs of records made of them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _TRIM = "DELETE FROM kv WHERE namespace = ? AND space = ? AND name < ?"
 _BOUND = """
     SELECT name FROM kv
     WHERE namespace = ? AND space = ? ORDER BY name DESC LIMIT 1 OFFSET ?"""
-# Behind all names, which begin with a digit.
+# After all names, which begin with a digit.
 _END = "~"
 
 
 class KvWrite(msgspec.Struct, frozen=True):
-    """A value to keep, or None to remove it, if what is there is what is expected."""
+    """A value to write, or None to delete it, if the present value is as expected."""
 
     namespace: str
     space: str
@@ -50,7 +50,7 @@ class KvWrite(msgspec.Struct, frozen=True):
     def write(
         self, connection: sqlite3.Connection, notifications: list[Notification], now_ms: int
     ) -> bool:
-        """Whether it was done."""
+        """Returns whether it was done."""
         place = (self.namespace, self.space, self.name)
         if self.expected != "anything":
             found = connection.execute(_FIND, (*place, now_ms)).fetchone()
@@ -75,7 +75,7 @@ def kv_all(
 
 
 class LogRecord(msgspec.Struct, frozen=True):
-    """A record of a log, which is in the order of the records' names."""
+    """A record of a log. Records are in the order of their names."""
 
     namespace: str
     space: str
@@ -111,5 +111,5 @@ def records(
 
 
 def oldest_name(now_ms: int, keep_ms: int) -> str:
-    """Names before this one are of entries that are too old."""
+    """Entries with names before this one are too old."""
     return f"{max(0, now_ms - keep_ms):014d}"

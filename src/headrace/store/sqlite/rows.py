@@ -1,4 +1,4 @@
-"""What all operations write with: many rows at once, and numbers that are never given twice."""
+"""Statements over many rows at once, numbers that are never used twice, and cursors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NEVER_MS = 2**62
 def run_rows(
     connection: sqlite3.Connection, sql: str, rows: Sequence[tuple[Any, ...]], *more: Any
 ) -> int:
-    """Run `sql` over all `rows`, which stand for its `{rows}`, and say how many it changed.
+    """Run `sql` with `rows` in place of its `{rows}`; returns how many rows it changed.
 
-    A few statements with many rows each, because the driver gives up the interpreter's lock for
-    each statement, and on a busy process gets it back milliseconds later.
+    A few statements with many rows each: the driver releases the interpreter's lock for each
+    statement, and in a busy process gets it back milliseconds later.
     """
     changed = at = 0
     while at < len(rows):
@@ -40,7 +40,7 @@ def run_rows(
 def select_rows(
     connection: sqlite3.Connection, sql: str, rows: Sequence[tuple[Any, ...]], *more: Any
 ) -> list[Any]:
-    """What `sql` finds or returns for all `rows`, which stand for its `{rows}`."""
+    """All rows that `sql` returns, with `rows` in place of its `{rows}`."""
     found: list[Any] = []
     at = 0
     while at < len(rows):
@@ -63,7 +63,7 @@ def bounded_ms(moment_ms: int) -> int:
 
 
 def numbers_in(cursor: str, count: int, of: str) -> list[int]:
-    """The numbers that a cursor is made of."""
+    """The numbers that make up a cursor."""
     parts = cursor.split("_")
     numbers = [int(part) for part in parts if _NUMBER.fullmatch(part)]
     if len(parts) != count or len(numbers) != count or max(map(abs, numbers)) > _LARGEST:
@@ -78,7 +78,7 @@ def page_values(queue: int | None, after: Sequence[int], limit: int) -> dict[str
 
 
 def new_numbers(connection: sqlite3.Connection, count: int) -> int:
-    """The first of `count` numbers that were never given before: for row ids and positions."""
+    """The first of `count` numbers that were never used before, for row ids and positions."""
     [(last,)] = connection.execute(
         "UPDATE numbers SET last = last + ? RETURNING last", (count,)
     ).fetchall()
@@ -95,7 +95,7 @@ def queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int 
 
 
 def made_queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int:
-    """The queue's number, given now if it had none."""
+    """The queue's number; a new one if it had none."""
     known = queue_id(connection, namespace, queue)
     if known is not None:
         return known

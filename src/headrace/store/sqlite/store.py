@@ -43,8 +43,8 @@ _FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file
 
 
 class SqliteStore(SqliteViews, SqliteTopics):
-    """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and is there after
-    a crash of the process or of the machine; except with `memory://`. Without `events` it records
+    """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and survives a
+    crash of the process or the machine; except with `memory://`. Without `events` it records
     none."""
 
     def __init__(
@@ -67,7 +67,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         return self._clock.now_ms()
 
     async def describe(self) -> Description:
-        # A question, so that a file that cannot be read is told.
+        # A read, so that a file that cannot be read is reported.
         await self.queues()
         return Description("SQLite", sqlite3.sqlite_version, self._risks)
 
@@ -85,7 +85,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         return await self._writer.change_once(queue, append, idempotency)
 
     def give_up(self, idempotency: IdempotencyKey) -> None:
-        """Nothing is on its way that was not answered: the database is in this process."""
+        """Nothing to do: the database is in this process, so every request is answered."""
 
     async def remove(self, name: str, *, force: bool = False) -> int | None:
         return await self._writer.change(name, partial(pruning.remove, name=name, force=force))
@@ -135,9 +135,9 @@ class SqliteStore(SqliteViews, SqliteTopics):
         ttl: float | None = None,
         expected: kv.Expected = "anything",
     ) -> bool:
-        note = kv.KvWrite(self._namespace, space, name, value, ttl, expected)
+        entry = kv.KvWrite(self._namespace, space, name, value, ttl, expected)
         return await self._database.write(
-            lambda connection, notifications: note.write(
+            lambda connection, notifications: entry.write(
                 connection, notifications, self._clock.now_ms()
             )
         )

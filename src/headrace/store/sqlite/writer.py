@@ -1,4 +1,4 @@
-"""Changes of a queue, each from its beginning to the last thing that follows from it."""
+"""Runs changes of a queue, with everything that follows from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Writer:
-    """Changes queues of one namespace, and records what happened if `recording`."""
+    """Changes queues of one namespace; records facts if `recording`."""
 
     def __init__(
         self, database: Database, namespace: str, clock: Clock, *, recording: bool
@@ -39,8 +39,8 @@ class Writer:
         *,
         unless: Callable[[sqlite3.Connection], T | None] | None = None,
     ) -> Future[T]:
-        """What `do` returns, once it and all that follows from it is safe on disk; or what `unless`
-        answers from reading alone."""
+        """What `do` returns, once it and all that follows from it is safe on disk. If `unless`
+        returns anything but None, that is the answer, and nothing is written."""
         return self.database.write(
             lambda c, notifications: self.carry_out(c, notifications, queue, do), unless=unless
         )
@@ -48,8 +48,8 @@ class Writer:
     async def change_once(
         self, queue: str, do: Callable[[Change], T], idempotency: IdempotencyKey | None
     ) -> T:
-        """As `change`, but asked again it answers what it answered. There is no more to it: what
-        fails was not done, for no request can be under way that this process does not know of."""
+        """As `change`, but a repeat gets the first answer. A change that failed was not applied:
+        the database is in this process, so no request can be under way unknown to it."""
         if idempotency is None:
             return await self.change(queue, do)
         if not idempotency.answered:
@@ -79,8 +79,8 @@ class Writer:
 
 
 def _draw_consequences(change: Change) -> None:
-    """Tell those who wait for jobs that ended, let the next enter lanes that have a place free,
-    and write what limits have counted and what happened."""
+    """Deliver the ends of jobs to their children, fill freed lanes, and write accounts and
+    facts."""
     if change.arrivals:
         flows.deliver(change)
     for each in change.family.values():

@@ -1,4 +1,4 @@
-"""The way to the thread that owns the connection, from any event loop."""
+"""Access to the thread that owns the connection, from any event loop."""
 
 from __future__ import annotations
 
@@ -45,24 +45,23 @@ class Database:
 
     @property
     def generation(self) -> int:
-        """How often the file was found to be another one, and that was opened in its place."""
+        """How often the file was replaced by another, which was opened in its place."""
         return self._file.generation if self._file else 0
 
     async def open(self) -> None:
-        """Make sure that the database is there and usable; raises `StoreError` if it is not."""
+        """Open the database; raises `StoreError` if it is not usable."""
         request = _request(_nothing, None)
         with self._lock:
             self._forget_if_forked()
             self._loops.add(asyncio.get_running_loop())
             if self._inbox is None:
                 self._start()
-            # In one go: a thread that cannot open the file is gone as soon as it has said so.
+            # Under one lock: a thread that cannot open the file ends as soon as it has answered.
             self._put(request)
         await request.future
 
     async def close(self) -> None:
-        """Let go for this event loop; the last one ends the thread, after what it still has to
-        do."""
+        """Close for this event loop; the last one ends the thread, after the requests before it."""
         with self._lock:
             self._forget_if_forked()
             self._loops.discard(asyncio.get_running_loop())
@@ -73,7 +72,7 @@ class Database:
             self._inbox = self._thread = None
             inbox.put(None)
         assert thread is not None
-        # Not joined in a thread of the loop's: at the end of the program there are none any more.
+        # Not joined in a thread of the loop: at the end of the program it has none any more.
         while thread.is_alive():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -82,21 +81,21 @@ class Database:
         result: T = await self._ask(read, None)
         return result
 
-    async def read_when_told(
+    async def read_when_notified(
         self, topic: tuple[Kind, str], read: Callable[[sqlite3.Connection], list[T]], wait: float
     ) -> list[T]:
-        """What `read` returns as soon as it is anything, or nothing after `wait` seconds."""
+        """What `read` returns once it is not empty; an empty list after `wait` seconds."""
         found = await self.read(read)
         if found or wait <= 0:
             return found
-        told = asyncio.Event()
-        listening = await self.listen([topic], lambda _: told.set())
+        notified = asyncio.Event()
+        listening = await self.listen([topic], lambda _: notified.set())
         try:
             async with asyncio.timeout(wait):
-                # First without waiting: it may have come before anyone listened for it.
+                # First without waiting: it may have come before the listener was there.
                 while not (found := await self.read(read)):
-                    await told.wait()
-                    told.clear()
+                    await notified.wait()
+                    notified.clear()
         except TimeoutError:
             return []
         finally:
@@ -109,17 +108,16 @@ class Database:
         *,
         unless: Callable[[sqlite3.Connection], T | None] | None = None,
     ) -> Future[T]:
-        """What `write` returns, once what it did is safe on disk; raises if none of it was done.
-        `unless` may answer instead, from reading alone, so that nothing is locked: by anything but
-        None."""
+        """What `write` returns, once it is safe on disk; raises if none of it was done. If `unless`
+        returns anything but None, that is the answer, and nothing is locked."""
         return self._ask(unless, write)
 
     async def listen(self, topics: Sequence[tuple[Kind, str]], listener: Listener) -> Listening:
-        """Have `listener` called, on this loop, for everything that is made known from now on."""
+        """Call `listener`, on this loop, for each notification from now on."""
         listening = self.signals.listen(topics, asyncio.get_running_loop(), listener)
         try:
-            # The thread may be asleep until it is asked for something; awake, it sees the listener
-            # and begins to watch what other processes do.
+            # The thread may sleep until the next request. Awake, it sees the listener and begins to
+            # watch for writes of other processes.
             await self.read(_nothing)
         except BaseException:
             listening.stop()
@@ -128,7 +126,7 @@ class Database:
 
     def _ask(self, read: Read | None, write: Write | None) -> Future[Any]:
         request = _request(read, write)
-        # Under the lock, so that nothing is put behind the word to stop and never answered.
+        # Under the lock: a request behind the None that stops the thread is never answered.
         with self._lock:
             self._put(request)
         return request.future
@@ -160,12 +158,12 @@ class Database:
             return schema.connect(self._path)
         if self._memory is None:
             self._memory = schema.connect(schema.MEMORY)
-            # Not at the end of the process: the thread may just be using it, and all is gone then.
+            # Not at exit: the thread may be using it, and all is gone then anyway.
             weakref.finalize(self, self._memory.close).atexit = False
         return self._memory
 
     def _refuse_all(self, inbox: Inbox, error: Exception) -> None:
-        """Answer what was asked of a database that cannot be opened; `open` may try again."""
+        """Fail all requests, because the database cannot be opened; `open` may try again."""
         with self._lock:
             if self._inbox is inbox:
                 self._inbox = self._thread = None
@@ -179,8 +177,8 @@ class Database:
         post.send()
 
     def _forget_if_forked(self) -> None:
-        # A child process has the parent's memory but not its thread, and SQLite forbids it the
-        # parent's connection.
+        # A child process has its parent's memory but not its thread, and SQLite forbids it to use
+        # its parent's connection.
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._inbox = self._thread = None
@@ -193,4 +191,4 @@ def _request(read: Read | None, write: Write | None) -> Request:
 
 
 def _nothing(connection: sqlite3.Connection) -> None:
-    """Asked for its answer alone: it comes once the connection is there."""
+    """Returns once the connection is there."""

@@ -29,11 +29,11 @@ _PRIMARY_CODE = 0xFF
 
 
 def translated(error: Exception, where: str, *, unknown: bool = False) -> Exception:
-    """SQLite's errors as Headrace's, with `where` as the name of the file; others as they are.
-    `unknown` says that what was asked for may have been done."""
+    """An SQLite error as one of Headrace, with `where` as the name of the file; others unchanged.
+    `unknown` says that the request may have been applied."""
     if not isinstance(error, sqlite3.Error):
         return error
-    # The driver's own complaints, such as a closed connection, carry no code.
+    # The driver's own errors, such as a closed connection, have no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
     text = _TEXT.get(code, "{where}: {error}").format(where=where, error=error)
     if unknown:
@@ -43,6 +43,6 @@ def translated(error: Exception, where: str, *, unknown: bool = False) -> Except
     if code in _MISMATCHES:
         return StoreMismatch(text)
     if code in _TEXT:
-        # A disk that failed while it was written to may yet show what it was given.
+        # A disk that failed during a write may still have written it.
         return StoreUnavailable(text, sent=code == sqlite3.SQLITE_IOERR)
     return StoreError(text)

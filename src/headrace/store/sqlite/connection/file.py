@@ -18,13 +18,13 @@ from headrace.store.sqlite.connection.schema import Connection
 log = logging.getLogger("headrace.store")
 
 LOOK_SECONDS = 0.2
-# Who replaces a file may remove the old one a moment before the new one is there.
+# A program that replaces the file may remove the old one a moment before the new one is there.
 _PATIENCE_SECONDS = 1.0
-# Autocheckpoints keep a log at half of this, as long as it has moments without readers.
+# Autocheckpoints keep the log at half of this, as long as there are moments without readers.
 LOG_BYTES = 32 * 2**20
 _LOUD_BYTES = 128 * 2**20
 _CUT_EVERY_SECONDS = 1.0
-# Others cannot write while those who read are waited for.
+# Nobody can write while readers are waited for.
 _CUT_WAIT_MS = 100
 _ENDED = (
     ". Jobs that are running now are ended, as if their leases were lost; those that the file has "
@@ -46,15 +46,15 @@ def _identity(path: str) -> _Identity | None:
 
 
 class DatabaseFile:
-    """The connection to one database. A file that is deleted or replaced, or whose write-ahead log
-    is, does not stay in use: what the path names then is opened in its place, as soon as it is
-    there and stays as it is for a moment. `connection` is None until then. Used by one thread."""
+    """The connection to one database. If the file or its write-ahead log is deleted or replaced,
+    what the path names then is opened in its place, as soon as it is there and does not change for
+    a moment. `connection` is None until then. Used by one thread."""
 
     def __init__(self, path: str, connection: Connection, generation: int = 0) -> None:
         self.path = path
         self.connection: Connection | None = connection
         self.generation = connection.generation = generation
-        """Another number for each file that was opened in place of another."""
+        """Counts the files that were opened in place of another."""
         self.trouble: StoreError = StoreUnavailable(f"{path} is not open")
         self._home = path
         self._known: list[_Identity | None] = []
@@ -66,7 +66,8 @@ class DatabaseFile:
         self._loud_bytes = _LOUD_BYTES
 
     def tend(self) -> bool:
-        """To be called now and then between transactions; whether the connection has changed."""
+        """Call this now and then between transactions; returns whether the connection has
+        changed."""
         if self.path == schema.MEMORY:
             return False
         if self.connection is None:
@@ -86,8 +87,8 @@ class DatabaseFile:
             self.connection.close()
 
     def _learn(self) -> None:
-        """What belongs to the connection that was just made. Where a path is a link, SQLite has its
-        logs beside the file itself."""
+        """Remember the files of a new connection. If the path is a link, SQLite keeps its logs
+        beside the file itself."""
         self._home = os.path.realpath(self.path)
         self._known = self._identities()
 
@@ -104,7 +105,7 @@ class DatabaseFile:
             return None
         if now[0] != self._known[0]:
             return "file"
-        # SQLite makes them when it needs them; only what was there can be lost.
+        # SQLite creates logs when it needs them; only those that were there can be lost.
         missed = [old for old, new in zip(self._known, now, strict=True) if old and old != new]
         self._known = [old or new for old, new in zip(self._known, now, strict=True)]
         return "log" if missed else None
@@ -133,9 +134,9 @@ class DatabaseFile:
         return _identity(self._logs[0]) not in (None, self._known[1])
 
     def _remove_old_logs(self) -> None:
-        """A log must not be taken for that of another file: that would damage the new one."""
+        """Delete the old logs: SQLite would apply them to the new file and damage it."""
         if _identity(self._home) == self._known[0]:
-            # A link leads elsewhere now; the file is where it was, and keeps its logs.
+            # Only the link has changed: the old file is where it was, and keeps its logs.
             return
         for name, known in zip(self._logs, self._known[1:], strict=True):
             if known is not None and _identity(name) == known:
@@ -147,7 +148,7 @@ class DatabaseFile:
         before, self._seen = self._seen, self._state()
         if self._seen is None and since < _PATIENCE_SECONDS:
             return False
-        # A file that is still being copied must not be opened yet.
+        # The file may still be in the middle of being copied.
         if self._seen is not None and self._seen != before and since < 5 * _PATIENCE_SECONDS:
             return False
         try:
@@ -172,7 +173,7 @@ class DatabaseFile:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def _bound_log(self, connection: Connection) -> None:
-        """Cut the log back if it is long: with readers at any time, SQLite by itself never does."""
+        """Cut the log back if it is long: SQLite never does while there are always readers."""
         now = time.monotonic()
         if now < self._cut_at:
             return
@@ -193,7 +194,7 @@ class DatabaseFile:
 
 
 def _cut(connection: Connection) -> bool:
-    """Whether all of the log could be written into the file, and the log be emptied."""
+    """Write the log into the file and empty it; returns whether all of it could be."""
     try:
         connection.execute(f"PRAGMA busy_timeout = {_CUT_WAIT_MS}")
         [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -205,8 +206,8 @@ def _cut(connection: Connection) -> bool:
 
 
 def _save(connection: Connection, *, has_other_log: bool) -> bool:
-    """Whether what a deleted log still has could be written into the file; not if others have begun
-    another one."""
+    """Write a deleted log into the file; returns whether that was possible. It is not once others
+    have begun another log."""
     if has_other_log:
         return False
     try:
@@ -217,9 +218,9 @@ def _save(connection: Connection, *, has_other_log: bool) -> bool:
 
 
 def _keep_for_ever(connection: Connection) -> None:
-    # SQLite removes the -wal and -shm files by their names when the last connection to a file is
-    # closed, and those names belong to the new file now. So this one is never closed, not even at
-    # the end of the process.
+    # When the last connection to a file is closed, SQLite deletes the -wal and -shm files by name,
+    # and those names belong to the new file now. So this connection is never closed, not even at
+    # exit.
     with contextlib.suppress(sqlite3.Error):
         connection.execute("PRAGMA shrink_memory")
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

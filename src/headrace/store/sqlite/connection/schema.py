@@ -1,4 +1,4 @@
-"""How a Headrace file is opened, and brought to the present version."""
+"""Opening a Headrace file, and bringing it to the present version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.store.sqlite.connection.errors import translated
 from headrace.store.sqlite.connection.tables import UPGRADES
 
 MEMORY = ":memory:"
-APPLICATION_ID = 0x48656164  # "Head"; makes `file` and other programs tell the file apart.
+APPLICATION_ID = 0x48656164  # "Head"; shown by `file` and other programs.
 BUSY_SECONDS = 5.0
 _OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
 
@@ -29,7 +29,7 @@ _PRAGMAS = (
     "PRAGMA cache_size = -32768",
     "PRAGMA temp_store = MEMORY",
 )
-# In memory, and nobody else's; what is written to it is undone with the rest of a transaction.
+# Private to the connection, in memory, and rolled back with the rest of a transaction.
 _COMMITTED = "CREATE TEMP TABLE committed (number INTEGER NOT NULL)"
 
 
@@ -37,15 +37,15 @@ _text = partial(str, encoding="utf-8", errors="replace")
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows how often the file at its path was found to be another one before it
-    was made: deliveries of earlier files must not be taken for those of this one."""
+    """`generation` counts how often the file at this path was replaced before this connection was
+    made: deliveries from earlier files must not be taken for those of this one."""
 
     generation = 0
 
 
 def connect(path: str) -> Connection:
-    """A connection to the Headrace file at `path`, which is made if it does not exist; `MEMORY` is
-    a new database in memory. Raises `StoreError` that says what to do about it if it won't do."""
+    """A connection to the Headrace file at `path`, created if it does not exist; `MEMORY` is a new
+    database in memory. Raises a `StoreError` that says what to do if the file is not usable."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise StoreMismatch(
             f"this Python's SQLite is {sqlite3.sqlite_version}; Headrace needs "
@@ -77,21 +77,21 @@ def connect(path: str) -> Connection:
 def _make_private(path: str) -> None:
     # Arguments of jobs can be secrets. SQLite gives its -wal and -shm files the mode of this one.
     try:
-        # A link that leads to no file yet is followed: SQLite would, and make one with a wide mode.
+        # A link to no file yet is followed: SQLite would create the file with a wide mode.
         there = os.path.realpath(path)
         os.close(os.open(there, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return
     except OSError as error:
         raise StoreMismatch(
-            f"{path} cannot be made ({error.strerror}): its directory must exist and be writable"
+            f"{path} cannot be created ({error.strerror}): its directory must exist and be writable"
         ) from error
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
-    # Before anything is written: a file that is not ours must stay as it is.
+    # Before anything is written: a file of another program must stay as it is.
     _checked_version(connection, path)
-    # A column can hold any bytes as text: they are to be read, whatever they are.
+    # A text column can hold any bytes; all of them must be readable.
     connection.text_factory = _text
     if path != MEMORY:
         _use_wal(connection, path)
@@ -120,8 +120,8 @@ def _checked_version(connection: sqlite3.Connection, path: str) -> int:
 
 
 def _use_wal(connection: sqlite3.Connection, path: str) -> None:
-    # SQLite does not wait for a lock here, so two processes that make the file at the same moment
-    # would get in each other's way.
+    # SQLite does not wait for a lock here, so of two processes that create the file at the same
+    # moment one would fail.
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -139,7 +139,7 @@ def _use_wal(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _upgrade(connection: sqlite3.Connection, path: str) -> None:
-    # Taken even when there is nothing to do: a file that cannot be written is found out now.
+    # Even when there is nothing to do: a file that cannot be written is detected now.
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _checked_version(connection, path)

@@ -1,4 +1,4 @@
-"""Who waits for what, and how the database's thread reaches the event loops they wait on."""
+"""Listeners, and how the database's thread calls them on their event loops."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Kind = Literal["ready", "due", "finished", "control", "reports", "kv", "facts"]
 
 
 class Notification(NamedTuple):
-    """What a write made known: jobs to fetch, something to promote earlier, jobs that ended, what
-    people want, what jobs tell of themselves, key-value pairs (with their space as the queue),
+    """What a write has changed: there are jobs to fetch, something to promote earlier, jobs that
+    ended, a pause or cancellation, reports, key-value pairs (the queue is their space), or
     facts."""
 
     kind: Kind
@@ -26,7 +26,7 @@ class Notification(NamedTuple):
 
 
 class Post:
-    """Calls to make on event loops. However many there are, each loop is woken once."""
+    """Calls to make on event loops; each loop is woken once for all of its calls."""
 
     def __init__(self) -> None:
         self._calls: dict[AbstractEventLoop, list[Callable[[], None]]] = {}
@@ -39,7 +39,7 @@ class Post:
             try:
                 loop.call_soon_threadsafe(_make_all, loop, calls)
             except RuntimeError:
-                # The loop is closed: nobody waits there any more.
+                # The loop is closed.
                 continue
 
 
@@ -48,13 +48,12 @@ def _make_all(loop: AbstractEventLoop, calls: list[Callable[[], None]]) -> None:
         try:
             call()
         except Exception as error:
-            # One listener's mistake must not cost the others their answers.
+            # An error in one listener must not keep the others from being called.
             loop.call_exception_handler({"message": "a listener failed", "exception": error})
 
 
 class Listening:
-    """One listener. Its `listener` is called on the loop that it began to listen on, never after
-    `stop`."""
+    """One listener, called on the loop on which it was added, and never after `stop`."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Listening:
         self.topics = topics
         self.loop = loop
 
-    def tell(self, job_ids: Sequence[JobId] | None) -> None:
+    def call(self, job_ids: Sequence[JobId] | None) -> None:
         if not self._stopped:
             self._listener(job_ids)
 
@@ -82,7 +81,7 @@ class Listening:
 
 
 class Signals:
-    """All listeners of one store, of whatever loop. Safe to use from any thread."""
+    """All listeners of one store, on any loop. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,27 +103,27 @@ class Signals:
             self._listeners.discard(listening)
 
     def publish(self, notifications: Sequence[Notification], post: Post) -> None:
-        """Tell those concerned; several notifications of one kind and queue become one call."""
+        """Call the listeners concerned, once for all notifications of one kind and queue."""
         if not notifications or not self._listeners:
             return
         merged = _merged(notifications)
         for listening in self._snapshot():
             for topic in listening.topics:
                 if topic in merged:
-                    post.add(listening.loop, _telling(listening, merged[topic]))
+                    post.add(listening.loop, _call(listening, merged[topic]))
 
     def publish_unknown(self, post: Post) -> None:
-        """Tell everyone that something has changed, and that they must look what."""
+        """Call all listeners: something has changed, and they must look what."""
         for listening in self._snapshot():
-            post.add(listening.loop, _telling(listening, None))
+            post.add(listening.loop, _call(listening, None))
 
     def _snapshot(self) -> list[Listening]:
         with self._lock:
             return list(self._listeners)
 
 
-def _telling(listening: Listening, job_ids: Sequence[JobId] | None) -> Callable[[], None]:
-    return lambda: listening.tell(job_ids)
+def _call(listening: Listening, job_ids: Sequence[JobId] | None) -> Callable[[], None]:
+    return lambda: listening.call(job_ids)
 
 
 def _merged(notifications: Sequence[Notification]) -> dict[tuple[str, str], list[Any] | None]:

@@ -1,5 +1,5 @@
-"""The thread that owns a store's connection: everything that is asked for at the same moment shares
-one transaction, and so one wait for the disk."""
+"""The thread that owns a store's connection: requests made at the same moment share one
+transaction, and so one wait for the disk."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ log = logging.getLogger("headrace.store")
 Read = Callable[[sqlite3.Connection], Any]
 Write = Callable[[sqlite3.Connection, list[Notification]], Any]
 
-# What other processes did is known to the waiting within this and a moment.
+# How often writes of other processes are looked for, while someone listens.
 _POLL_SECONDS = 0.015
 # Bounds the time that one transaction keeps other processes from writing.
 _MOST_TOGETHER = 500
-# Written with each transaction, so that it tells whether that took effect.
+# Written with each transaction, to know whether it took effect.
 _NUMBER = "UPDATE temp.committed SET number = ?"
 _LAST_NUMBER = "SELECT number FROM temp.committed"
 
 
 class Request:
-    """One thing to do, and the future of `loop` that waits for the answer."""
+    """One read or write, and the future of `loop` that waits for its answer."""
 
     __slots__ = ("_loop", "error", "future", "read", "result", "write")
 
@@ -67,11 +67,11 @@ class Request:
 
 
 Inbox = queue.SimpleQueue[Request | None]
-"""What is asked for; None asks the thread to stop."""
+"""None stops the thread."""
 
 
 class DatabaseThread:
-    """Serves requests from `inbox` on `connection` until told to stop."""
+    """Serves requests from `inbox` until None comes."""
 
     def __init__(self, file: DatabaseFile, inbox: Inbox, signals: Signals) -> None:
         assert file.connection is not None
@@ -90,7 +90,7 @@ class DatabaseThread:
             pass
 
     def _step(self) -> bool:
-        """Wait for something to do and do it; False after the word to stop."""
+        """Serve the next batch of requests; False if it was the last."""
         batch, going = self._gather()
         post = Post()
         self._tend_file(post)
@@ -101,7 +101,7 @@ class DatabaseThread:
         return going
 
     def _gather(self) -> tuple[list[Request], bool]:
-        """What has been asked for so far, and whether to go on after it."""
+        """The requests so far, and whether to go on after them."""
         batch: list[Request] = []
         try:
             request = self._inbox.get(timeout=self._patience())
@@ -127,12 +127,12 @@ class DatabaseThread:
         try:
             changed = self._file.tend()
         except Exception:
-            # Whatever it is: without this thread, nobody would get an answer any more.
+            # Whatever it is: without this thread, no request would be answered any more.
             log.exception("%s cannot be looked after", self._where)
             return
         if changed:
             self._connection = self._file.connection or self._connection
-            # Those who wait learn by asking that the file is gone, or that another is there.
+            # Listeners find out by asking that the file is gone, or that another is there.
             self._signals.publish_unknown(post)
 
     def _serve(self, batch: list[Request], post: Post) -> None:
@@ -151,14 +151,14 @@ class DatabaseThread:
             request.answer(post)
 
     def _write(self, requests: list[Request]) -> list[Notification]:
-        # Whoever only wants to write if there is something to do, looks first: a worker that finds
-        # nothing must not take the lock that others need.
+        # Requests with a read in front write only if that finds something to do: an idle worker
+        # must not take the lock that others need.
         if all(request.read for request in requests):
             requests = [request for request in requests if not self._answered(request)]
         return self._transact(requests) if requests else []
 
     def _answered(self, request: Request) -> bool:
-        """Whether reading alone could answer, which it did if it did not give None."""
+        """Whether the read answered the request: with an error, or with anything but None."""
         self._attempt_read(request)
         return request.error is not None or request.result is not None
 
@@ -175,7 +175,7 @@ class DatabaseThread:
         except Exception as error:
             committed = self._was_committed()
             if committed:
-                # Whatever went wrong came after it: said to have failed, it would be done again.
+                # The error came after the commit: reported as failed, it would be done again.
                 log.warning("%s: a commit was done, though it failed: %s", self._where, error)
                 return notifications
             self._undo(requests, error, unknown=committed is None)
@@ -183,7 +183,7 @@ class DatabaseThread:
         return notifications
 
     def _was_committed(self) -> bool | None:
-        """Whether the transaction that has just failed took effect; None if that is not known."""
+        """Whether the transaction that just failed took effect; None if that is not known."""
         if self._connection.in_transaction:
             return False
         try:
@@ -219,7 +219,7 @@ class DatabaseThread:
             request.error = request.error or translated(error, self._where, unknown=unknown)
 
     def _read(self, requests: list[Request]) -> None:
-        """Do all of them on one state of the database, without keeping anyone from writing."""
+        """Do all of them on one state of the database, without blocking writers."""
         if not requests:
             return
         try:
@@ -238,7 +238,7 @@ class DatabaseThread:
             request.error = translated(error, self._where)
 
     def _notice_others(self, post: Post) -> None:
-        """Tell the waiting if another connection has written since the last look."""
+        """Notify all listeners if another connection has written since the last look."""
         now = time.monotonic()
         if not self._signals or now < self._look_at:
             return
@@ -254,6 +254,6 @@ class DatabaseThread:
         try:
             version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error:
-            # Those who wait ask again and get the error themselves.
+            # Listeners ask again, and get the error themselves.
             return None
         return version

@@ -1,4 +1,4 @@
-"""Jobs for later: when they are due, and bringing those that are where they then belong."""
+"""Scheduled jobs: when they are due, and promoting those that are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROMOTE = """
           WHERE queue = :queue AND state = 'scheduled' AND time_ms <= :now_ms
           ORDER BY time_ms, id LIMIT :limit) AS due
     WHERE jobs.id = due.id"""
-_TELLING = " RETURNING jobs.position, jobs.job_id, substr(jobs.envelope, 1, 1100)"
+_RETURNING = " RETURNING jobs.position, jobs.job_id, substr(jobs.envelope, 1, 1100)"
 _MORE_TO_DO = f"""
     SELECT max(flags & {ATTACHED}) FROM (
         SELECT flags FROM jobs WHERE queue = ? AND state = 'scheduled' AND time_ms <= ?
@@ -33,7 +33,8 @@ _NEXT_DUE = "SELECT min(time_ms) FROM jobs WHERE queue = ? AND state = 'schedule
 
 
 def due_after(now_ms: int, delay_ms: int) -> int:
-    """One more: `now_ms` has lost its fraction, and a job must never start early."""
+    """The time after a delay, plus 1: `now_ms` has lost its fraction, and no job may start
+    early."""
     return bounded_ms(now_ms + delay_ms + 1)
 
 
@@ -43,10 +44,10 @@ def due_time(now_ms: int, delay_ms: int | None, at_ms: int | None) -> int:
     return 0 if due is None or due <= now_ms else bounded_ms(due)
 
 
-def tell_of_due(change: Change, due: int, earliest: int | None) -> None:
-    """Those who sleep until the `earliest` due time must know if there is one before it."""
+def notify_due(change: Change, due: int, earliest: int | None) -> None:
+    """Notify promoters, which sleep until the `earliest` due time, of one before it."""
     if earliest is None or due < earliest:
-        change.tell("due")
+        change.notify("due")
 
 
 def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
@@ -56,7 +57,7 @@ def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
 
 
 def promote(change: Change) -> Promotion:
-    """Let due jobs go on, the earliest due first, and those at limits with room again."""
+    """Let due jobs go on, the earliest first, and jobs at limits with room again."""
     if not change.number:
         return Promotion(0, None)
     moved = _promote_due(change)
@@ -65,7 +66,7 @@ def promote(change: Change) -> Promotion:
         for place, entry in enumerate(opened, start=change.new_numbers(len(opened))):
             entry.position = place
         entries.save(change.connection, opened)
-        routing.tell_of_ready(change, opened)
+        routing.notify_ready(change, opened)
     limits.close_accounts(change)
     return promotion(moved + len(opened), _next(change.connection, change.number), change.now_ms)
 
@@ -81,7 +82,7 @@ def _promote_due(change: Change) -> int:
         routing.go_on(change, due)
         return len(due)
     first = change.new_numbers(_PROMOTED_TOGETHER)
-    change.tell("ready")
+    change.notify("ready")
     moved = {
         "before": first - 1,
         "queue": change.number,
@@ -90,7 +91,7 @@ def _promote_due(change: Change) -> int:
     }
     if change.facts is None:
         return change.connection.execute(_PROMOTE, moved).rowcount
-    ready = change.connection.execute(_PROMOTE + _TELLING, moved).fetchall()
+    ready = change.connection.execute(_PROMOTE + _RETURNING, moved).fetchall()
     change.facts += [("ready", job_id, task_of(head)) for _, job_id, head in sorted(ready)]
     return len(ready)
 
@@ -98,7 +99,7 @@ def _promote_due(change: Change) -> int:
 def nothing_due(
     connection: sqlite3.Connection, *, namespace: str, queue: str, now_ms: int
 ) -> Promotion | None:
-    """What `promote` would say if it has nothing to do; None if it has."""
+    """The answer of `promote` if it has nothing to do; None if it has."""
     number = queue_id(connection, namespace, queue)
     due = None if number is None else _next(connection, number)
     return None if due is not None and due <= now_ms else promotion(0, due, now_ms)
@@ -110,7 +111,7 @@ def _next(connection: sqlite3.Connection, queue: int) -> int | None:
 
 
 def promotion(moved: int, due: int | None, now_ms: int) -> Promotion:
-    """That so many moved, and the next is due then."""
+    """`moved` jobs moved, and the next is due at `due`."""
     if due is None:
         return Promotion(moved, None)
     return Promotion(moved, max(0, due - now_ms) / 1000, more=due <= now_ms)

@@ -1,7 +1,7 @@
 """Flows: jobs that wait for others to end, in their own queue or in another.
 
-All queues are in one database, so whoever waits is told in the same transaction in which a job
-ends, wherever it is.
+All queues are in one database, so the end of a job arrives at its children in the same transaction,
+in any queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.core.job.verdict import decode_verdict
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN, FLOW_GATE, LADEN
 from headrace.store.sqlite.gates import routing
-from headrace.store.sqlite.gates.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
@@ -39,7 +39,7 @@ _NOTE_CHILDREN = """
 _NOTE_JOINS = """
     INSERT OR REPLACE INTO joins (queue, child, remaining, delay_ms, at_ms) VALUES {rows}"""
 _NOTE_PARENTS = "INSERT INTO parents (queue, child, parent, place) VALUES {rows}"
-_TOLD = "SELECT 1 FROM parents WHERE queue = ? AND child = ? AND parent = ? AND arrived"
+_HAS_ARRIVED = "SELECT 1 FROM parents WHERE queue = ? AND child = ? AND parent = ? AND arrived"
 _ARRIVE = """
     WITH ended (queue, child, parent, value) AS (VALUES {rows})
     UPDATE parents SET arrived = 1, value = ended.value FROM ended
@@ -57,7 +57,7 @@ _FEED = """
 
 
 def note_parents(change: Change, parcels: Iterable[Parcel]) -> None:
-    """Keep what new jobs wait for."""
+    """Write what new jobs wait for."""
     waiting = [parcel for parcel in parcels if parcel.parents]
     joins = [(change.number, p.job_id, len(p.parents), p.delay_ms, p.at_ms) for p in waiting]
     run_rows(change.connection, _NOTE_JOINS, joins)
@@ -70,7 +70,7 @@ def note_parents(change: Change, parcels: Iterable[Parcel]) -> None:
 
 
 def note_children(change: Change, awaited: Iterable[tuple[JobId, JobId, Child]]) -> None:
-    """Keep who waits for jobs: a job's id, the id by which the child knows it, the child."""
+    """Write the children of jobs: the job's id, the id by which the child knows it, the child."""
     rows = [
         (change.number, parent, child.queue, child.job_id, known_as, child.runs_anyway)
         for parent, known_as, child in awaited
@@ -81,7 +81,7 @@ def note_children(change: Change, awaited: Iterable[tuple[JobId, JobId, Child]])
 def follow(
     change: Change, parent: JobId, children: Sequence[Child], known_as: JobId = b""
 ) -> JobEnding | None:
-    """Have `children` told when `parent` ends; how it ended, if it has."""
+    """Send the end of `parent` to `children`; returns it instead if the parent has ended."""
     entry = entries.by_job_ids(change.connection, change.number, [parent]).get(parent)
     if entry is not None and entry.state != "dead":
         note_children(change, [(parent, known_as or parent, child) for child in children])
@@ -100,9 +100,11 @@ def arrived(
     queue: str,
     pairs: Sequence[tuple[JobId, JobId]],
 ) -> list[bool]:
-    """Whether jobs that wait for others were told that these have ended."""
+    """For each pair of child and parent, whether the parent's end has arrived."""
     number = queue_id(connection, namespace, queue)
-    return [connection.execute(_TOLD, (number, *pair)).fetchone() is not None for pair in pairs]
+    return [
+        connection.execute(_HAS_ARRIVED, (number, *pair)).fetchone() is not None for pair in pairs
+    ]
 
 
 def ending_of(verdict: bytes) -> JobEnding:
@@ -111,14 +113,13 @@ def ending_of(verdict: bytes) -> JobEnding:
     try:
         decoded = decode_verdict(verdict)
     except Malformed:
-        # Anyone's bytes. That it has ended is known; those who wait for it must not wait for ever.
+        # Not a verdict of ours. The job has ended, and its children must not wait for ever.
         return JobEnding(State.DONE)
     return JobEnding(decoded.state, decoded.value)
 
 
 def deliver(change: Change) -> None:
-    """Tell all who wait for what has ended in this change, and who wait for those that end
-    thereby."""
+    """Deliver the ends of this change to all children, and the ends that this causes."""
     while change.arrivals:
         by_queue = defaultdict(list)
         for queue, arrival in change.arrivals:
@@ -129,11 +130,11 @@ def deliver(change: Change) -> None:
 
 
 def arrive(change: Change, arrivals: Sequence[Arrival]) -> None:
-    """Tell jobs that others have ended; what they end thereby is told later."""
+    """Record that jobs which others wait for have ended; ends that this causes are gathered."""
     ended = [(change.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
-    told = Counter(child for (child,) in select_rows(change.connection, _ARRIVE, ended))
-    bad = {a.child: a.ending.state for a in reversed(arrivals) if _is_bad(a) and a.child in told}
-    counts = [(change.number, child, count) for child, count in told.items()]
+    reached = Counter(child for (child,) in select_rows(change.connection, _ARRIVE, ended))
+    bad = {a.child: a.ending.state for a in reversed(arrivals) if _is_bad(a) and a.child in reached}
+    counts = [(change.number, child, count) for child, count in reached.items()]
     complete = [
         row for row in select_rows(change.connection, _COUNT_DOWN, counts)
         if row[1] <= 0 and row[0] not in bad
@@ -160,7 +161,7 @@ def _end_with(change: Change, bad: dict[JobId, State]) -> None:
 def _set_free(
     change: Change, complete: Sequence[tuple[JobId, int, int | None, int | None]]
 ) -> None:
-    """Let jobs go on that have waited for nothing but others."""
+    """Let jobs go on that now wait for no other job."""
     if not complete:
         return
     found = entries.by_job_ids(change.connection, change.number, [row[0] for row in complete])
@@ -177,7 +178,7 @@ def _set_free(
 
 
 def _feed(change: Change, freed: Sequence[Entry]) -> None:
-    """Give jobs the results they waited for; their flags are the caller's to save."""
+    """Give jobs the results that they waited for; the caller saves their flags."""
     values = defaultdict(list)
     for child, _, value in sorted(completion.forget_parents(change, [e.job_id for e in freed])):
         values[child].append(value)
@@ -188,7 +189,7 @@ def _feed(change: Change, freed: Sequence[Entry]) -> None:
 
 
 def _array(values: Sequence[bytes]) -> bytes:
-    """A MessagePack array of values that are encoded already."""
+    """A MessagePack array of encoded values."""
     size = len(values)
     if size < 16:
         head = bytes([0x90 | size])
@@ -202,7 +203,7 @@ def _array(values: Sequence[bytes]) -> bytes:
 def _schedule(change: Change, later: Sequence[Entry]) -> None:
     if not later:
         return
-    tell_of_due(
+    notify_due(
         change, min(entry.time_ms for entry in later), next_due(change.connection, change.number)
     )
     for entry in later:

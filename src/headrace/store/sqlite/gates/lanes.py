@@ -1,7 +1,7 @@
-"""Lanes: jobs of one key run a few at a time, in the order in which they came.
+"""Lanes: jobs of one key run a few at a time, in their order.
 
-Who has a place in a lane, and who stands in line for one, is told by the jobs' own rows, so a lane
-that is idle leaves nothing behind.
+The jobs' own rows say which have a place in a lane and which are blocked, so an idle lane leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from headrace.store.sqlite.change import Change
 
-# Those who have a place in a lane: how many there are, and the first and the last of their
-# constraints in the order of the index, which are mostly the same.
+# The jobs with a place in a lane: their number, and the first and the last of their constraints in
+# the order of the index. These are mostly the same.
 _OF_LANE = "jobs WHERE jobs.queue = named.queue AND jobs.lane = named.lane AND jobs.lane != ''"
 _INSIDE = f"""(SELECT count(*) FROM {_OF_LANE}),
         (SELECT constraints FROM {_OF_LANE} ORDER BY constraints LIMIT 1),
@@ -44,18 +44,18 @@ _ANY = sys.maxsize
 
 
 class _Room:
-    """A lane: how many have a place in it, how many the narrowest of them allows, and whether there
-    is a line."""
+    """A lane: how many jobs have a place in it, how many the narrowest of them allows, and whether
+    others are blocked."""
 
-    __slots__ = ("holders", "line", "most")
+    __slots__ = ("has_blocked", "holders", "most")
 
-    def __init__(self, holders: int, most: int, line: int = 0) -> None:
+    def __init__(self, holders: int, most: int, has_blocked: int = 0) -> None:
         self.holders = holders
         self.most = most
-        self.line = bool(line)
+        self.has_blocked = bool(has_blocked)
 
     def lets_in(self, width: int) -> bool:
-        """Whether there are fewer than a job of this width allows, and than any of them does."""
+        """Whether there is a place for a job of this width."""
         return self.holders < min(self.most, width)
 
     def hold(self, width: int) -> None:
@@ -64,7 +64,7 @@ class _Room:
 
 
 def _narrowest(change: Change, lane: str, first: bytes | None, last: bytes | None) -> int:
-    """How many those in a lane allow, of whose constraints these are the first and the last."""
+    """The smallest width in a lane, given its first and last constraints."""
     if first is None:
         return _ANY
     if first == last:
@@ -79,29 +79,29 @@ def _width(constraints: bytes) -> int:
 
 
 def enter(change: Change, arrived: Sequence[Entry]) -> None:
-    """Give waiting jobs their place in their lanes; those that get none stand in line."""
+    """Give waiting jobs places in their lanes; those that get none are blocked."""
     wanting = [e for e in arrived if e.state == "waiting" and not e.lane and e.constraints.lane]
     if not wanting:
         return
     named = {entry.constraints.lane for entry in wanting}
     rows = [(change.number, lane, lane_gate(lane)) for lane in named]
     rooms = {
-        lane: _Room(holders, _narrowest(change, lane, first, last), line)
-        for lane, holders, first, last, line in select_rows(change.connection, _ROOMS, rows)
+        lane: _Room(holders, _narrowest(change, lane, first, last), blocked)
+        for lane, holders, first, last, blocked in select_rows(change.connection, _ROOMS, rows)
     }
     for entry in wanting:
         room = rooms[entry.constraints.lane]
-        if room.line or not room.lets_in(entry.constraints.width):
-            entry.stand_at(lane_gate(entry.constraints.lane), "lane")
-            room.line = True
+        if room.has_blocked or not room.lets_in(entry.constraints.width):
+            entry.block_at(lane_gate(entry.constraints.lane), "lane")
+            room.has_blocked = True
         else:
             entry.lane = entry.constraints.lane
             room.hold(entry.constraints.width)
 
 
 def leave(change: Change, left: Iterable[Entry]) -> None:
-    """Free the places, or places in line, of jobs whose rows are about to go. Who comes next is
-    seen at the end of the change."""
+    """Free the places of jobs whose rows are about to be deleted. The next ones enter at the end of
+    the change."""
     for entry in left:
         if entry.lane:
             change.freed_lanes.add(entry.lane)
@@ -110,9 +110,8 @@ def leave(change: Change, left: Iterable[Entry]) -> None:
             change.freed_lanes.add(entry.constraints.lane)
 
 
-def next_in_line(change: Change, lanes: Iterable[str]) -> list[Entry]:
-    """The first in the line of each lane that has room for it, given its place; in the order in
-    which they came."""
+def next_blocked(change: Change, lanes: Iterable[str]) -> list[Entry]:
+    """The first blocked job of each lane that has room for it, given its place; in their order."""
     rows = [(change.number, lane, lane_gate(lane)) for lane in lanes]
     found = select_rows(change.connection, _NEXT, rows)
     entering: list[Entry] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.job.constraints import Limit
 from headrace.store.sqlite.change import Account, Change
-from headrace.store.sqlite.entries import PASSED, heads, in_line, limit_gate
+from headrace.store.sqlite.entries import PASSED, blocked_at, heads, limit_gate
 from headrace.store.sqlite.rows import run_rows, select_rows
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ _OPEN = "SELECT name FROM limits WHERE queue = ? AND opens_ms <= ? ORDER BY open
 
 
 def pass_through(change: Change, entries: Sequence[Entry]) -> None:
-    """Let waiting jobs through their limits; those that must wait stand in line at one, and hold
-    nothing at the others."""
+    """Let waiting jobs through their limits. A job without room is blocked at one limit, and counts
+    at none of the others."""
     limited = [e for e in entries if e.state == "waiting" and e.constraints.limits]
     if not limited:
         return
@@ -58,14 +58,14 @@ def pass_through(change: Change, entries: Sequence[Entry]) -> None:
             (
                 x
                 for x in entry.constraints.limits
-                if accounts[x.name].has_line or not _has_room(change, x)
+                if accounts[x.name].has_blocked or not _has_room(change, x)
             ),
             None,
         )
         if closed is None:
             _let_through(change, entry)
         else:
-            _stand_in_line(change, entry, closed)
+            _block(change, entry, closed)
 
 
 def _let_through(change: Change, entry: Entry) -> None:
@@ -78,32 +78,32 @@ def _let_through(change: Change, entry: Entry) -> None:
 
 
 def _spend(change: Change, limit: Limit) -> None:
-    """Take one change of the pace that follows a burst."""
+    """Take one step of the pace that follows a burst."""
     if limit.burst:
         account = change.accounts[limit.name]
         spent = max(account.spent_until_ms, change.now_ms)
         account.spent_until_ms = spent + limit.window_ms / limit.most
 
 
-def _stand_in_line(change: Change, entry: Entry, limit: Limit) -> None:
-    entry.stand_at(limit_gate(limit.name), limit.name)
+def _block(change: Change, entry: Entry, limit: Limit) -> None:
+    entry.block_at(limit_gate(limit.name), limit.name)
     account = change.accounts[limit.name]
-    account.has_line = account.changed = True
+    account.has_blocked = account.changed = True
 
 
-def stand_at(change: Change, entry: Entry, name: str) -> bool:
-    """Have a job that may not begin wait at one of its limits; False if it has no such limit."""
+def block_at(change: Change, entry: Entry, name: str) -> bool:
+    """Block a job at one of its limits; False if it has no such limit."""
     limit = next((x for x in entry.constraints.limits if x.name == name), None)
     if limit is None:
         return False
     _accounts(change, entry.constraints.limits)
     give_back(change, [entry])
-    _stand_in_line(change, entry, limit)
+    _block(change, entry, limit)
     return True
 
 
 def give_back(change: Change, entries: Iterable[Entry]) -> None:
-    """Undo what was counted of jobs that were let through and did not begin."""
+    """Undo the counts of jobs that were let through and did not begin."""
     unbegun = [entry for entry in entries if entry.flags & PASSED]
     accounts = _accounts(change, (limit for entry in unbegun for limit in entry.constraints.limits))
     for entry in unbegun:
@@ -121,7 +121,7 @@ def begin(change: Change, entry: Entry) -> str:
     limits = entry.constraints.limits
     accounts = _accounts(change, limits)
     if not entry.flags & PASSED:
-        # It has begun before, and its worker is gone: this is one more start.
+        # It has begun before, with a worker that is gone: this is one more start.
         if closed := next((limit for limit in limits if not _has_room(change, limit)), None):
             return closed.name
         for limit in limits:
@@ -142,8 +142,7 @@ def begin(change: Change, entry: Entry) -> str:
 
 
 def open_gates(change: Change, most: int) -> list[Entry]:
-    """Up to `most` jobs that go on, or to the line of another limit, because theirs has room
-    again."""
+    """Move up to `most` jobs whose limit has room again: to the workers, or to another limit."""
     moved: list[Entry] = []
     for (name,) in change.connection.execute(_OPEN, (change.number, change.now_ms)).fetchall():
         if len(moved) < most:
@@ -152,17 +151,17 @@ def open_gates(change: Change, most: int) -> list[Entry]:
 
 
 def _open(change: Change, name: str, most: int) -> list[Entry]:
-    line = in_line(change.connection, change.number, limit_gate(name), most + 1)
-    theirs = [limit for entry in line for limit in entry.constraints.limits]
-    # The account is needed even if nobody is left in its line, or knows the limit any more.
+    blocked = blocked_at(change.connection, change.number, limit_gate(name), most + 1)
+    theirs = [limit for entry in blocked for limit in entry.constraints.limits]
+    # The account is needed even if no job is blocked at the limit, or has it any more.
     accounts = _accounts(change, [Limit(name, 1, 1), *theirs])
     moved: list[Entry] = []
-    for entry in line[:most]:
+    for entry in blocked[:most]:
         closed = next(
             (
                 limit
                 for limit in entry.constraints.limits
-                if (limit.name != name and accounts[limit.name].has_line)
+                if (limit.name != name and accounts[limit.name].has_blocked)
                 or not _has_room(change, limit)
             ),
             None,
@@ -173,15 +172,15 @@ def _open(change: Change, name: str, most: int) -> list[Entry]:
         if closed is None:
             _let_through(change, entry)
         else:
-            _stand_in_line(change, entry, closed)
+            _block(change, entry, closed)
         moved.append(entry)
-    accounts[name].has_line = len(moved) < len(line)
+    accounts[name].has_blocked = len(moved) < len(blocked)
     accounts[name].changed = True
     return moved
 
 
-def leave_line(change: Change, entries: Iterable[Entry]) -> None:
-    """See to it that those behind jobs which are gone from the line of a limit are looked at."""
+def leave(change: Change, entries: Iterable[Entry]) -> None:
+    """Have limits looked at again at which these jobs, now gone, were blocked."""
     names = {entry.reason for entry in entries if entry.gate == limit_gate(entry.reason)}
     if names:
         accounts = _accounts(change, [Limit(name, 1, 1) for name in names])
@@ -190,15 +189,15 @@ def leave_line(change: Change, entries: Iterable[Entry]) -> None:
 
 
 def _accounts(change: Change, limits: Iterable[Limit]) -> dict[str, Account]:
-    """The accounts of these limits, as far as this change has brought them."""
+    """The accounts of these limits, as this change has them so far; read if it has none."""
     wanted = {(limit.name, limit.window_ms): limit for limit in limits}
     accounts = change.accounts
     names = {name for name, _ in wanted} - accounts.keys()
     rows = [(change.number, name, limit_gate(name)) for name in names]
-    for name, passed, spent, opens, has_line in select_rows(change.connection, _LOAD, rows):
-        accounts[name] = Account(name, passed, spent, opens, bool(has_line), {})
+    for name, passed, spent, opens, has_blocked in select_rows(change.connection, _LOAD, rows):
+        accounts[name] = Account(name, passed, spent, opens, bool(has_blocked), {})
     missing = [(name, window) for name, window in wanted if window not in accounts[name].started]
-    # What began in the very same millisecond a window ago may have begun less than a window ago.
+    # A start in the same millisecond one window ago may be less than a window old.
     starts = [(change.number, name, window, change.now_ms - window) for name, window in missing]
     for name, window, count in select_rows(change.connection, _STARTED, starts):
         accounts[name].started[window] = count
@@ -206,7 +205,7 @@ def _accounts(change: Change, limits: Iterable[Limit]) -> dict[str, Account]:
 
 
 def _has_room(change: Change, limit: Limit) -> bool:
-    """Whether one more may pass, whoever stands in line."""
+    """Whether one more may pass, apart from jobs that are blocked."""
     account = change.accounts[limit.name]
     if account.started[limit.window_ms] + account.passed >= limit.most:
         return False
@@ -214,18 +213,18 @@ def _has_room(change: Change, limit: Limit) -> bool:
 
 
 def _burst_opens(account: Account, limit: Limit) -> float:
-    """When a burst of `burst` has room for one more, if one becomes free every so often."""
+    """When the burst has room for one more."""
     return account.spent_until_ms - (limit.burst - 1) * limit.window_ms / limit.most
 
 
 def next_opening(connection: sqlite3.Connection, queue: int) -> int | None:
-    """When the first of those in line may go on, at any limit of the queue."""
+    """When the first blocked job may go on, at any limit of the queue."""
     [(opens,)] = connection.execute(_NEXT, (queue,)).fetchall()
     return opens  # type: ignore[no-any-return]
 
 
 def close_accounts(change: Change) -> None:
-    """Write what was counted, and when those in line are to be looked at."""
+    """Write what was counted, and when each limit may open."""
     changed = {limit_gate(x.name): x for x in change.accounts.values() if x.changed}
     if not changed:
         return
@@ -234,7 +233,7 @@ def close_accounts(change: Change) -> None:
     for gate, account in changed.items():
         opens = _opens(change, account, first[gate]) if gate in first else None
         if opens is not None and opens != account.opens_ms:
-            change.tell("due")
+            change.notify("due")
         account.opens_ms, account.changed = opens, False
         if opens is None and not account.passed and account.spent_until_ms <= change.now_ms:
             dropped.append((account.name,))
@@ -246,7 +245,7 @@ def close_accounts(change: Change) -> None:
 
 
 def _opens(change: Change, account: Account, first: Entry) -> int | None:
-    """When the first in line may go on; None if only a start or a give-back can tell."""
+    """When the first blocked job may go on; None if that depends on jobs that have not begun."""
     limit = next((x for x in first.constraints.limits if x.name == account.name), None)
     if limit is None:
         return change.now_ms

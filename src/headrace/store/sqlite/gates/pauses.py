@@ -1,4 +1,4 @@
-"""What people want of those who work: queues and tasks that pause, jobs that are cancelled."""
+"""What people ask of workers: to pause queues and tasks, and to cancel jobs."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ _RESULTS = """
 
 def pause(change: Change, task: str) -> None:
     change.connection.execute(_PAUSE, (change.namespace, change.queue, task))
-    change.tell("control")
+    change.notify("control")
 
 
 def resume(change: Change, task: str) -> None:
-    """Undo `pause`, and let those go on that a worker has held because of it."""
+    """Undo `pause`, and let jobs go on that a worker has held because of it."""
     change.connection.execute(_RESUME, (change.namespace, change.queue, task))
     while task and (held := _held_at(change, task)):
         for entry in held:
             entry.be_ready(change.now_ms)
-        # They keep their positions: they came before those that wait now.
+        # They keep their positions, before all jobs that wait now.
         limits.pass_through(change, held)
         entries.save(change.connection, held)
-        routing.tell_of_ready(change, held)
-    change.tell("ready")
-    change.tell("control")
+        routing.notify_ready(change, held)
+    change.notify("ready")
+    change.notify("control")
 
 
 def _held_at(change: Change, task: str) -> list[Entry]:
     gate = pause_gate(task)
-    return entries.in_line(change.connection, change.number, gate, _RELEASED_TOGETHER)
+    return entries.blocked_at(change.connection, change.number, gate, _RELEASED_TOGETHER)
 
 
 def _paused(connection: sqlite3.Connection, namespace: str, queue: str) -> set[str]:
@@ -76,8 +76,8 @@ def control(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Co
 
 
 def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
-    """Have running jobs wait at gates; at limits before all others. Those whose gate is open by
-    now, or is none of theirs, wait for a worker where they were. Not written yet."""
+    """Block running jobs at gates; at limits before all others. A job whose gate is open by now, or
+    is not its own, waits for a worker at its old position. Not written yet."""
     paused = {
         task_gate(task) for task in _paused(change.connection, change.namespace, change.queue)
     }
@@ -85,7 +85,7 @@ def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
     # From the last to the first, because each is put in front of the others.
     for entry, outcome in reversed(held):
         entry.be_ready(change.now_ms)
-        if limits.stand_at(change, entry, outcome.gate):
+        if limits.block_at(change, entry, outcome.gate):
             if entry.gate not in first_places:
                 line = (change.number, entry.gate)
                 [(first,)] = change.connection.execute(_FIRST_PLACE, line).fetchall()
@@ -94,11 +94,11 @@ def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
             entry.position = first_places[entry.gate]
         elif outcome.gate in paused:
             limits.give_back(change, [entry])
-            entry.stand_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
+            entry.block_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
 
 
 def cancel(change: Change, job_ids: Sequence[JobId], *, running: bool) -> list[State | None]:
-    """End jobs that do not run, and, if `running`, ask that those which do be ended."""
+    """End jobs that are not running; if `running`, ask workers to end the others."""
     found = entries.by_job_ids(change.connection, change.number, job_ids)
     unknown = [(change.number, job_id, change.now_ms) for job_id in job_ids if job_id not in found]
     ended = select_rows(change.connection, _RESULTS, unknown)
@@ -106,7 +106,7 @@ def cancel(change: Change, job_ids: Sequence[JobId], *, running: bool) -> list[S
     asked = [job_id for job_id, entry in found.items() if running and entry.state == "running"]
     if asked:
         entries.flag(change.connection, change.number, asked, CANCELLING)
-        change.tell("control", asked)
+        change.notify("control", asked)
     stopped = [entry for entry in found.values() if entry.state not in ("running", "dead")]
     completion.cancel(change, stopped)
     for job_id, entry in found.items():

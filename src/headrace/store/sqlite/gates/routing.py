@@ -1,4 +1,4 @@
-"""The way of a job whose time has come: into its lane, through its limits, in line for workers."""
+"""The way of a job that is due: into its lane, through its limits, to the workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def decide(change: Change, arrived: Sequence[Entry]) -> None:
-    """Set where jobs must wait now: behind all others of the queue, or blocked. Not written yet."""
+    """Set where jobs wait now: behind all others of the queue, or blocked. Not written yet."""
     for place, entry in enumerate(arrived, start=change.new_numbers(len(arrived))):
         entry.be_ready(change.now_ms)
         entry.position = place
@@ -25,26 +25,26 @@ def decide(change: Change, arrived: Sequence[Entry]) -> None:
 
 
 def go_on(change: Change, arrived: Sequence[Entry]) -> None:
-    """Let jobs go on that had to wait for something."""
+    """Let jobs go on to their next gate, or to the workers."""
     if arrived:
         decide(change, arrived)
         entries.save(change.connection, arrived)
-        tell_of_ready(change, arrived)
+        notify_ready(change, arrived)
 
 
 def refill_lanes(change: Change) -> None:
-    """Let the next into lanes that have a place free."""
+    """Let the next jobs into lanes that have a free place."""
     freed, change.freed_lanes = change.freed_lanes, set()
     while freed:
-        entering = lanes.next_in_line(change, freed)
+        entering = lanes.next_blocked(change, freed)
         go_on(change, entering)
         freed = {entry.lane for entry in entering}
 
 
-def tell_of_ready(change: Change, moved: Iterable[Entry]) -> None:
-    """Make it known that there are jobs to fetch, if there are."""
+def notify_ready(change: Change, moved: Iterable[Entry]) -> None:
+    """Record the jobs that are waiting for a worker, and notify workers if there are any."""
     ready = [entry for entry in moved if entry.state == "waiting"]
     for entry in ready:
         change.record("ready", entry.job_id, task_of(entry.head))
     if ready:
-        change.tell("ready")
+        change.notify("ready")

@@ -1,4 +1,4 @@
-"""Unique names: which job stands for all that are sent under one name."""
+"""Unique names: one job stands for all that are sent under its name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FREE_LATER = """
 
 
 def taken(change: Change, names: Iterable[str]) -> dict[str, JobId]:
-    """Of these names, those that are taken, and by which job."""
+    """The names that are taken, each with its job."""
     rows = [(change.number, name, change.now_ms) for name in names]
     return dict(select_rows(change.connection, _TAKEN, rows))
 
@@ -49,14 +49,14 @@ def take(change: Change, names: Sequence[tuple[str, JobId]]) -> None:
 
 
 def take_again(change: Change, entry: Entry) -> None:
-    """Give a job that is sent again its name back, unless another has it."""
+    """Give a replayed job its name back, unless another has it."""
     if entry.constraints.unique and not entry.constraints.debounced:
         named = (change.number, entry.constraints.unique, entry.job_id, change.now_ms)
         change.connection.execute(_TAKE_IF_FREE, named)
 
 
 def end(change: Change, ended: Iterable[Entry]) -> None:
-    """Free the names of jobs that end, at once or when their time is over."""
+    """Free the names of ending jobs, now or when their time is over."""
     named = [entry for entry in ended if entry.constraints.unique]
     later = [e for e in named if e.constraints.unique_for_ms > 0 and not e.constraints.debounced]
     free(change, [e for e in named if not e.constraints.unique_for_ms or e.constraints.debounced])
@@ -73,6 +73,6 @@ def end(change: Change, ended: Iterable[Entry]) -> None:
 
 
 def free(change: Change, entries: Iterable[Entry]) -> None:
-    """Free the names that these jobs have, if they still have them."""
+    """Free the names that these jobs still have."""
     rows = [(change.number, entry.constraints.unique, entry.job_id) for entry in entries]
     run_rows(change.connection, _FREE, rows, change.number)

@@ -1,4 +1,4 @@
-"""What happened to jobs: a row for each write, and counts for each minute."""
+"""Facts of jobs, in one row for each write, and their counts for each minute."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _NOTHING = Fact("lost", b"")
 
 
 def write(change: Change) -> None:
-    """Keep what was recorded and counted in this change."""
+    """Write the facts and counts of this change."""
     facts = change.facts or []
     _count(change, facts)
     if not facts:
@@ -75,7 +75,7 @@ def write(change: Change) -> None:
     last = first + len(facts) - 1
     if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
         change.connection.execute(_DROP, {"queue": change.number, "kept": last - EVENTS_KEPT + 1})
-    change.tell("facts")
+    change.notify("facts")
 
 
 def _count(change: Change, facts: Sequence[tuple[Any, ...]]) -> None:
@@ -98,7 +98,7 @@ def read(
     clock: Clock,
     oddities: Oddities,
 ) -> list[RecordedFact]:
-    """Facts after a cursor, which is the number of the last one seen."""
+    """Facts after a cursor, the number of the last one seen."""
     number = queue_id(connection, namespace, queue) or 0
     if after == "$":
         last = connection.execute(_LAST, (number,)).fetchone()
@@ -121,7 +121,7 @@ def read(
 
 
 def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[RecordedFact]:
-    """`lost`, if facts from this one on are no longer kept."""
+    """`lost`, if the wanted fact is no longer kept."""
     oldest = connection.execute(_OLDEST, (queue,)).fetchone()
     if oldest is None or oldest[0] <= wanted:
         return []
@@ -129,7 +129,7 @@ def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[Record
 
 
 def _events(place: int, at_ms: int, fact: Fact) -> Iterator[RecordedFact]:
-    """A fact, and before it the start that it tells of: a cursor between the two leads to both."""
+    """A fact, after the start of its run. The start's cursor is before both of them."""
     if fact.started_ms > 0:
         started = Fact("started", fact.job_id, fact.task, fact.attempt, fact.started_ms)
         yield RecordedFact(str(place - 1), fact.started_ms, started)
@@ -155,5 +155,5 @@ def stats(
 
 
 def task_of(envelope: bytes) -> str:
-    """The name of the task in an envelope, or in its beginning; empty if it cannot be told."""
+    """The name of the task in an envelope or its first bytes; empty if there is none."""
     return id_and_task(envelope)[1].decode("utf-8", "replace")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.store.oddities import Oddities
 
-# A column can hold a value of any type: as what it should be, it can be read.
+# A column can hold a value of any type: it is read as the type that it should have.
 _JOB = """
     SELECT CAST(state AS TEXT), CAST(time_ms AS INTEGER), CAST(owner AS TEXT),
         CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER),
@@ -70,7 +70,7 @@ _PAGES = {
         ORDER BY time_ms, id LIMIT :limit""",
         [-1, 0],
     ),
-    # Not by the time of the lease, which moves.
+    # Not by the end of the lease, which changes.
     State.RUNNING: (
         """SELECT CAST(job_id AS BLOB), id FROM jobs
         WHERE queue = :queue AND state = 'running' AND id > :first ORDER BY id LIMIT :limit""",
@@ -120,10 +120,10 @@ def _snapshot(
     job = connection.execute(sql, (queue, job_id)).fetchone()
     if job and job[0] != State.DEAD:
         # A verdict would be of an earlier job with this id.
-        told = None
+        progress = None
         if job[5] & REPORTED:
-            told = connection.execute(_PROGRESS, (queue, job_id)).fetchone()
-        return _of_job(job, b"", told[0] if told else b"")
+            progress = connection.execute(_PROGRESS, (queue, job_id)).fetchone()
+        return _of_job(job, b"", progress[0] if progress else b"")
     kept = connection.execute(_RESULT, (queue, job_id, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
     if job:
@@ -161,7 +161,7 @@ def locate(
     job_id: JobId,
     now_ms: int,
 ) -> list[str]:
-    """Those of the queues of which `get` says something, and logs that hold the event."""
+    """The queues in which `get` finds the job, and the logs that hold the event."""
     asked = {"namespace": namespace, "names": json_of(queues), "job_id": job_id, "now_ms": now_ms}
     found = connection.execute(LOCATE, asked)
     names = {name for (name,) in found}
@@ -187,7 +187,7 @@ def dead(
     if len(rows) < limit:
         return DeadJobPage(jobs, "")
     id, time_ms = rows[-1][:2]
-    # A time that is no number is the latest of all: what follows it, by id, is found again.
+    # A time that is not a number sorts after all numbers; the id decides among those.
     return DeadJobPage(jobs, f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}")
 
 
@@ -209,7 +209,7 @@ def browse(
     cursor: str,
     limit: int,
 ) -> JobIdPage:
-    """Keys of the jobs in a state, in an order in which none that stays in it moves back."""
+    """A page of the jobs in a state. While a job stays in the state, it does not move back."""
     if state not in _PAGES:
         return JobIdPage([], "")
     sql, start = _PAGES[state]

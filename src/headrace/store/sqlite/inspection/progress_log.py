@@ -1,4 +1,4 @@
-"""What jobs tell of themselves while they run: how far they are, lines of a log, what they did."""
+"""What running jobs report: progress, log lines, and what they have done once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.change import Change
     from headrace.store.values import Report
 
-_TELL = "INSERT OR REPLACE INTO progress (queue, job_id, value) VALUES {rows}"
+_WRITE_PROGRESS = "INSERT OR REPLACE INTO progress (queue, job_id, value) VALUES {rows}"
 _FORGET = "DELETE FROM {table} WHERE job_id IN (VALUES {{rows}}) AND queue = ?"
 _FORGET_PROGRESS = _FORGET.format(table="progress")
 _FORGET_ONCE = _FORGET.format(table="once")
@@ -47,13 +47,13 @@ def report(change: Change, reports: Sequence[Report]) -> None:
     }
     if progress:
         rows = [(change.number, job_id, value) for job_id, value in progress.items()]
-        run_rows(change.connection, _TELL, rows)
+        run_rows(change.connection, _WRITE_PROGRESS, rows)
         entries.flag(change.connection, change.number, progress, REPORTED)
     for each in reports:
         if each.lines and each.job_id in known:
             _write_lines(change, each.job_id, each.lines)
     if known:
-        change.tell("reports", list(known))
+        change.notify("reports", list(known))
 
 
 def _write_lines(change: Change, job_id: JobId, lines: Sequence[str]) -> None:
@@ -76,7 +76,7 @@ def log(
     start: int,
     now_ms: int,
 ) -> LogPage:
-    """The lines from number `start` on, as far as they are kept."""
+    """The log from line number `start` on, as far as it is kept."""
     number = queue_id(connection, namespace, queue)
     found = connection.execute(_LOG, (number, job_id, now_ms)).fetchone()
     if found is None:

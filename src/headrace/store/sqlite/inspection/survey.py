@@ -1,4 +1,4 @@
-"""How queues are: what is in them, what of it is paused, how long it has waited."""
+"""The state of queues: their counts, pauses, and how long jobs have waited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-# Each state has an index that holds nothing else, and all that is asked for: no row is read.
+# Each state has an index of its own that covers these queries, so no row is read.
 _OF_STATE = "(SELECT {wanted} FROM jobs WHERE jobs.queue = queues.id AND state = '{state}')"
 _COUNTS = ", ".join(
     _OF_STATE.format(wanted="count(*)", state=state) for state in Counts.__struct_fields__
@@ -38,7 +38,7 @@ def count(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Coun
 def survey(
     connection: sqlite3.Connection, *, namespace: str, queues: Sequence[str]
 ) -> list[QueueState]:
-    """How each of the queues is, in the same few statements for any number of them."""
+    """The state of each queue, in the same few statements for any number of them."""
     named = (namespace, json_of(queues))
     found = connection.execute(SURVEY, named).fetchall()
     behind = _behind(connection, found)
@@ -53,7 +53,7 @@ _Behind = dict[int, backlog.Backlog]
 
 
 def _behind(connection: sqlite3.Connection, found: Sequence[Any]) -> _Behind:
-    """What waits in logs, by the number of the group's queue."""
+    """Backlogs of groups, by the number of the group's queue."""
     return backlog.find(connection, [row[1] for row in found if group_source(row[0])])
 
 

@@ -1,4 +1,4 @@
-"""The verbs of the store that only read."""
+"""The store's verbs that only read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SqliteViews:
-    """What a store says of itself; each answer is of one consistent state of the database."""
+    """Reads of one consistent state of the database each."""
 
     _database: Database
     _namespace: str
@@ -85,7 +85,7 @@ class SqliteViews:
             clock=self._clock,
             oddities=self._oddities,
         )
-        return await self._database.read_when_told(("facts", queue), read, wait)
+        return await self._database.read_when_notified(("facts", queue), read, wait)
 
     async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
         return await self._database.read(

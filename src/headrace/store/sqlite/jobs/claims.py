@@ -1,4 +1,4 @@
-"""Giving jobs to one worker: those that wait, and those whose worker is gone."""
+"""Leasing jobs to one worker: waiting ones, and those whose worker is gone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.store.sqlite.change import Change
 
-# What there is of few jobs is not read with the others: each column would cost all of them. A
-# column can hold a value of any type: as what it should be, it can be read.
+# Columns that few jobs use are read apart: each column costs all of them. A column can hold a value
+# of any type: it is read as the type that it should have.
 _COLUMNS = """id, CAST(envelope AS BLOB), count, CAST(position AS INTEGER), CAST(flags AS INTEGER),
     CAST(ready_ms AS INTEGER)"""
 _LADEN = """
@@ -65,7 +65,7 @@ _POSITION = itemgetter(3)
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What one worker claims jobs with."""
+    """How one worker claims jobs."""
 
     namespace: str
     owner: str
@@ -83,8 +83,8 @@ class Claims(msgspec.Struct, frozen=True):
         limit: int,
         pump: Callable[[str, int], None] | None = None,
     ) -> list[LeasedDelivery]:
-        """Up to `limit` waiting jobs, of each queue in turn at most its share. `pump` is told first
-        how many are wanted of it."""
+        """Up to `limit` waiting jobs, from each queue in turn at most its share. `pump` is called
+        first, with the queue and how many are wanted."""
         until = self._leased_until(self.clock.now_ms())
         taken: list[LeasedDelivery] = []
         for queue, share in shares:
@@ -111,7 +111,7 @@ class Claims(msgspec.Struct, frozen=True):
         queues: Sequence[str],
         known: Collection[LeasedDelivery],
     ) -> list[LeasedDelivery]:
-        """What the owner holds and does not know of."""
+        """Deliveries that the owner holds and that are not in `known`."""
         known_deliveries = {(delivery.receipt, delivery.count) for delivery in known}
         found: list[LeasedDelivery] = []
         for queue in queues:
@@ -124,25 +124,25 @@ class Claims(msgspec.Struct, frozen=True):
     def extend(
         self, connection: sqlite3.Connection, deliveries: Sequence[LeasedDelivery]
     ) -> list[LeasedDelivery]:
-        """Begin the leases anew; returns the deliveries that are lost."""
+        """Renew the leases; returns the deliveries that are lost."""
         holds = leases.find(connection, self.owner, deliveries)
         until = self._leased_until(self.clock.now_ms())
         connection.execute(_EXTEND, (until, json_of(list(holds.counts))))
         return holds.lost
 
     def not_yet(self, connection: sqlite3.Connection, queue: str) -> list[LeasedDelivery] | None:
-        """An empty list if it is not time to look for abandoned jobs: someone has just looked."""
+        """An empty list if someone has just looked for abandoned jobs."""
         since_ms, _ = self._last_look(connection, queue)
         return [] if since_ms is not None and 0 <= since_ms < self._look_every_ms else None
 
     def take_over(self, change: Change, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
-        """Abandoned jobs of the queue, if it is time to look for them."""
+        """Take over abandoned jobs of the queue, if it is time to look for them."""
         connection, queue, now_ms = change.connection, change.queue, change.now_ms
         if self.not_yet(connection, queue) is not None:
             return []
         since_ms, hold_until_ms = self._last_look(connection, queue)
         if since_ms is not None and not 0 <= since_ms <= 3 * self._look_every_ms:
-            # The machine slept or the clock was set: leases ran out that nobody could renew.
+            # The machine slept or the clock was set: leases ran out that no worker could renew.
             hold_until_ms = self._leased_until(now_ms)
         connection.execute(_LOOKED, (self.namespace, queue, now_ms, hold_until_ms))
         if not change.number:
@@ -155,7 +155,7 @@ class Claims(msgspec.Struct, frozen=True):
             return []
         taken = self._take_expired(change, limit, last_chance)
         if connection.execute(_LEFT_BEHIND, (change.number, now_ms)).fetchone():
-            # For the next to look, at once.
+            # So that the next look happens at once.
             looked_ms = now_ms - self._look_every_ms
             connection.execute(_LOOKED, (self.namespace, queue, looked_ms, hold_until_ms))
         return taken
@@ -165,12 +165,12 @@ class Claims(msgspec.Struct, frozen=True):
         return round(reclaim_every(self.lease) * 1000)
 
     def _last_look(self, connection: sqlite3.Connection, queue: str) -> tuple[int | None, int]:
-        """How long ago someone looked, None for never; and until when nothing may be taken."""
+        """Time since the last look, None if there was none; and until when nothing may be taken."""
         row = connection.execute(_LAST_LOOK, (self.namespace, queue)).fetchone()
         if row is None:
             return None, 0
         looked_ms, hold_until_ms = row
-        # After the row is read: else a look by another process in between seems to lie ahead.
+        # After the read: else a look by another process in between would be in the future.
         return self.clock.now_ms() - looked_ms, hold_until_ms
 
     def _take_expired(self, change: Change, limit: int, last_chance: bool) -> list[LeasedDelivery]:
@@ -189,14 +189,14 @@ class Claims(msgspec.Struct, frozen=True):
 def begin(
     change: Change, owner: str, deliveries: Sequence[LeasedDelivery]
 ) -> dict[LeasedDelivery, str]:
-    """Count the starts of jobs with limits; the limits that do not allow some, by delivery."""
+    """Count the starts of jobs with limits; returns the refused ones with their limit's name."""
     holds = leases.find(change.connection, owner, deliveries)
     change.number = holds.queue
     found = entries.by_ids(change.connection, holds.attached) if holds.attached else {}
     refused: dict[LeasedDelivery, str] = {}
     begun = []
     for delivery in deliveries:
-        # What is no longer held may start as far as limits go: nothing of it will count.
+        # Limits do not stop a job that is no longer held: its outcome will be refused.
         entry = found.get(delivery.receipt) if holds.take(delivery) else None
         if entry is None:
             continue
@@ -226,8 +226,7 @@ def _deliveries(
 def _loaded(
     connection: sqlite3.Connection, deliveries: list[LeasedDelivery], laden: list[int]
 ) -> list[LeasedDelivery]:
-    """Deliveries with their histories, constraints and inputs, those of the highest priority
-    first."""
+    """The deliveries with histories, constraints and inputs, the highest priority first."""
     by_receipt = {delivery.receipt: delivery for delivery in deliveries}
     priorities: dict[object, int] = {}
     for id, priority, history, constraints, inputs in connection.execute(_LADEN, (json_of(laden),)):

@@ -1,4 +1,4 @@
-"""What the end of a job sets free, and the ends that the store itself decides."""
+"""The end of a job: what it frees, and ends that the store itself decides."""
 
 from __future__ import annotations
 
@@ -55,29 +55,29 @@ _BURY = f"""
 
 
 def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
-    """Set free what jobs that end have held, and tell those that wait for them. Their rows are the
-    caller's to remove."""
+    """Free what ending jobs hold, and send their ends to their children. The caller deletes their
+    rows."""
     gone = [entry for entry, _ in ended]
     constrained = [entry for entry in gone if entry.flags & CONSTRAINED]
     if constrained:
         lanes.leave(change, constrained)
-        limits.leave_line(change, constrained)
+        limits.leave(change, constrained)
         limits.give_back(change, [entry for entry in constrained if entry.flags & PASSED])
         uniques.end(change, constrained)
     if any(entry.flags & CANCELLING for entry in gone):
-        # Else workers would go on to end a new job with the same id.
-        change.tell("control")
+        # Else workers would end a new job with the same id.
+        change.notify("control")
     if reported := [entry.job_id for entry in gone if entry.flags & REPORTED]:
         progress_log.forget_progress(change, reported)
     if marked := [e.job_id for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
         progress_log.forget_marks(change, marked)
     if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
-        _tell_children(change, awaited)
+        _add_arrivals(change, awaited)
     if blocked := [entry.job_id for entry in gone if entry.gate == FLOW_GATE]:
         forget_parents(change, blocked)
 
 
-def _tell_children(change: Change, ended: dict[JobId, JobEnding]) -> None:
+def _add_arrivals(change: Change, ended: dict[JobId, JobEnding]) -> None:
     rows = [(job_id,) for job_id in ended]
     found = select_rows(change.connection, _TAKE_CHILDREN, rows, change.number)
     for parent, queue, child, known_as, runs_anyway in found:
@@ -86,14 +86,14 @@ def _tell_children(change: Change, ended: dict[JobId, JobEnding]) -> None:
 
 
 def forget_parents(change: Change, children: Sequence[JobId]) -> list[tuple[JobId, int, bytes]]:
-    """Forget what these jobs waited for, and return it: child, place, value."""
+    """Delete what these jobs waited for; returns child, place and value of each."""
     rows = [(job_id,) for job_id in children]
     run_rows(change.connection, _FORGET_JOINS, rows, change.number)
     return select_rows(change.connection, _TAKE_PARENTS, rows, change.number)
 
 
 def cancel(change: Change, cancelled: Sequence[Entry]) -> None:
-    """End jobs that do not run, or no longer, as cancelled."""
+    """End jobs that are not running, or whose worker is gone, as cancelled."""
     if cancelled:
         _keep_verdicts(change, cancelled, CANCELLED_VERDICT)
         let_go(change, [(entry, JobEnding(State.CANCELLED)) for entry in cancelled])
@@ -103,7 +103,7 @@ def cancel(change: Change, cancelled: Sequence[Entry]) -> None:
 
 
 def fail(change: Change, failed: Sequence[Entry]) -> None:
-    """End jobs that can never run, because one that they waited for failed."""
+    """End jobs as dead, because one that they waited for failed."""
     if failed:
         _keep_verdicts(change, failed, _PARENT_FAILED)
         let_go(change, [(entry, JobEnding(State.DEAD)) for entry in failed])
@@ -125,4 +125,4 @@ def _keep_verdicts(change: Change, ended: Sequence[Entry], verdict: bytes) -> No
         for e in ended
     ]
     run_rows(change.connection, _KEEP, rows)
-    change.tell("finished", [entry.job_id for entry in ended])
+    change.notify("finished", [entry.job_id for entry in ended])

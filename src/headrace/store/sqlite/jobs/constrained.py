@@ -10,7 +10,7 @@ from headrace.core.job.state import State
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
 from headrace.store.sqlite.gates import flows, lanes, limits, uniques
-from headrace.store.sqlite.gates.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, select_rows
 from headrace.store.values import Arrival, JobEnding
@@ -49,8 +49,8 @@ def append(
     repeat: bool,
     since: Mapping[JobId, int] | None = None,
 ) -> dict[int, JobId]:
-    """By position, those parcels that were not added, with the job that is there instead. `since`
-    says of those that have waited elsewhere since when."""
+    """As `insert.append`, for jobs of any kind. `since` says when jobs that have waited elsewhere
+    became ready."""
     change.made_number()
     refused = _refuse(change, parcels, repeat=repeat)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
@@ -60,7 +60,7 @@ def append(
         if parcel.constraints.debounced and standing != parcel.job_id:
             _replace(change, standing, parcel)
         if parcel.children:
-            _tell_or_note(change, parcel, standing)
+            _follow_standing(change, parcel, standing)
     return refused
 
 
@@ -91,7 +91,7 @@ def _refuse(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[
 
 
 def _takes_name(change: Change, parcel: Parcel) -> bool:
-    """A debounced name is free again as soon as the job is due."""
+    """Whether the job has its unique name: a debounced one does until it is due."""
     if not parcel.constraints.debounced or parcel.parents:
         return True
     return due_time(change.now_ms, parcel.delay_ms, parcel.at_ms) > 0
@@ -110,7 +110,7 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
     new = [_entry(change, parcel, place) for place, parcel in enumerate(parcels, start=first)]
     due_times = [entry.time_ms for entry in new if entry.state == "scheduled"]
     if due_times:
-        tell_of_due(change, min(due_times), next_due(change.connection, change.number))
+        notify_due(change, min(due_times), next_due(change.connection, change.number))
     for entry in new:
         if entry.state == "waiting":
             entry.time_ms = since.get(entry.job_id, change.now_ms)
@@ -134,7 +134,7 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
     flows.note_children(
         change, [(p.job_id, p.job_id, child) for p in parcels for child in p.children]
     )
-    _tell_of_new(change, new)
+    _notify_of_new(change, new)
 
 
 def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
@@ -150,15 +150,15 @@ def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
         head=parcel.envelope, decoded=constraints,
     )  # fmt: skip
     if parcel.parents:
-        entry.stand_at(FLOW_GATE, "flow")
+        entry.block_at(FLOW_GATE, "flow")
     elif due := due_time(change.now_ms, parcel.delay_ms, parcel.at_ms):
         entry.state, entry.time_ms, entry.position = "scheduled", due, 0
     return entry
 
 
-def _tell_of_new(change: Change, new: Sequence[Entry]) -> None:
+def _notify_of_new(change: Change, new: Sequence[Entry]) -> None:
     if any(entry.state == "waiting" for entry in new):
-        change.tell("ready")
+        change.notify("ready")
     for entry in new:
         change.record(_SENT[entry.state], entry.job_id, task_of(entry.head), 0, 0, 0, entry.reason)
     if change.facts is not None:
@@ -166,13 +166,13 @@ def _tell_of_new(change: Change, new: Sequence[Entry]) -> None:
 
 
 def _replace(change: Change, standing: JobId, parcel: Parcel) -> None:
-    """Give a debounced job that is not due yet the time, the arguments and the constraints of a
-    later one."""
+    """Give a debounced job that is not due yet the time, arguments and constraints of a later
+    one."""
     first = entries.by_job_ids(change.connection, change.number, [standing]).get(standing)
     if first is None or first.state != "scheduled" or not first.constraints.debounced:
         return
     due = due_time(change.now_ms, parcel.delay_ms, parcel.at_ms) or change.now_ms
-    tell_of_due(change, due, next_due(change.connection, change.number))
+    notify_due(change, due, next_due(change.connection, change.number))
     envelope = with_id(parcel.envelope, standing)
     later = _entry(change, parcel, first.id)
     flags = first.flags & ~(LADEN | CONSTRAINED) | later.flags
@@ -182,12 +182,12 @@ def _replace(change: Change, standing: JobId, parcel: Parcel) -> None:
     )
 
 
-def _tell_or_note(change: Change, parcel: Parcel, standing: JobId) -> None:
-    """See to those who wait for a job that was not added: they wait for the one that stands for it,
-    or are told at once how that ended."""
+def _follow_standing(change: Change, parcel: Parcel, standing: JobId) -> None:
+    """Make the children of a job that was not added wait for the one that stands for it. If that
+    has ended, its end arrives at once."""
     for child in parcel.children:
         ending: JobEnding | None = JobEnding(State.DONE)
-        # A job whose parent it stands for must not wait for itself.
+        # A job that stands for its own parent must not wait for itself.
         if (child.queue, child.job_id) != (change.queue, standing):
             ending = flows.follow(change, standing, [child], known_as=parcel.job_id)
         if ending is not None:

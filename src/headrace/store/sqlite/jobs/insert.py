@@ -1,4 +1,4 @@
-"""Bringing jobs to their places: new ones, and dead ones that are sent again."""
+"""Adding jobs to a queue: new ones, and dead ones that are replayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.queue_names import group_source
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
 from headrace.store.sqlite.gates import routing, uniques
-from headrace.store.sqlite.gates.due_times import due_time, next_due, tell_of_due
+from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import constrained
 from headrace.store.sqlite.rows import run_rows
@@ -43,7 +43,7 @@ _FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue
 
 
 def append(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
-    """By position, those parcels that were not added, with the job that is there instead."""
+    """Add jobs; returns those that were not added: position to the job that is there instead."""
     if all(map(_IS_PLAIN, parcels)):
         return _append_plain(change, parcels, repeat=repeat)
     return constrained.append(change, parcels, repeat=repeat)
@@ -56,7 +56,7 @@ def _append_plain(change: Change, parcels: Sequence[Parcel], *, repeat: bool) ->
         _row(number, parcel, place, change.now_ms)
         for place, parcel in enumerate(parcels, start=first)
     ]
-    _tell_of_rows(change, rows)
+    _notify_of_rows(change, rows)
     if repeat:
         added = run_rows(change.connection, _INSERT_UNLESS_ENDED, rows, change.now_ms)
     else:
@@ -87,24 +87,24 @@ def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]
     return place, queue, parcel.job_id, "scheduled", 0, due, parcel.envelope
 
 
-def _tell_of_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> None:
-    """To be called before the rows are in their places."""
+def _notify_of_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Call this before the rows are inserted."""
     due_times = [row[5] for row in rows if row[3] == "scheduled"]
     if due_times:
-        tell_of_due(change, min(due_times), next_due(change.connection, change.number))
+        notify_due(change, min(due_times), next_due(change.connection, change.number))
     if len(due_times) < len(rows):
-        change.tell("ready")
+        change.notify("ready")
 
 
 def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()) -> list[bool]:
-    """For each id, whether it was of a dead job, which now goes its way as if it had never run."""
+    """Send dead jobs again with a clean history; returns for each id whether it was of one."""
     found = entries.by_job_ids(change.connection, change.number, job_ids)
     bodies = dict(zip(job_ids, envelopes, strict=True)) if envelopes else {}
     dead = {job_id: entry for job_id, entry in found.items() if entry.state == "dead"}
     replayed = []
     chosen: list[Entry] = []
     for job_id in job_ids:
-        # Taken out, so that an id given twice is replayed once.
+        # Popped, so that an id given twice is replayed once.
         entry = dead.pop(job_id, None)
         replayed.append(entry is not None)
         if entry is not None:
@@ -127,7 +127,7 @@ def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, byt
         uniques.take_again(change, entry)
         change.record("replayed", entry.job_id, task_of(bodies.get(entry.job_id, entry.head)))
     run_rows(change.connection, _REPLAY, rows)
-    # Else those who wait for the new run would be given the end of the old one.
+    # Else callers that wait for the new run would get the result of the old one.
     run_rows(
         change.connection, _FORGET_RESULTS, [(entry.job_id,) for entry in chosen], change.number
     )
@@ -135,4 +135,4 @@ def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, byt
         stopped_keys.forget(change, [entry.job_id for entry in chosen])
     routing.decide(change, chosen)
     entries.save(change.connection, chosen)
-    change.tell("ready")
+    change.notify("ready")

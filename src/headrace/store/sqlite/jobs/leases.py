@@ -1,4 +1,4 @@
-"""Who holds what: the deliveries that a worker has, and those that it lost."""
+"""Which deliveries a worker still holds, and which it has lost."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _HELD = f"""
 
 class Holds(msgspec.Struct):
     counts: dict[Receipt, int]
-    """The rows of the deliveries that are still held, each with the count of that delivery: an
-    earlier one of the same row is lost."""
+    """Row ids of the deliveries still held, with the count of each: an earlier delivery of the same
+    row is lost."""
     attached: list[Receipt]
-    """Of these, the ones of jobs that there is more of than a row."""
+    """Those of them whose jobs have more than a row."""
     queue: int
     """The number of their queue."""
     lost: list[LeasedDelivery]
 
     def take(self, delivery: LeasedDelivery) -> bool:
-        """Whether a delivery is held; True once, because given twice it is held once."""
+        """Whether a delivery is held; True only once for each."""
         if self.counts.get(delivery.receipt) != delivery.count:
             return False
         del self.counts[delivery.receipt]
@@ -41,11 +41,11 @@ class Holds(msgspec.Struct):
 
 
 def find(connection: sqlite3.Connection, owner: str, deliveries: Sequence[LeasedDelivery]) -> Holds:
-    """What of these, all of one queue, `owner` still holds."""
+    """Which of these deliveries, all of one queue, `owner` still holds."""
     generation = getattr(connection, "generation", 0)
     by_count = defaultdict(list)
     for delivery in deliveries:
-        # A row of this file is not the one that was given out of an earlier one.
+        # A delivery from an earlier file has nothing to do with the rows of this one.
         if delivery.epoch == generation:
             by_count[delivery.count].append(delivery.receipt)
     holds = Holds({}, [], 0, [])

@@ -23,13 +23,13 @@ _SWEPT_TOGETHER = 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 _DAY_MINUTES = 24 * 60
 _MINUTE_MS = 60_000
-# A tick is fired at most once even if those who fire it do not hear of each other for so long.
+# A tick is fired at most once, even if schedulers are out of contact for this long.
 _TICKS_KEPT_MS = 7 * _DAY_MS
 
 _DROP_RESULTS = """
     DELETE FROM results WHERE id IN (
         SELECT id FROM results WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)"""
-# A dead event that has a place in a lane keeps its key from going on, which is for people to end.
+# A dead event with a place in a lane stops its key, until a person frees it.
 _DROP_OLD_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ? AND lane = ''
@@ -50,7 +50,7 @@ _DROP_EXPIRED = (
     "DELETE FROM limits WHERE passed = 0 AND opens_ms IS NULL AND spent_until_ms <= ?",
 )
 _PURGE = "DELETE FROM jobs WHERE queue = ? AND job_id = ? AND state = 'dead'"
-# Keys that are none of ours: no blob, so that none of ours is equal to them.
+# Ids that another program wrote: not blobs, so they are equal to no id of ours.
 _ODD_KEYS = """
     SELECT CAST(job_id AS BLOB), id FROM jobs
     WHERE queue = ? AND state = 'dead' AND typeof(job_id) != 'blob' LIMIT 1000"""
@@ -76,7 +76,7 @@ _FORGET = "DELETE FROM queues WHERE id = ?"
 
 
 def sweep(change: Change) -> None:
-    """Drop what has expired, and dead jobs that are too old or too many."""
+    """Delete what has expired, and dead jobs that are too old or too many."""
     connection, now_ms = change.connection, change.now_ms
     drop_results(connection, now_ms, limit=_SWEPT_TOGETHER)
     _drop_dead(change)
@@ -112,7 +112,7 @@ def _drop_logs(change: Change) -> None:
 
 
 def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
-    """For each id, whether it was of a dead job, of which nothing is left."""
+    """Delete dead jobs; returns for each id whether it was of one."""
     purged = []
     for job_id in job_ids:
         gone = change.connection.execute(_PURGE, (change.number, job_id)).rowcount
@@ -162,4 +162,4 @@ def drop_control(change: Change) -> None:
     """Delete what is kept by the queue's name: its pauses, and when it was last reclaimed from."""
     for drop in _DROP_NAMED:
         change.connection.execute(drop, (change.namespace, change.queue))
-    change.tell("control")
+    change.notify("control")

@@ -1,4 +1,4 @@
-"""How the queues of one worker share what it reads."""
+"""How the queues of one worker share its reads."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from headrace.core.job.delivery import LeasedDelivery
 
 Share = tuple[str, int]
-"""A queue, and how many may be taken from it at most."""
+"""A queue, and how many jobs may be taken from it at most."""
 
 
 class Sharing(Protocol):
     def shares(self, limit: int) -> list[Share]:
-        """In which order to take how many; a queue may come again, for what others leave."""
+        """How many to take from each queue, in order; a queue may come again, for what others
+        leave."""
         ...
 
     def took(self, deliveries: Sequence[LeasedDelivery]) -> None:
-        """Say what came of the last shares."""
+        """Report what the last shares brought."""
         ...
 
 
 def sharing(queues: Mapping[str, int] | Sequence[str], *, strict: bool) -> Sharing:
-    """How these queues share reads: as `Store.consumer` says."""
+    """The way to share that `Store.consumer` describes."""
     if strict:
         return InOrder(list(queues))
     if isinstance(queues, Mapping) and len(set(queues.values())) > 1:
@@ -35,7 +36,7 @@ def sharing(queues: Mapping[str, int] | Sequence[str], *, strict: bool) -> Shari
 
 
 class InOrder:
-    """Each only what those before it leave."""
+    """Each queue gets only what those before it leave."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self._queues = queues
@@ -48,7 +49,7 @@ class InOrder:
 
 
 class InTurn(InOrder):
-    """Another comes first each time, so a queue that is never empty starves no other."""
+    """Another queue comes first each time, so one that is never empty starves no other."""
 
     def shares(self, limit: int) -> list[Share]:
         self._queues = [*self._queues[1:], self._queues[0]]
@@ -56,11 +57,11 @@ class InTurn(InOrder):
 
 
 class ByWeight:
-    """Each in proportion to its weight, and what one does not need to the others."""
+    """Each queue in proportion to its weight; what one does not need goes to the others."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
         self._queues, self._weights = list(weights), list(weights.values())
-        # What a queue is behind its part, so that small reads add up to it.
+        # How far each queue is behind its part, so that small reads add up to it.
         self._behind = [0.0] * len(weights)
 
     def shares(self, limit: int) -> list[Share]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN
 from headrace.store.sqlite.gates import lanes, limits, pauses, routing
-from headrace.store.sqlite.gates.due_times import due_after, next_due, tell_of_due
+from headrace.store.sqlite.gates.due_times import due_after, next_due, notify_due
 from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import run_rows
 
@@ -25,8 +25,8 @@ _RETRY = f"""
         time_ms = retried.time_ms, history = retried.history, count = 0, owner = '',
         flags = flags | {LADEN}
     FROM retried WHERE jobs.id = retried.id"""
-# Its position is still the one it was fetched from, before those of all jobs not yet fetched; the
-# time since when it waits is that of then, too.
+# A running job keeps the position that it was fetched from, before all jobs not yet fetched, and
+# the time at which it became ready.
 _HAND_BACK = """
     WITH released (id, place) AS (VALUES {rows})
     UPDATE jobs SET id = released.place, state = 'waiting', time_ms = ready_ms, count = count - 1,
@@ -40,14 +40,14 @@ def retry(
     settled: Sequence[tuple[LeasedDelivery, Retried]],
     attached: dict[Receipt, Entry],
 ) -> None:
-    """Have jobs run again, when their delay is over."""
+    """Schedule jobs to run again after their delay."""
     delays = [outcome.delay_ms for _, outcome in settled]
     later = [delay for delay in delays if delay > 0]
     if later:
         earliest = next_due(change.connection, change.number)
-        tell_of_due(change, due_after(change.now_ms, min(later)), earliest)
+        notify_due(change, due_after(change.now_ms, min(later)), earliest)
     if len(later) < len(delays):
-        change.tell("ready")
+        change.notify("ready")
     _retry_plain(change, [each for each in settled if each[0].receipt not in attached])
     if attached:
         constrained = [(attached[d.receipt], o) for d, o in settled if d.receipt in attached]
@@ -75,7 +75,7 @@ def _retry_attached(change: Change, settled: Sequence[tuple[Entry, Retried]]) ->
         if outcome.delay_ms > 0:
             entry.state, entry.position = "scheduled", 0
             entry.time_ms = due_after(change.now_ms, outcome.delay_ms)
-            # In a lane of its own the order is kept through retries; in a wide one others go on.
+            # A lane of width 1 keeps its order through retries; in a wider one others go on.
             if entry.constraints.width > 1:
                 lanes.leave(change, [entry])
     routing.decide(change, [entry for entry, outcome in settled if outcome.delay_ms <= 0])
@@ -83,13 +83,13 @@ def _retry_attached(change: Change, settled: Sequence[tuple[Entry, Retried]]) ->
 
 
 def hold(change: Change, settled: Sequence[tuple[LeasedDelivery, Held]]) -> None:
-    """Have jobs wait at the gates that keep them from starting."""
+    """Block jobs at the gates that keep them from starting."""
     found = entries.by_ids(change.connection, [delivery.receipt for delivery, _ in settled])
     held = [(found[delivery.receipt], outcome) for delivery, outcome in settled]
     pauses.hold(change, held)
     _save(change, held)
     if any(entry.state == "waiting" for entry, _ in held):
-        change.tell("ready")
+        change.notify("ready")
 
 
 def _save(change: Change, settled: Sequence[tuple[Entry, Retried | Held]]) -> None:
@@ -102,15 +102,15 @@ def _save(change: Change, settled: Sequence[tuple[Entry, Retried | Held]]) -> No
 
 
 def hand_back(change: Change, receipts: Sequence[Receipt]) -> None:
-    """Let running jobs wait again where they were, as if they had not been delivered."""
+    """Return running jobs to their former positions, as if they had not been delivered."""
     first = change.new_numbers(len(receipts))
     rows = [(receipt, place) for place, receipt in enumerate(receipts, start=first)]
     run_rows(change.connection, _HAND_BACK, rows)
-    change.tell("ready")
+    change.notify("ready")
 
 
 def hand_back_all(change: Change, owner: str) -> None:
-    """Let all jobs of the queue that `owner` holds wait retried."""
+    """Hand back all jobs of the queue that `owner` holds."""
     completion.cancel(change, entries.cancelling(change.connection, change.number, owner=owner))
     found = change.connection.execute(_OWNED, (change.number, owner)).fetchall()
     if found:

@@ -1,4 +1,4 @@
-"""Applying outcomes: each to the delivery that is still held, none to one that was lost."""
+"""Applying outcomes, to deliveries that are still held."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _BURY = f"""
 def settle(
     change: Change, owner: str, settlements: Sequence[Settlement], tally: Tally | None = None
 ) -> list[LeasedDelivery]:
-    """Apply the outcomes of what `owner` still holds; returns what it lost. `tally` is what all of
-    them come to, if that is known."""
+    """Apply the outcomes of deliveries that `owner` still holds; returns the lost ones. `tally` is
+    the count of all outcomes, if the caller has it."""
     holds = leases.find(change.connection, owner, [each.delivery for each in settlements])
     if not holds.counts:
         return holds.lost
@@ -76,8 +76,8 @@ def settle(
 
 
 def _apply_cancel_requests(by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
-    """What was cancelled while it ran does not go on, unless it has ended by itself; what nobody
-    has cancelled, whatever its worker heard of an earlier job with its id, is handed back."""
+    """A job that was cancelled while it ran does not go on, unless it has ended by itself. One that
+    was not cancelled is handed back: its worker ended it for an earlier job with the same id."""
     stopping = {receipt for receipt, entry in attached.items() if entry.flags & CANCELLING}
     for delivery, _ in _taken_out(by_kind, Cancelled, stopping, wanted=False):
         by_kind[Released].append((delivery, RELEASED))
@@ -89,7 +89,7 @@ def _apply_cancel_requests(by_kind: dict[type, Settled], attached: dict[Receipt,
 def _taken_out(
     by_kind: dict[type, Settled], kind: type, stopping: set[Receipt], *, wanted: bool
 ) -> Settled:
-    """The settlements of a kind whose job is, or is not, to stop; no longer among the others."""
+    """Remove and return the settlements of a kind whose job should stop, or should not."""
     chosen = [each for each in by_kind[kind] if (each[0].receipt in stopping) is wanted]
     if chosen:
         by_kind[kind] = [each for each in by_kind[kind] if (each[0].receipt in stopping) != wanted]
@@ -118,7 +118,7 @@ def _tally(by_kind: dict[type, Settled]) -> Tally:
 
 
 def _storable(text: str) -> str:
-    # A job must not stay alive over a character that cannot be stored.
+    # A character that cannot be stored must not keep a job from ending.
     return text.encode("utf-8", "replace").decode()
 
 
@@ -148,14 +148,14 @@ def _end(change: Change, by_kind: dict[type, Settled], attached: dict[Receipt, E
 
 
 def _kept(delivery: LeasedDelivery, outcome: Cancelled) -> Cancelled:
-    """Those who wait for a cancelled job are told for a while, whatever its worker says."""
+    """The outcome with a verdict that is kept for a while, even if the worker gave none."""
     ttl_ms = outcome.ttl_ms or decode_constraints(delivery.constraints).ttl_ms or completion.KEPT_MS
     return Cancelled(outcome.verdict or CANCELLED_VERDICT, ttl_ms)
 
 
 def _ending(entry: Entry, outcome: Done | Dead | Cancelled) -> JobEnding:
     if isinstance(outcome, Done):
-        # The value matters only to those who wait for it.
+        # Only children need the value.
         return ending_of(outcome.verdict) if entry.flags & CHILDREN else JobEnding(State.DONE)
     return JobEnding(State.DEAD if isinstance(outcome, Dead) else State.CANCELLED)
 
@@ -169,9 +169,9 @@ def _keep_verdicts(change: Change, ended: Settled) -> None:
         for d, outcome in kept
     ]
     run_rows(change.connection, _KEEP, rows)
-    # Two for one, so that what has expired can only become less.
+    # Two for each new one, so that expired results can only become fewer.
     pruning.drop_results(change.connection, change.now_ms, limit=2 * len(rows))
-    change.tell("finished", _keys([d for d, _ in kept]))
+    change.notify("finished", _keys([d for d, _ in kept]))
 
 
 def _keys(deliveries: Sequence[LeasedDelivery]) -> list[JobId] | None:

@@ -1,4 +1,4 @@
-"""Events that a group has not taken out of its log yet: they wait too."""
+"""Events that a group has not taken from its log yet: they are waiting too."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _AFTER_ALL = [2**63 - 1, 0, 0]
 class Backlog(msgspec.Struct, frozen=True):
     count: int = 0
     oldest_ms: int | None = None
-    """When the first of them was added."""
+    """When the first of them was added to the log."""
 
 
 NOTHING = Backlog()
 
 
 def find(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, Backlog]:
-    """What each of these groups has not taken; nothing of those that have taken all."""
+    """The backlog of each of these groups that has one, by the number of its queue."""
     if not queues:
         return {}
     found = connection.execute(_BEHIND, (json_of(queues),))
@@ -67,8 +67,9 @@ def browse(
     cursor: str,
     limit: int,
 ) -> JobIdPage:
-    """Keys of those that wait in the group's queue, read as `taken` says, then of those in the log.
-    The cursor says where the log is read from, so none is passed over that is taken meanwhile."""
+    """A page of waiting events: first those in the group's queue, by the query `taken`, then those
+    in the log. The cursor also holds a place in the log, so that events taken meanwhile are not
+    missed."""
     sql, start = taken
     position, last = connection.execute(_PLACE, (queue,)).fetchone() or (0, 0)
     *after, at = (

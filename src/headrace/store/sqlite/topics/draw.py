@@ -1,4 +1,4 @@
-"""Taking events out of a log into the queue of a group, no more than are wanted there."""
+"""Taking events from a log into the queue of a group, as many as are wanted there."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.change import Change
 
 _Event = tuple["JobId", str, bytes, int]
-"""Its id, its key as the name of a lane, its envelope, when it was added."""
+"""Id, key as the name of a lane, envelope, and when it was added."""
 
 _TOGETHER = 1000
-# Bounds the time that one fetch keeps others from writing.
+# Limits the time for which one fetch blocks other writers.
 _MOST_TAKEN = 5000
-# What waits behind others of its key is in the way of what could be handled: only up to here.
+# Blocked events are in the way of others that could be handled: no more are taken above this.
 _MOST_BLOCKED = 100_000
 _SEEN_EVERY_MS = 10_000
 
@@ -47,7 +47,7 @@ _COUNT = """
 _WAITING, _BLOCKED = _COUNT.format(state="waiting"), _COUNT.format(state="blocked")
 _SAW = "UPDATE topic_groups SET seen_ms = ? WHERE queue = ?"
 _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ?"
-_INTO_LINE = """
+_INTO_QUEUE = """
     INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope)
     SELECT id + :shift, :queue, job_id, 'waiting', id + :shift, added_ms, envelope FROM topic_events
     WHERE id > :after AND id <= :upto ORDER BY id
@@ -87,7 +87,7 @@ def nothing_to_take(
 
 
 def pump(change: Change, wanted: int) -> None:
-    """Have so many events of a group wait for a worker, if its log has them."""
+    """Take events from the log until `wanted` wait for a worker, if it has as many."""
     row = change.connection.execute(_GROUP, (change.number,)).fetchone()
     if row is None:
         return
@@ -105,8 +105,8 @@ def _is_paused(change: Change) -> bool:
 
 
 def _take(change: Change, group: _Group, wanted: int) -> int:
-    """Take events until enough wait: the last one taken."""
-    # Those that are no longer in the log were dropped.
+    """Take events until enough wait; returns the number of the last one."""
+    # Events before `first` were dropped from the log.
     at = max(group.position, group.first - 1)
     room = min(group.last - at, _MOST_TAKEN)
     if group.ordered:
@@ -114,13 +114,13 @@ def _take(change: Change, group: _Group, wanted: int) -> int:
     taken_at_most = at + _MOST_TAKEN
     page = 0
     while room > 0 and (lacking := wanted - _count(change, _WAITING, wanted)) > 0:
-        # Larger and larger: all that comes may have to wait behind others of its key.
+        # Larger pages each time: all events of a page may be blocked behind others of their keys.
         page = min(max(lacking, 2 * page), room, _TOGETHER)
-        (_into_lanes if group.ordered else _into_line)(change, at, at + page)
+        (_into_lanes if group.ordered else _into_queue)(change, at, at + page)
         at, room = at + page, room - page
     if at == taken_at_most:
-        # There may be more that can be handled, behind what cannot.
-        change.tell("ready")
+        # Behind the blocked ones there may be more that can be handled.
+        change.notify("ready")
     return at
 
 
@@ -129,24 +129,25 @@ def _count(change: Change, sql: str, most: int) -> int:
     return count  # type: ignore[no-any-return]
 
 
-def _into_line(change: Change, after: int, upto: int) -> None:
-    """What the group still holds is left as it is; what is dead there is so no more."""
+def _into_queue(change: Change, after: int, upto: int) -> None:
+    """Insert events as waiting. Those that the group has already are left as they are, but dead
+    ones are replayed."""
     first = change.new_numbers(upto - after)
     rows = {"shift": first - after - 1, "queue": change.number, "after": after, "upto": upto}
-    if change.connection.execute(_INTO_LINE, rows).rowcount < upto - after:
+    if change.connection.execute(_INTO_QUEUE, rows).rowcount < upto - after:
         insert.replay(change, _dead_among(change, after, upto))
 
 
 def _dead_among(change: Change, after: int, upto: int) -> list[JobId]:
-    """Those of these events that come again after the group has given them up."""
+    """The events that are dead in the group's queue."""
     among = {"queue": change.number, "after": after, "upto": upto}
     found = change.connection.execute(_DEAD_AMONG, among)
     return [job_id for (job_id,) in found]
 
 
 def _into_lanes(change: Change, after: int, upto: int) -> None:
-    """The same in the order of keys. Those of keys that have failed go dead, or stay so, until the
-    event comes again that made the key fail."""
+    """As `_into_queue`, for an ordered group. Events of a failed key go dead, or stay dead, until
+    the event comes again that failed the key."""
     events = change.connection.execute(_EVENTS, (after, upto)).fetchall()
     stopped = stopped_keys.among(change, {lane for _, lane, _, _ in events})
     stoppers = {event: key for key, (_, event) in stopped.items()}
@@ -172,7 +173,7 @@ def _append(change: Change, events: Sequence[_Event]) -> None:
         for job_id, lane, envelope, _ in events
     ]
     added = {job_id: added_ms for job_id, _, _, added_ms in events}
-    # Their log has told of them.
+    # The log has recorded them already.
     facts, change.facts = change.facts, None
     constrained.append(change, parcels, repeat=False, since=added)
     change.facts = facts

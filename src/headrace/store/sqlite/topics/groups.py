@@ -1,4 +1,4 @@
-"""The groups of topics: where each stands in its log, and what it holds."""
+"""The groups of topics: the position of each in its log, and what it holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAKE = """
     INSERT INTO topic_groups (queue, log, ordered, on_failure, position, seen_ms)
     VALUES (?, ?, ?, ?, ?, ?)"""
 _MOVE = "UPDATE topic_groups SET position = ? WHERE queue = ? RETURNING ordered"
-# For each state on its own, because each has an index of its own.
+# One statement for each state, because each has an index of its own.
 _FORGET_UNBEGUN = """
     DELETE FROM jobs WHERE queue = ? AND state = '{state}' AND history = x'' AND EXISTS (
         SELECT 1 FROM topic_events WHERE log = ? AND topic_events.job_id = jobs.job_id)
@@ -43,7 +43,8 @@ _ALL = """
         CROSS JOIN queues ON queues.id = topic_groups.queue
     WHERE logs.namespace = ? AND logs.name IN (SELECT value FROM json_each(?))
     ORDER BY queues.name"""
-# The log need not hold them any more: then the id tells, if it has a time (`core/job/ids.py`).
+# If the log no longer has the event, its id says when it was made, if it has a time
+# (`core/job/ids.py`).
 _TAKEN = """
     SELECT topic_groups.queue, min(added_ms), min(jobs.job_id) FILTER (
         WHERE added_ms IS NULL AND length(jobs.job_id) = 16 AND substr(jobs.job_id, 1, 1) != x'3D')
@@ -66,14 +67,14 @@ _OLDEST = [_TAKEN.format(state=state, order=order) for state, order in _ORDERS.i
 def unchanged(
     connection: sqlite3.Connection, *, namespace: str, queue: str, group: Group
 ) -> bool | None:
-    """False if the group is there and as it should be, so that `join` has nothing to do."""
+    """False if the group is there as wanted, so that `join` has nothing to do; None if not."""
     wanted = (namespace, queue, group.ordered, group.on_failure)
     return None if connection.execute(_SAME, wanted).fetchone() is None else False
 
 
 def join(change: Change, group: Group, begin: Position, *, again: bool = False) -> bool:
-    """Have the group be as it should; whether it is new. If who asks has seen it (`again`) and it
-    is not there, someone removed it on purpose: that is left so."""
+    """Create or change the group; returns whether it is new. With `again` the caller has seen the
+    group: if it is missing, it was removed on purpose, and stays removed."""
     source = _source(change.queue)
     wants = (group.ordered, group.on_failure)
     if change.connection.execute(_CHANGE, (*wants, change.number)).rowcount or again:
@@ -81,12 +82,12 @@ def join(change: Change, group: Group, begin: Position, *, again: bool = False) 
     log = topic_log.made(change.beside(source.log))
     at = topic_log.before(change.connection, log, source.log, begin)
     change.connection.execute(_MAKE, (change.made_number(), log.number, *wants, at, change.now_ms))
-    change.tell("ready")
+    change.notify("ready")
     return True
 
 
 def rewind(change: Change, to: Position) -> None:
-    """Move the group to another place in its log."""
+    """Move the group to a place in its log."""
     source = _source(change.queue)
     log = topic_log.find(change.connection, namespace=change.namespace, log=source.log)
     at = 0 if log is None else topic_log.before(change.connection, log, source.log, to)
@@ -96,12 +97,12 @@ def rewind(change: Change, to: Position) -> None:
     if moved[0][0]:
         stopped_keys.free_after(change, log.number, at)
         _forget_unbegun(change, log.number)
-    change.tell("ready")
+    change.notify("ready")
 
 
 def _forget_unbegun(change: Change, log: int) -> None:
-    """Forget what the group has taken and not begun: left where it is, it would be ahead of earlier
-    events of its key. What the log no longer has could not come again, and stays."""
+    """Delete events that the group has taken and not begun: they would be ahead of earlier events
+    of their key. Events that the log no longer has could not come again, and stay."""
     for forget in _UNBEGUN:
         gone = change.connection.execute(forget, (change.number, log)).fetchall()
         change.freed_lanes.update(lane for _, lane, _ in gone if lane)
@@ -112,7 +113,7 @@ def _forget_unbegun(change: Change, log: int) -> None:
 
 
 def disband(change: Change) -> bool:
-    """Remove the group and all that there is of it; False if there is none."""
+    """Delete the group and all that it holds; False if there is none."""
     _source(change.queue)
     if not pruning.drop_rows(change, change.number):
         return False
@@ -139,7 +140,7 @@ def groups(
     for (name, queue, ordered, *about), state in zip(rows, states, strict=True):
         source, left = group_source(name), behind.get(queue, backlog.NOTHING)
         if source is None or source.log not in found:
-            # No name that a group can have: someone else's row.
+            # Not the name of a group: a row that another program wrote.
             continue
         on_failure, seen_ms, stopped = about
         oldest_ms = _first(left.oldest_ms, oldest.get(queue))
@@ -159,8 +160,8 @@ def groups(
 
 
 def _oldest_taken(connection: sqlite3.Connection, queues: Sequence[int]) -> dict[int, int | None]:
-    """When the first of those that each group has taken and not settled was added, as far as the
-    first thousand in each state tell; of one that the log holds no more, when its id was made."""
+    """When the oldest unsettled event in each group's queue was added to the log; if the log no
+    longer has it, when its id was made. Examines the first thousand of each state."""
     oldest: dict[int, int | None] = {}
     for sql in _OLDEST if queues else ():
         for queue, added_ms, job_id in connection.execute(sql, (_LOOKED_AT, json_of(queues))):

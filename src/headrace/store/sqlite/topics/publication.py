@@ -1,4 +1,4 @@
-"""Adding events to logs: at once, or when their time has come."""
+"""Adding events to logs, at once or when they are due."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.store.topics import Bound
 
 _PROMOTED_TOGETHER = 1000
-# Bounds the time that one publish takes after a bound was lowered.
+# Limits the time of one publish after the bound was lowered.
 _DROPPED_TOGETHER = 5000
 
 _ADD = """
@@ -41,13 +41,13 @@ _DUE = """
     WHERE queue = ? AND state = 'scheduled' AND time_ms <= ? ORDER BY time_ms, id LIMIT ?"""
 
 New = tuple["JobId", str, bytes]
-"""An event to be added: its id, its key as the name of a lane, its envelope."""
+"""A new event: its id, its key as the name of a lane, its envelope."""
 
 
 def publish(
     change: Change, events: Sequence[Parcel], *, bound: Bound | None, repeat: bool
 ) -> Published:
-    """Add events, or schedule them, as far as there is room for them."""
+    """Add or schedule events, as far as there is room."""
     log = topic_log.made(change)
     known = _known(change, log, [event.job_id for event in events]) if repeat else set()
     again, now, later = _sorted_out(change, events, known)
@@ -69,7 +69,7 @@ def publish(
 def _sorted_out(
     change: Change, events: Sequence[Parcel], known: set[JobId]
 ) -> tuple[list[int], list[int], list[int]]:
-    """The places of those that are known already, of those to add, and of those to schedule."""
+    """Positions of events that are known already, to be added, and to be scheduled."""
     again: list[int] = []
     now: list[int] = []
     later: list[int] = []
@@ -88,7 +88,7 @@ def _new(event: Parcel) -> New:
 
 
 def _known(change: Change, log: Log, job_ids: Sequence[JobId]) -> set[JobId]:
-    """Those of these ids that are in the log, or scheduled to be."""
+    """The ids that are in the log, or scheduled for it."""
     scheduled = entries.by_job_ids(change.connection, log.number, job_ids)
     return {*scheduled, *_in_log(change, log, job_ids)}
 
@@ -99,19 +99,19 @@ def _in_log(change: Change, log: Log, job_ids: Iterable[JobId]) -> set[JobId]:
 
 
 def _drops(change: Change, log: Log, bound: Bound) -> bool:
-    """Whether the oldest make room: as the bound says, or because nobody needs them."""
+    """Whether the oldest events make room: the bound says so, or no group needs them."""
     return bound.drops_oldest or not topic_log.has_groups(
         change.connection, log, _seen_since(change, bound)
     )
 
 
 def _seen_since(change: Change, bound: Bound) -> int:
-    """A group that no worker has served since keeps no room from new events."""
+    """Groups not seen since this time do not count against the bound."""
     return change.now_ms - bound.gone_after_ms
 
 
 def _room(change: Change, log: Log, bound: Bound, wanted: int) -> int:
-    """For how many there is room, once what is settled has made some."""
+    """The room in the log, after settled events were deleted to make some."""
     lacking = wanted - (bound.most - log.length)
     if lacking > 0:
         upto = min(log.last, log.first + lacking - 1)
@@ -121,8 +121,7 @@ def _room(change: Change, log: Log, bound: Bound, wanted: int) -> int:
 
 
 def _drop_oldest(change: Change, log: Log, bound: Bound, added: int) -> int:
-    """Have the log hold no more than it may, or come closer to it: how many had to go that were
-    not settled."""
+    """Cut the log to its bound, or closer to it; returns how many unsettled events were dropped."""
     over = min(log.length - bound.most, max(added, _DROPPED_TOGETHER))
     if over <= 0:
         return 0
@@ -135,20 +134,21 @@ def _drop_oldest(change: Change, log: Log, bound: Bound, added: int) -> int:
 
 
 def _add(change: Change, log: Log, new: Sequence[New], kind: str) -> set[JobId]:
-    """Add events at the end of the log; the ids of those that it has already."""
+    """Add events at the end of the log; returns the ids that it has already."""
     if not new:
         return set()
     log.last_ms = max(log.last_ms, change.now_ms)
     refused: set[JobId] = set()
     if _write(change, log, new) < len(new):
-        # Numbers have no gaps, so all are taken back. It is rare: those who choose ids say so.
+        # Numbers have no gaps, so all rows are deleted and written again. It is rare: callers that
+        # choose ids pass `repeat`.
         change.connection.execute(_UNDO, (log.last, log.last + len(new)))
         refused = _in_log(change, log, [job_id for job_id, _, _ in new])
         new = [event for event in new if event[0] not in refused]
         _write(change, log, new)
     log.last += len(new)
     topic_log.save(change.connection, log)
-    change.tell("ready")
+    change.notify("ready")
     if change.facts is not None:
         change.facts += [(kind, job_id, task_of(envelope)) for job_id, _, envelope in new]
         change.sent = len(change.facts) if kind == "sent" else change.sent
@@ -164,7 +164,7 @@ def _write(change: Change, log: Log, new: Sequence[New]) -> int:
 
 
 def promote(change: Change) -> Promotion:
-    """Add events to the log whose time has come, the earliest due first."""
+    """Add events that are due to the log, the earliest first."""
     log = topic_log.made(change)
     chosen = (log.number, change.now_ms, _PROMOTED_TOGETHER)
     due = change.connection.execute(_DUE, chosen).fetchall()

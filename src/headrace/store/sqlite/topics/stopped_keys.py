@@ -1,7 +1,7 @@
-"""Keys of ordered groups that an event has brought to a stop, by going dead.
+"""Keys of ordered groups that are stopped, because one of their events went dead.
 
-If the group wants later events to wait, the dead one keeps its place in the lane; if it wants them
-to fail, they go dead as they come.
+If later events should wait, the dead one keeps its place in the lane; if they should fail, they go
+dead as they come.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOTE = "INSERT OR REPLACE INTO stopped_keys (queue, key, state, event, since_ms
 _KEEP_PLACE = """
     WITH dead (id, lane) AS (VALUES {rows})
     UPDATE jobs SET lane = dead.lane FROM dead WHERE jobs.id = dead.id"""
-_BURY_LINE = f"""
+_BURY_BLOCKED = f"""
     UPDATE jobs SET state = 'dead', time_ms = ?, reason = '{_FAILED}', gate = '',
         flags = flags & {MARKED | LADEN}
     WHERE queue = ? AND gate = ? AND gate != ''
@@ -59,7 +59,7 @@ _GIVE_UP_PLACE = """
     UPDATE jobs SET lane = '' WHERE queue = ? AND job_id = ? AND state = 'dead'"""
 _LIST = """
     SELECT key, state, event, since_ms FROM stopped_keys WHERE queue = ? ORDER BY key LIMIT ?"""
-_IN_LINE = "SELECT count(*) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"
+_BLOCKED_AT = "SELECT count(*) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"
 _BACKLOG = """
     SELECT lane, count(*) FROM topic_groups JOIN topic_events
         ON topic_events.id > position AND topic_events.id <= position + :looked_at
@@ -69,7 +69,7 @@ _BACKLOG = """
 
 
 def stop(change: Change, dead: Iterable[Entry]) -> None:
-    """Do with the keys of events that just went dead what their group wants."""
+    """Stop the keys of events that just went dead, if the group wants that."""
     stopped = {entry.constraints.lane: entry for entry in dead if entry.constraints.lane}
     policy = change.connection.execute(_POLICY, (change.number,)).fetchone() if stopped else None
     state = _STATES.get(policy[0]) if policy else None
@@ -79,22 +79,22 @@ def stop(change: Change, dead: Iterable[Entry]) -> None:
     run_rows(change.connection, _NOTE, rows)
     if state == "failed":
         for key in stopped:
-            _bury_line(change, key)
+            _bury_blocked(change, key)
         return
     places = [(entry.id, key) for key, entry in stopped.items()]
     run_rows(change.connection, _KEEP_PLACE, places)
     change.freed_lanes -= stopped.keys()
 
 
-def _bury_line(change: Change, key: str) -> None:
-    line = (change.now_ms, change.number, lane_gate(key))
-    buried = change.connection.execute(_BURY_LINE, line).fetchall()
+def _bury_blocked(change: Change, key: str) -> None:
+    blocked = (change.now_ms, change.number, lane_gate(key))
+    buried = change.connection.execute(_BURY_BLOCKED, blocked).fetchall()
     for _, event, head in sorted(buried):
         _record(change, event, head)
 
 
 def bury(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None:
-    """Have new events go dead at once, because their key has failed: id, key and envelope."""
+    """Insert events (id, key, envelope) as dead, because their key has failed."""
     if not events:
         return
     first = change.new_numbers(len(events))
@@ -120,14 +120,14 @@ def _record(change: Change, event: JobId, head: bytes) -> None:
 
 
 def among(change: Change, keys: Iterable[str]) -> dict[str, tuple[str, JobId]]:
-    """Those of these keys that are stopped: how, and by which event."""
+    """The keys that are stopped, each with its state and the event that stopped it."""
     rows = [(change.number, key) for key in keys if key]
     found = select_rows(change.connection, _AMONG, rows)
     return {key: (state, event) for key, state, event in found}
 
 
 def forget(change: Change, events: Iterable[JobId]) -> set[str]:
-    """Forget that dead events block their keys, because they are dead no more: those keys."""
+    """Delete the blocks of events that are no longer dead; returns the keys that they blocked."""
     freed: set[str] = set()
     for event in events:
         freed.update(
@@ -146,7 +146,7 @@ def free(change: Change, key: str) -> bool:
 
 
 def free_after(change: Change, log: int, place: int) -> None:
-    """Let keys go on whose event comes again, because the log has it after this place."""
+    """Let keys go on whose dead event is in the log after this place, and so comes again."""
     for (key,) in change.connection.execute(
         _BY_EVENTS_AFTER, (log, change.number, place)
     ).fetchall():
@@ -156,7 +156,7 @@ def free_after(change: Change, log: int, place: int) -> None:
 def stopped_keys(
     connection: sqlite3.Connection, *, namespace: str, queue: str, limit: int
 ) -> list[StoppedKey]:
-    """Keys by name. Of those that wait in the log, only so many are looked at."""
+    """Keys by name. Counts only events among the next `_LOOKED_AT` of the log."""
     number = queue_id(connection, namespace, queue)
     found = connection.execute(_LIST, (number, limit)).fetchall()
     looked = {"queue": number, "looked_at": _LOOKED_AT}
@@ -167,12 +167,14 @@ def stopped_keys(
             state,
             event,
             since_ms,
-            _in_line(connection, number, key) + backlog.get(key, 0) if state == "blocked" else 0,
+            _count_blocked(connection, number, key) + backlog.get(key, 0)
+            if state == "blocked"
+            else 0,
         )
         for key, state, event, since_ms in found
     ]
 
 
-def _in_line(connection: sqlite3.Connection, queue: int | None, key: str) -> int:
-    [(waiting,)] = connection.execute(_IN_LINE, (queue, lane_gate(key))).fetchall()
+def _count_blocked(connection: sqlite3.Connection, queue: int | None, key: str) -> int:
+    [(waiting,)] = connection.execute(_BLOCKED_AT, (queue, lane_gate(key))).fetchall()
     return waiting  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The logs of topics: what they hold, and places in them."""
+"""The logs of topics: events, and places between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.store.topics import Position
 
 _TRIMMED_TOGETHER = 1000
-# Numbers that a log has for its events, counted from its own.
+# How many event numbers each log has, beginning at a multiple of this.
 _SPAN = 2**40
 
 _FIND = """
@@ -47,7 +47,8 @@ _READ = """
 _CUT = "DELETE FROM topic_events WHERE id >= ? AND id <= ?"
 _TAKEN = "SELECT min(position) FROM topic_groups WHERE log = ? AND seen_ms > ?"
 _ANY = "SELECT 1 FROM topic_groups WHERE log = ? AND seen_ms > ? LIMIT 1"
-# What failed once, and what waits behind it, is the group's own and does not need the log.
+# Events that failed once, and those blocked behind them, are in the group's queue for good and do
+# not need the log.
 _FIRST_HELD = """
     SELECT min(topic_events.id) FROM topic_events
         CROSS JOIN topic_groups ON topic_groups.log = topic_events.log AND seen_ms > ?
@@ -61,9 +62,9 @@ _GONE = """
 
 class Log(msgspec.Struct):
     number: int
-    """That of its queue."""
+    """The number of its queue."""
     first: int
-    """The oldest event that it holds; one more than the last if it holds none."""
+    """Number of the oldest event; `last` + 1 if there is none."""
     last: int
     last_ms: int
 
@@ -78,7 +79,7 @@ def find(connection: sqlite3.Connection, *, namespace: str, log: str) -> Log | N
 
 
 def made(change: Change) -> Log:
-    """The log of this name, made now if there was none."""
+    """The log of this name; a new one if there was none."""
     log = find(change.connection, namespace=change.namespace, log=change.queue)
     if log is None:
         made = {"log": change.made_number(), "span": _SPAN}
@@ -104,7 +105,7 @@ def lengths(
 
 
 def before(connection: sqlite3.Connection, log: Log, name: str, place: Position) -> int:
-    """The number of the event after which this place is."""
+    """The number of the last event before this place."""
     if place.kind == "new":
         return log.last
     if place.kind == "start":
@@ -119,7 +120,7 @@ def before(connection: sqlite3.Connection, log: Log, name: str, place: Position)
 
 
 def _before_time(connection: sqlite3.Connection, log: Log, at_ms: int) -> int:
-    """The last event that was added before this moment."""
+    """The number of the last event that was added before this time."""
 
     def added_ms(number: int) -> int:
         [(added,)] = connection.execute(_ADDED, (number,)).fetchall()
@@ -150,12 +151,13 @@ def read(
 
 
 def has_groups(connection: sqlite3.Connection, log: Log, seen_since_ms: int) -> bool:
-    """Whether there is a group that was seen since, so that someone needs what is in the log."""
+    """Whether a group that was seen since then needs the log."""
     return connection.execute(_ANY, (log.number, seen_since_ms)).fetchone() is not None
 
 
 def settled(connection: sqlite3.Connection, log: Log, upto: int, seen_since_ms: int = -1) -> int:
-    """How far, up to this event, all have been settled by all groups, or by those seen since."""
+    """The last event, at most `upto`, up to which all groups seen since have settled every
+    event."""
     [(taken,)] = connection.execute(_TAKEN, (log.number, seen_since_ms)).fetchall()
     if taken is None:
         return upto
@@ -166,7 +168,7 @@ def settled(connection: sqlite3.Connection, log: Log, upto: int, seen_since_ms: 
 
 
 def cut(connection: sqlite3.Connection, log: Log, upto: int) -> int:
-    """Remove the oldest events, up to this one: how many they were."""
+    """Delete the oldest events, up to this one; returns how many."""
     if upto < log.first:
         return 0
     connection.execute(_CUT, (log.first, upto))
@@ -177,14 +179,14 @@ def cut(connection: sqlite3.Connection, log: Log, upto: int) -> int:
 
 
 def trim(change: Change, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
-    """Remove a page of what is old enough, and settled by all groups that are not gone."""
+    """Delete a page of events that are old enough and settled by all groups that are not gone."""
     connection, now_ms = change.connection, change.now_ms
     log = find(connection, namespace=change.namespace, log=change.queue)
     if log is None:
         return Trimmed()
     upto = _removable(connection, log, now_ms - retention_ms, now_ms - gone_after_ms)
     removed = cut(connection, log, upto)
-    # Nobody looks for abandoned jobs in a log, which is when other queues are swept.
+    # Other queues are swept at `reclaim`, which logs do not have.
     pruning.drop_counters(change)
     gone = _gone(connection, log, now_ms - gone_after_ms)
     return Trimmed(removed, removed == _TRIMMED_TOGETHER, gone)
@@ -199,7 +201,7 @@ def nothing_to_trim(
     retention_ms: int,
     gone_after_ms: int,
 ) -> Trimmed | None:
-    """What `trim` would say if it has nothing to do; None if it has."""
+    """The answer of `trim` if it has nothing to do; None if it has."""
     found = find(connection, namespace=namespace, log=log)
     if found is None:
         return Trimmed()

@@ -1,4 +1,4 @@
-"""The verbs of the store that are about topics."""
+"""The store's verbs for topics."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SqliteTopics:
         generation = self._database.generation
         known = self._joined.get(queue)
         if known not in (None, generation):
-            # Lost with its file: what is in the new one came since.
+            # Lost with its file: everything in the new one has come since.
             known, begin = None, Position("start")
         is_new = await self._writer.change(
             queue,
@@ -80,7 +80,7 @@ class SqliteTopics:
         self, log: str, after: str = "", limit: int = 100, wait: float = 0.0
     ) -> list[LoggedEvent]:
         read = partial(topic_log.read, namespace=self._namespace, log=log, after=after, limit=limit)
-        return await self._database.read_when_told(("ready", log), read, wait)
+        return await self._database.read_when_notified(("ready", log), read, wait)
 
     async def logs(self) -> list[str]:
         return await self._database.read(partial(topic_log.names, namespace=self._namespace))
