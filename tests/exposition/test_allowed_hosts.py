@@ -12,8 +12,7 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.exposition import server
-from headrace.exposition.allowed_hosts import AllowedHosts
-from headrace.exposition.server import ExpositionServer, HttpResponse
+from headrace.exposition.server import AllowedHosts, ExpositionServer, HttpResponse
 from tests.cli.conftest import Start, shop, start
 from tests.exposition.scraping import got
 

@@ -12,7 +12,7 @@ import pytest
 from headrace import Headrace
 from headrace.admin import Admin, MinuteStats
 from headrace.exposition import prometheus, store_families
-from headrace.exposition.fleet import FleetCounters
+from headrace.exposition.store_families import FleetCounters
 from tests.exposition.scraping import Scrape
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from headrace import Headrace
-from headrace.exposition import health, store_probe
+from headrace.exposition import health
 from headrace.exposition.endpoints import worker_endpoints
 from headrace.metrics.totals import Presence, Totals, TotalsSnapshot
 from tests.servers import RedisServer
@@ -81,7 +81,7 @@ def test_troubles_are_told_as_json_with_503() -> None:
 def test_a_probe_asks_the_store_little_however_much_it_holds(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_probe, "_MAX_AGE", 0.0)
+    monkeypatch.setattr(health, "_MAX_AGE", 0.0)
     app = Headrace(redis_server.url)
     for number in range(300):
         app.topic(f"topic-{number}", int)

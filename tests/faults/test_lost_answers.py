@@ -157,7 +157,7 @@ async def test_jobs_of_a_promotion_that_was_not_answered_run_at_once(
     counting: Counting, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The promoter must not need its safety net to come round.
-    monkeypatch.setattr("headrace.worker.queue_poller.POLL", 600.0)
+    monkeypatch.setattr("headrace.worker.service.POLL", 600.0)
     async with counting.app.worker():
         await counting.warm_up()
         await (await counting.run.options(delay=0.05).enqueue(0)).result(LONG)

@@ -173,7 +173,7 @@ async def test_a_store_that_is_away_is_told() -> None:
 async def test_probes_of_everyone_come_to_one_question_of_bounded_length(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.exposition.store_probe._TIMEOUT", 0.05)
+    monkeypatch.setattr("headrace.exposition.health._TIMEOUT", 0.05)
     asked = 0
 
     async def hangs(_: Admin) -> None:
@@ -185,7 +185,7 @@ async def test_probes_of_everyone_come_to_one_question_of_bounded_length(
         assert (await person.get("/readyz")).json() == {"ok": True, "reasons": []}
         monkeypatch.setattr("headrace.admin.Admin.supervisors", hangs)
         assert (await person.get("/readyz")).status_code == 200, "known from a moment ago"
-        monkeypatch.setattr("headrace.exposition.store_probe._MAX_AGE", 0.0)
+        monkeypatch.setattr("headrace.exposition.health._MAX_AGE", 0.0)
         answers = await asyncio.gather(*(person.get("/readyz") for _ in range(20)))
         assert ({answer.status_code for answer in answers}, asked) == ({503}, 1)
 

@@ -19,12 +19,11 @@ from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing import ManualClock
-from headrace.worker.consume.heartbeat import Heartbeat
+from headrace.worker.consume.heartbeat import Heartbeat, StoreClock
 from headrace.worker.consume.reader import QueueReader
 from headrace.worker.consume.reclaimer import LastChance, Reclaimer
 from headrace.worker.consume.settler import Settler
 from headrace.worker.run.slots import Slots
-from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.promoter import Promoter
 
 QUEUE, LEASE = "q", 30.0

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.exposition import health, prometheus
+from headrace.exposition.health import StoreProbe
 from headrace.exposition.server import Endpoint, ExpositionServer, HttpResponse
 from headrace.exposition.store_families import StoreReader
-from headrace.exposition.store_probe import StoreProbe
 
 if TYPE_CHECKING:
     from headrace.core.workers import Scaled
-    from headrace.exposition.store_probe import MonitoredApp
+    from headrace.exposition.health import MonitoredApp
     from headrace.metrics.multiprocess import MultiprocessTotals
     from headrace.metrics.totals import Totals
 

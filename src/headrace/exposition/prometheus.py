@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from headrace.core.workers import Scaled
-    from headrace.exposition.store_probe import MonitoredApp
+    from headrace.exposition.health import MonitoredApp
 
 _readers: WeakKeyDictionary[MonitoredApp, StoreReader] = WeakKeyDictionary()
 

@@ -1,22 +1,27 @@
-"""The state of the whole store as families of Prometheus metrics; read at a scrape, and cached."""
+"""The state and the counters of the whole store as families of Prometheus metrics; read at a
+scrape, and cached."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from headrace.exposition.fleet import FleetCounters
-from headrace.exposition.store_probe import error_within
+from headrace.core.job.tally import RUN, RUN_US, WAIT, WAIT_US
+from headrace.exposition.health import error_within
+from headrace.metrics.totals import ByTask
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
     from headrace.admin.queues import QueueInfo
+    from headrace.admin.stats import MinuteStats
     from headrace.admin.topics.topic_info import GroupInfo, TopicInfo
     from headrace.admin.workers import WorkerInfo
     from headrace.core.workers import SupervisorRecord
@@ -24,7 +29,13 @@ if TYPE_CHECKING:
 _MAX_AGE = 3.0
 # Shorter than the time Prometheus gives a scrape.
 _TIMEOUT = 4.0
+_SECOND_US = 1_000_000
+# The store keeps them for a day.
+_MOST_MINUTES = 24 * 60
 _STATES = ("waiting", "running", "scheduled", "blocked", "dead")
+
+
+Cell = tuple[datetime, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,62 @@ class StoreState:
     topics: list[TopicInfo]
     workers: list[WorkerInfo]
     supervisors: list[SupervisorRecord]
+
+
+class FleetCounters:
+    """Counters that start at zero with the first update and never go down, whatever the store
+    forgets. Updates may be up to a day apart."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Cell, int] = {}
+        self._updated_at: float | None = None
+        self._counts: dict[str, ByTask] = {}
+        self._updating = threading.Lock()
+
+    @property
+    def counts(self) -> dict[str, ByTask]:
+        """As of the last update, by queue and task, under the names of a `Tally` and kinds of
+        events."""
+        return self._counts
+
+    async def update(self, admin: Admin) -> None:
+        """Add what the store has counted since the last update; does nothing while another
+        update is under way."""
+        # One at a time: an answer that is overtaken by a newer one would be counted twice.
+        if not self._updating.acquire(blocking=False):
+            return
+        try:
+            self._add(await admin.stats(self._minutes()), first=self._updated_at is None)
+            # The time after the answer: minutes that it left out must not be asked for next.
+            self._updated_at = time.monotonic()
+        finally:
+            self._updating.release()
+
+    def _minutes(self) -> int:
+        since = 0.0 if self._updated_at is None else time.monotonic() - self._updated_at
+        # The running minute and the one before: both may have grown since the last update.
+        return min(int(since / 60) + 3, _MOST_MINUTES)
+
+    def _add(self, stats: Sequence[MinuteStats], *, first: bool) -> None:
+        seen = {cell: count for each in stats for cell, count in _cells(each)}
+        for cell, count in seen.items():
+            _, queue, task, name = cell
+            mine = self._counts.setdefault(queue, {}).setdefault(task, {})
+            more = 0 if first else max(0, count - self._seen.get(cell, 0))
+            mine[name] = mine.get(name, 0) + more
+        self._seen = seen
+
+
+def _cells(stats: MinuteStats) -> Iterator[tuple[Cell, int]]:
+    counts = {
+        **stats.counts,
+        **{f"{RUN}{round(most * _SECOND_US)}": n for most, n in stats.durations.items()},
+        **{f"{WAIT}{round(most * _SECOND_US)}": n for most, n in stats.waits.items()},
+        RUN_US: round(stats.run_seconds * _SECOND_US),
+        WAIT_US: round(stats.wait_seconds * _SECOND_US),
+    }
+    for name, count in counts.items():
+        yield (stats.minute, stats.queue, stats.task, name), count
 
 
 class StoreReader:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
-from headrace.exposition.store_probe import StoreProbe
+from headrace.exposition.health import StoreProbe
 from headrace.web.actions.background_actions import BackgroundActions
 from headrace.web.auth.cookies import Signed
 from headrace.web.auth.csrf import CsrfToken, Origin

@@ -14,18 +14,16 @@ from headrace.metrics.totals import Phase, Presence, Totals
 from headrace.worker.app import WorkerApp
 from headrace.worker.consume.consumer_loops import ConsumerLoops, in_time
 from headrace.worker.consume.heartbeat import Heartbeat
-from headrace.worker.queue_poller import QueuePoller
-from headrace.worker.service import Service, ended
+from headrace.worker.service import QueuePoller, Service, ended
 from headrace.worker.services import WorkerServices
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.upkeep.autoscaler import autoscaler_of
 from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
 from headrace.worker.upkeep.flow_relay import FlowRelay
-from headrace.worker.upkeep.leftovers import report_leftovers
 from headrace.worker.upkeep.promoter import Promoter
 from headrace.worker.upkeep.registry import Registry
 from headrace.worker.upkeep.scheduler import Scheduler
-from headrace.worker.upkeep.trimmer import Trimmer
+from headrace.worker.upkeep.trimmer import Trimmer, report_leftovers
 from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")

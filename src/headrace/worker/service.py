@@ -1,17 +1,24 @@
-"""A loop that does one step again and again, through whatever the store does meanwhile."""
+"""Services: loops that do one step again and again, also while the store fails."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from headrace.core.job.ids import JobId
 from headrace.errors import StoreError
+from headrace.store.contract import Listener, ListenerHandle
 from headrace.worker.observer import Observe, unobserved
 
 log = logging.getLogger("headrace.worker")
 
+# Notifications say when to poll; this is for when one is lost.
+POLL = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
@@ -87,6 +94,93 @@ class Service(ABC):
     def _next_pause(self) -> float:
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
         return self._pause
+
+
+class QueuePoller(Service):
+    """A service with something to do for each queue. A queue in trouble backs off by itself and
+    holds back no other; the same trouble is logged once."""
+
+    def __init__(
+        self, queues: Sequence[str], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._monotonic = monotonic
+        self._next_at = dict.fromkeys(queues, 0.0)
+        self._not_before = dict.fromkeys(queues, 0.0)
+        self._troubles: dict[str, tuple[str, float]] = {}
+        self._handles: list[ListenerHandle] = []
+
+    @abstractmethod
+    async def poll(self, queue: str) -> float:
+        """Do what there is to do for a queue; the most seconds until the next poll."""
+
+    async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle | None:
+        """Have the store call `listener` when a poll should not wait, if it can."""
+        return None
+
+    async def listen(self) -> None:
+        for queue in self._next_at:
+            handle = await self.wake_on(queue, partial(self._notified, queue))
+            if handle is not None:
+                self._handles.append(handle)
+
+    async def close(self) -> None:
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            await handle.close()
+
+    async def step(self) -> float:
+        now = self._monotonic()
+        due = [queue for queue, next_at in self._next_at.items() if next_at <= now]
+        await asyncio.gather(*map(self._poll_one, due))
+        next_at = min(self._next_at.values(), default=now + POLL)
+        return max(next_at - self._monotonic(), 0.0)
+
+    def poll_soon(self, queue: str) -> None:
+        """Poll a queue now."""
+        self._notified(queue, None)
+
+    def delay(self, queue: str, seconds: float) -> None:
+        """Delay notifications: some stores notify of every change, also of those by others."""
+        self._not_before[queue] = self._monotonic() + seconds
+
+    async def poll_all(self) -> None:
+        """Poll every queue once, after the service has ended."""
+        await asyncio.gather(*map(self._poll_one, self._next_at))
+
+    async def _poll_one(self, queue: str) -> None:
+        # Before the poll: a notification that comes meanwhile must not be overwritten.
+        self._next_at[queue] = self._monotonic() + POLL
+        try:
+            rest = await self.poll(queue)
+        except StoreError as error:
+            rest = self._in_trouble_at(queue, str(error))
+            self.observe(self.scope or self.name, error, {"queue": queue})
+        except Exception as error:
+            self.crashes += 1
+            log.exception("the %s crashed at queue %r; it goes on", self.name, queue)
+            self.observe(self.scope or self.name, error, {"queue": queue, "crashed": True})
+            rest = self._in_trouble_at(queue, "")
+        else:
+            self._all_well_at(queue)
+        self._next_at[queue] = min(self._next_at[queue], self._monotonic() + rest)
+
+    def _notified(self, queue: str, _: Sequence[JobId] | None) -> None:
+        self._next_at[queue] = min(self._next_at[queue], self._not_before[queue])
+        self.wake()
+
+    def _in_trouble_at(self, queue: str, trouble: str) -> float:
+        known = {text for text, _ in self._troubles.values()}
+        if trouble and trouble not in known:
+            log.warning("the %s waits: %s", self.name, trouble)
+        _, pause = self._troubles.get(queue, ("", 0.0))
+        pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self._troubles[queue] = trouble, pause
+        return pause
+
+    def _all_well_at(self, queue: str) -> None:
+        if self._troubles.pop(queue, None) and not self._troubles:
+            log.warning("the %s goes on", self.name)
 
 
 async def ended(service: Service, running: asyncio.Task[None], grace: float) -> None:

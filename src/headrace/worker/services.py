@@ -11,6 +11,7 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.metrics.totals import Totals
 from headrace.worker.app import WorkerApp
+from headrace.worker.consume.heartbeat import StoreClock
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer
@@ -18,7 +19,6 @@ from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.run import RunSettings
 from headrace.worker.run.runners import Runners
 from headrace.worker.settings import WorkerSettings
-from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.progress_writer import ProgressWriter
 from headrace.worker.upkeep.store_reporter import StoreReporters
 

@@ -17,9 +17,8 @@ from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock
-from headrace.worker.consume.heartbeat import Heartbeat
+from headrace.worker.consume.heartbeat import Heartbeat, StoreClock
 from headrace.worker.run.run import Run, RunSettings
-from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.registry import MOST_RUNS, Registry
 
 LEASE = 30.0

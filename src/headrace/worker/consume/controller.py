@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
 from headrace.store.values import Control
-from headrace.worker.queue_poller import POLL, QueuePoller
+from headrace.worker.service import POLL, QueuePoller
 
 _HOLD = 0.05
 

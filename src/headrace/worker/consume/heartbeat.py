@@ -11,11 +11,11 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
 from headrace.worker.observer import Observe, unobserved
-from headrace.worker.store_clock import StoreClock
 from headrace.worker.upkeep.registry import Registry
 
 log = logging.getLogger("headrace.worker")
@@ -28,6 +28,22 @@ _TOLD_EVERY = 2.0
 
 Leases = tuple[Consumer, Collection[LeasedDelivery]]
 """A consumer, and what it holds."""
+
+
+class StoreClock:
+    """What the store's clock shows, without asking it each time: a worker with a fast clock must
+    not let jobs expire before their time. Compared anew now and then, because clocks are set."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._ahead_ms = 0
+
+    async def compare(self) -> None:
+        self._ahead_ms = await self._store.time_ms() - self._clock.now_ms()
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self._ahead_ms
 
 
 class Heartbeat:

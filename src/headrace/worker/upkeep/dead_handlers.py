@@ -16,7 +16,7 @@ from headrace.core.job.history import decode_history
 from headrace.core.topic.event import read_event
 from headrace.core.topic.kinds import named
 from headrace.store.contract import DeadJob, DeadJobPage, Store
-from headrace.worker.queue_poller import POLL, QueuePoller
+from headrace.worker.service import POLL, QueuePoller
 from headrace.worker.upkeep.dead_cursor import DeadCursor, DeadCursors, DeadTicket
 
 log = logging.getLogger("headrace.worker")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
 from headrace.store.values import FlowMessage
-from headrace.worker.queue_poller import POLL, QueuePoller
+from headrace.worker.service import POLL, QueuePoller
 
 _BATCH = 500
 _HOLD = 0.05

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.store.contract import Listener, ListenerHandle, Upkeep
-from headrace.worker.queue_poller import POLL, QueuePoller
+from headrace.worker.service import POLL, QueuePoller
 
 
 class Promoter(QueuePoller):

@@ -1,29 +1,32 @@
-"""Removes from the logs of topics what their retention no longer asks for."""
+"""Removes old events from the logs of topics; warns of shards that nobody reads."""
 
 from __future__ import annotations
 
 import logging
+import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.queue_names import log_source
 from headrace.store.contract import Store
-from headrace.worker.queue_poller import POLL, QueuePoller
+from headrace.worker.service import POLL, QueuePoller
 
 if TYPE_CHECKING:
     from headrace.client.topic.topic import Topic
+    from headrace.store.topics import GroupState
 
 log = logging.getLogger("headrace.worker")
 
 _DAY_MS = 86_400_000
 _UNITS = ((_DAY_MS, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1000, "seconds"))
-# Broadcasts read the log with nobody keeping their place: what they are about to read must stay.
+# The store does not know how far broadcasts have read: what they are about to read must stay.
 _BROADCAST_MS = 60_000
 
 
 class Trimmer(QueuePoller):
-    """Looks at each log every few seconds, and again at once while there is more to remove. A group
-    that was gone for so long that it holds the log back no longer is named once."""
+    """Trims each log every few seconds, and again at once while there is more to remove. A group
+    that was gone too long to hold back a log any more is reported once."""
 
     name = "trimmer"
     scope = "trim"
@@ -71,3 +74,42 @@ def _span(ms: int) -> str:
     """A length of time in the unit in which it is a small number, such as `7 days`."""
     length, unit = next(each for each in _UNITS if ms >= 2 * each[0])
     return f"{ms / length:.3g} {unit}"
+
+
+async def report_leftovers(store: Store, topics: Mapping[str, Topic[Any]]) -> None:
+    """Warn of each topic with events in shards beyond the declared ones: workers neither read nor
+    trim those."""
+    left: dict[str, int] = {}
+    logs = await store.logs() if topics else []
+    for name in await _holding_anything(store, [log for log in logs if _is_beyond(log, topics)]):
+        topic, shard = log_source(name)
+        left[topic] = max(shard + 1, left.get(topic, 0))
+    for topic, shards in left.items():
+        log.warning(
+            "topic %r is declared with shards=%d, but there are events in shards that it had "
+            "before, which nobody reads: run a worker with shards=%d until headrace topics show "
+            "%s has nothing in them",
+            topic,
+            topics[topic].options.shards,
+            shards,
+            # To be pasted into a shell.
+            shlex.quote(topic),
+        )
+
+
+def _is_beyond(name: str, topics: Mapping[str, Topic[Any]]) -> bool:
+    topic, shard = log_source(name)
+    return topic in topics and shard >= topics[topic].options.shards
+
+
+async def _holding_anything(store: Store, logs: Sequence[str]) -> list[str]:
+    """Logs that hold events, or have a group with unsettled ones."""
+    if not logs:
+        return []
+    lengths, groups = await store.lengths(logs), await store.groups(logs)
+    return [log for log in logs if lengths[log] or any(map(_is_busy, groups[log]))]
+
+
+def _is_busy(group: GroupState) -> bool:
+    counts = group.counts
+    return bool(counts.waiting + counts.running + counts.scheduled + counts.blocked)
