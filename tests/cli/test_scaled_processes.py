@@ -45,7 +45,7 @@ class Told:
         surveys, self.surveys = self.surveys, []
         return surveys
 
-    def tell(self, processes: Scaled) -> None:
+    def report(self, processes: Scaled) -> None:
         self.processes = processes
 
     def stop(self) -> None: ...
@@ -272,7 +272,7 @@ def test_a_backlog_scales_processes_up_and_idleness_down(start: Start, shop: Pat
     for number in range(20):
         (shop / f"held-{number}-go").touch()
     parent.says("-> 1 (idle: 0 jobs wait; ")
-    parent.says("is told to stop", times=2)
+    parent.says("is asked to stop", times=2)
     parent.says("ended with exit code 0", times=2)
     assert all((shop / f"held-{number}-done").exists() for number in range(20))
     parent.send(signal.SIGTERM)

@@ -143,7 +143,7 @@ async def test_a_hook_that_cannot_keep_up_is_spared_the_rest(
     observer = Observer([lambda scope, error, details: done.wait(60)])
     with caplog.at_level(logging.ERROR):
         for _ in range(1100):
-            observer.tell("read", ValueError(), {})
+            observer.observe("read", ValueError(), {})
     assert [record for record in caplog.records if "cannot keep up" in record.getMessage()]
     done.set()
     await observer.close()

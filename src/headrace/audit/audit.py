@@ -1,4 +1,4 @@
-"""What `app.audit(...)` declares, and how it is carried out while a worker runs."""
+"""What `app.audit(...)` declares, and its trail in a running worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COMPLAIN_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Where records go, which ones, and what it means if one cannot be written. Checked here, so
+    """Where records go, which ones, and what happens if one cannot be written. Checked here, so
     that a wrong option fails at import."""
 
     sink: Target
@@ -100,7 +100,7 @@ def _check_sink(sink: object) -> None:
 
 
 def is_trail(topic: TopicDefinition[Any]) -> bool:
-    """Whether a topic holds records, so that what becomes of them is not itself recorded."""
+    """Whether a topic holds records; deliveries of those are not recorded."""
     return topic.event_type is AuditRecord
 
 
@@ -122,7 +122,7 @@ class Trail:
         return self._sink.write(record)
 
     def complain(self, error: BaseException) -> None:
-        """Log a failure of the sink; of many in a short time, how many they were."""
+        """Log a failure of the sink; many in a short time are counted in one line."""
         self._unsaid += 1
         now = time.monotonic()
         if now < self._quiet_until:

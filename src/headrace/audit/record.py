@@ -16,17 +16,17 @@ Ended = Literal[
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One delivery of a job or an event to a worker, and what became of it. It can be the event
-    type of a topic."""
+    """One delivery of a job or an event to a worker, and its outcome. It can be the event type of a
+    topic."""
 
     kind: Literal["job", "event"]
     id: str
     """Of the job or the event; empty if its bytes have none."""
     queue: str
-    """Of an event the queue of its group; of a broadcast the topic's log."""
+    """For an event the queue of its group, for a broadcast the topic's log."""
     topic: str = ""
     group: str = ""
-    """Of an event; of a broadcast the name of that."""
+    """The group of an event, or the name of a broadcast."""
     task: str = ""
     """The task's name, or the subscription's; empty if the bytes could not be read."""
     attempt: int
@@ -54,7 +54,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was in the hands of a worker before."""
+        """Whether a worker had it before."""
         return self.delivery > 1
 
 
@@ -71,7 +71,7 @@ _DONE = Ending("done")
 
 
 def ending_of(outcome: Outcome, attempts: int) -> Ending:
-    """What an outcome means to a job that had so many attempts before."""
+    """An outcome in words, for a job that had `attempts` before."""
     if isinstance(outcome, Done):
         return _DONE
     if isinstance(outcome, (Retried, Dead)):

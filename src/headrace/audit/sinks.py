@@ -23,7 +23,7 @@ Write = Callable[[AuditRecord], object]
 Writing = asyncio.Future[None]
 
 _BATCH = 500
-# A sink that is slower than records come is not given those beyond these.
+# Records beyond these fail: the sink is too slow.
 _MOST_WAITING = 10_000
 
 
@@ -31,8 +31,8 @@ class Sink(Protocol):
     """Made in the loop of a worker, for that worker."""
 
     def write(self, record: AuditRecord) -> Writing | None:
-        """Begin to write; what ends when it is written, or fails, or None if it is written. It is
-        cancelled if nobody waits for it any more."""
+        """Begin to write. The future is done when the record is written; None if it is written
+        already. It is cancelled when nobody waits for it any more."""
         ...
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class TopicSink:
         writing: Writing = self._loop.create_future()
         self._waiting.append((record, writing))
         if self._flushing is None:
-            # Not in the run that is recorded: what it has in its context is not for all of them.
+            # In an empty context: that of one run is not for the records of others.
             self._flushing = self._loop.create_task(
                 self._flush(), name="headrace-audit", context=Context()
             )
@@ -128,7 +128,7 @@ class AsyncSink:
         call = self._loop.create_task(self._called(record), name="headrace-audit")
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
-        # Shielded: when nobody waits any more, nobody waits for a function that will not end.
+        # Shielded: when the wait is over, a function that does not end is not waited for either.
         writing = asyncio.shield(call)
         writing.add_done_callback(lambda _: call.cancel())
         return writing

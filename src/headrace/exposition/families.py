@@ -31,7 +31,7 @@ def worker_families(snapshot: TotalsSnapshot) -> Iterator[Metric]:
     )
     yield _histogram(
         "headrace_job_wait_seconds",
-        "How long jobs had waited in line before they ran.",
+        "How long jobs had waited before they ran.",
         snapshot.counts,
         WAIT,
         WAIT_US,
@@ -92,7 +92,7 @@ def fleet_families(counts: Counts) -> Iterator[Metric]:
     )
     yield _histogram(
         "headrace_fleet_wait_seconds",
-        "How long jobs had waited in line before they ran, of all workers.",
+        "How long jobs had waited before they ran, of all workers.",
         counts,
         WAIT,
         WAIT_US,

@@ -1,4 +1,4 @@
-"""Tells someone else of errors: Sentry, or whoever collects them."""
+"""Passes errors to a collector, such as Sentry."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class CaptureErrors(Middleware):
         try:
             value = await proceed()
         except Exception as error:
-            self._tell(error.errors.values() if isinstance(error, BatchError) else [error])
+            self._capture_all(error.errors.values() if isinstance(error, BatchError) else [error])
             raise
         if run.task.declared.batch and isinstance(value, list):
-            self._tell(item for item in value if isinstance(item, BaseException))
+            self._capture_all(item for item in value if isinstance(item, BaseException))
         return value
 
-    def _tell(self, errors: Iterable[BaseException]) -> None:
+    def _capture_all(self, errors: Iterable[BaseException]) -> None:
         for error in errors:
             if isinstance(error, TaskControl):
                 continue

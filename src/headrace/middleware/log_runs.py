@@ -13,8 +13,8 @@ from headrace.middleware.wrapping import Middleware, Proceed
 
 
 class LogRuns(Middleware):
-    """Logs task, job, attempt, what became of it, and how long it took; of a batch the first job
-    and how many there were. `app.middleware(LogRuns())`."""
+    """Logs task, job, attempt, outcome and duration; for a batch the first job and the number of
+    others. `app.middleware(LogRuns())`."""
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
         self._log = logger or logging.getLogger("headrace.runs")

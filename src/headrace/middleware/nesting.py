@@ -1,4 +1,4 @@
-"""How several middlewares stand one inside the other; the first is outermost."""
+"""How middlewares are nested; the first is outermost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from headrace.middleware.wrapping import Middleware, Proceed, overrides
 
 log = logging.getLogger("headrace.worker")
 
-Tell = Callable[[Sequence[LeasedDelivery], int], None]
+OnRead = Callable[[Sequence[LeasedDelivery], int], None]
+"""Called with what a read brought, and when it began, in nanoseconds since 1970."""
 
 
 def wrap(outgoing: Outgoing, middleware: Sequence[Middleware]) -> None:
@@ -38,12 +39,12 @@ def wrap(outgoing: Outgoing, middleware: Sequence[Middleware]) -> None:
 
 
 def that_send(middleware: Sequence[Middleware]) -> list[Middleware]:
-    """Those that do something about sending."""
+    """Those that wrap sending."""
     return [one for one in middleware if overrides(one, "send", "send_many")]
 
 
 def that_run(middleware: Sequence[Middleware]) -> list[Middleware]:
-    """Those that do something about running."""
+    """Those that wrap running."""
     return [one for one in middleware if overrides(one, "run", "wants")]
 
 
@@ -59,14 +60,14 @@ def _sending_through(one: Middleware, send: Send) -> Send:
 
 
 def split(middleware: Sequence[Middleware]) -> tuple[list[Middleware], list[Middleware]]:
-    """Those that are given calls that go together as they are, and those that are given them one by
-    one: the first that knows no other way, and all inside of it."""
+    """Those that get calls together, and those that get them one by one: the first without
+    `send_many`, and all inside of it."""
     together = list(takewhile(lambda one: overrides(one, "send_many"), middleware))
     return together, list(middleware[len(together) :])
 
 
 def sending_many_through(middleware: Sequence[Middleware], send: SendMany) -> SendMany:
-    """`send` inside of these, all of which are given calls as they are."""
+    """`send` inside of these, which all get calls together."""
     for one in reversed(middleware):
         send = _sending_many_through(one, send)
     return send
@@ -77,7 +78,7 @@ def _sending_many_through(one: Middleware, send: SendMany) -> SendMany:
 
 
 def publishing(middleware: Sequence[Middleware]) -> Callable[[Publish], Publish] | None:
-    """What puts a publish inside of those that have a say in it; None if there are none."""
+    """Wraps a publish in those that override `publish`; None if there are none."""
     publishers = [one for one in middleware if overrides(one, "publish")]
     return partial(_publishing_through, publishers) if publishers else None
 
@@ -99,8 +100,8 @@ def running_through(middleware: Sequence[Middleware], run: JobRun, proceed: Proc
     return proceed
 
 
-def receiving(middleware: Sequence[Middleware]) -> Tell | None:
-    """What tells of reads to those that want to hear of them; None if there are none."""
+def receiving(middleware: Sequence[Middleware]) -> OnRead | None:
+    """Calls `received` of those that override it; None if there are none."""
     listeners = [one for one in middleware if overrides(one, "received")]
     return partial(_received, listeners) if listeners else None
 
@@ -117,7 +118,7 @@ def _received(
 
 
 def entered(middleware: Sequence[Middleware], context: Context) -> ExitStack:
-    """What is around a function in a process of its own, to be left when it has ended."""
+    """The contexts around a function in a process, to be left when it has ended."""
     with ExitStack() as stack:
         for one in middleware:
             if overrides(one, "within"):

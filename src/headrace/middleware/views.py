@@ -1,4 +1,4 @@
-"""What a middleware is shown of a worker's doings: a run, and a read."""
+"""What a middleware sees of a worker: a run, and a read."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Entering(Protocol):
 
 
 class JobRun:
-    """A run that is about to begin. What is set here is what the function gets: other arguments,
-    another context. Of a batch task `args` is the list of its items, and what is said of one job
-    that of the first; `jobs` has them all."""
+    """A run that is about to begin. The function gets the arguments and the context that are set
+    here. For a batch, `args` has the list of items, `jobs` all jobs, and all else is of the first
+    job."""
 
     __slots__ = ("_run",)
 
@@ -69,7 +69,7 @@ class JobRun:
 
     @property
     def context(self) -> Context:
-        """Made when it is first asked for: what stands here beside it costs less."""
+        """Made when first used; the other properties cost less."""
         return self._run.context()
 
     @context.setter
@@ -82,7 +82,7 @@ class JobRun:
 
     @property
     def queue(self) -> str:
-        """As `Context.queue`: of an event that of its group."""
+        """As `Context.queue`: for an event that of its group."""
         return self._run.delivery.queue
 
     @property
@@ -100,8 +100,8 @@ class JobRun:
         return [JobRun(member) for member in self._run.members]
 
     def when_settled(self, settled: Settled) -> None:
-        """Have `settled` called with the job's ending, right before that is written; of a batch
-        once for each of its jobs. It must neither wait nor fail."""
+        """Have `settled` called with the job's ending, right before that is written; for a batch
+        once for each job. It must neither wait nor fail."""
         for member in self._run.members:
             delivery = member.delivery
             delivery.on_outcome = partial(_call, member, settled, delivery.on_outcome)

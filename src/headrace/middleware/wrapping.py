@@ -26,19 +26,19 @@ class Middleware:
         return await send(call)
 
     async def send_many(self, calls: Sequence[Call[Any]], send: SendMany) -> list[Job[Any]]:
-        """Around calls that are sent together: the next up to 500 of `enqueue_many`, or all of a
-        flow, which must stay as many. A middleware that does not have this gets them one by one in
-        `send`, and so do those inside of it."""
+        """Around calls that are sent together: up to 500 of an `enqueue_many`, or all of a flow,
+        whose number must not change. A middleware without this gets them one by one in `send`, and
+        so do those inside of it."""
         return await send(calls)
 
     async def publish(self, publication: Publication, publish: Publish) -> PublishOutcome[Any]:
-        """Around each publish, and around the next up to 500 events of a `publish_many`: may change
-        the events and what was said with them, or raise instead. What could not be published is in
-        the outcome, and not raised."""
+        """Around each publish, and around up to 500 events of a `publish_many`: may change the
+        events and their options, or raise instead. What could not be published is in the outcome,
+        and not raised."""
         return await publish(publication)
 
     def received(self, received: Received) -> None:
-        """Told of each read of a worker that brought something, before any of it runs."""
+        """Called after each read of a worker that brought something, before any of it runs."""
 
     def wants(self, run: JobRun) -> bool:
         """Whether `run` is to be called for this run; asked in its own context, right before. One
@@ -76,6 +76,6 @@ def check(middleware: object) -> Middleware:
 
 
 def overrides(middleware: Middleware, *names: str) -> bool:
-    """Whether it does something of its own in one of these."""
+    """Whether it overrides one of these methods."""
     kind = type(middleware)
     return any(getattr(kind, name) is not getattr(Middleware, name) for name in names)

@@ -1,4 +1,4 @@
-"""Tells an app's hooks of what goes wrong in a worker."""
+"""Calls an app's error hooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("headrace.worker")
 ErrorHook = Callable[[str, BaseException, dict[str, Any]], object]
 Observe = Callable[[str, BaseException, dict[str, Any]], None]
 
-# A hook that is slower than errors come is spared the ones beyond these.
+# Errors beyond these are not passed to a hook that is too slow.
 _MOST_WAITING = 1000
 _PATIENCE = 30.0
 _LAST_WORDS = 1.0
@@ -27,7 +27,7 @@ _LAST_WORDS = 1.0
 class Observer:
     """Calls hooks without ever waiting for them: async ones on the worker's loop, plain ones, which
     may block, in a thread of their own. A hook that raises, hangs or cannot keep up is named once
-    in the log, and nothing else comes of it."""
+    in the log, and disturbs nothing."""
 
     def __init__(self, hooks: Sequence[ErrorHook]) -> None:
         self._async = [hook for hook in hooks if is_async(hook)]
@@ -38,8 +38,8 @@ class Observer:
         self._thread: threading.Thread | None = None
         self._blamed: set[tuple[object, str]] = set()
 
-    def tell(self, scope: str, error: BaseException, details: dict[str, Any]) -> None:
-        """To be called from the worker's loop, or from its heartbeat's."""
+    def observe(self, scope: str, error: BaseException, details: dict[str, Any]) -> None:
+        """From the worker's event loop, or its heartbeat's."""
         for hook in self._plain:
             self._run_in_thread(hook, scope, error, details)
         if self._async:
@@ -64,7 +64,7 @@ class Observer:
     def _begin(self, scope: str, error: BaseException, details: dict[str, Any]) -> None:
         for hook in self._async:
             if len(self._calls) >= _MOST_WAITING:
-                self._blame(hook, "cannot keep up: it is not told of every error")
+                self._blame(hook, "cannot keep up: it misses errors")
                 continue
             call = self._loop.create_task(
                 self._called(hook, scope, error, details), name="headrace-observer"
@@ -96,7 +96,7 @@ class Observer:
         try:
             self._thread_calls.put_nowait(partial(self._called_here, hook, scope, error, details))
         except queue.Full:
-            self._blame(hook, "cannot keep up: it is not told of every error")
+            self._blame(hook, "cannot keep up: it misses errors")
 
     def _run_thread_calls(self) -> None:
         while (call := self._thread_calls.get()) is not None:
@@ -118,11 +118,11 @@ class Observer:
 
 
 def unobserved(scope: str, error: BaseException, details: dict[str, Any]) -> None:
-    """Does nothing: the default of services."""
+    """Does nothing: the default."""
 
 
 def narrowed(observe: Observe | None, scope: str) -> Observe | None:
-    """The same, for errors that are all of one scope, whatever part of it they come from."""
+    """`observe` with one scope for all errors, if that is not empty."""
     if observe is None or not scope:
         return observe
     return lambda _, error, details: observe(scope, error, details)

@@ -161,14 +161,14 @@ class WorkerRuntime:
             )
 
     async def stop(self, drain: float) -> WorkerOutcome:
-        """Take nothing new, let run what runs, hand back the rest, write all outcomes, leave; all
-        loops at once. Whatever goes wrong meanwhile is counted, and keeps nothing from ending."""
+        """Take nothing new, let running jobs end, hand back the rest, write all outcomes, leave;
+        all loops at once. Errors on the way are counted, and keep nothing from ending."""
         ends_at = time.monotonic() + drain
         self._autoscaler.stop()
         crashes = await all_of(loop.drain(ends_at, self._hurrying) for loop in self.loops)
         for service, task in reversed(self._tasks.items()):
             crashes += await all_of([ended(service, task, _END_GRACE)])
-        # Retried, for a loop that was just being added; those that were being removed end first.
+        # Again, for a loop that was just being added. Those that were being removed end first.
         crashes += await all_of(loop.drain(ends_at, self._hurrying) for loop in self.loops)
         await self._autoscaler.drained()
         crashes += await all_of(loop.close() for loop in self.loops)

@@ -24,13 +24,13 @@ _LONGEST_PAUSE = 5.0
 
 
 class Service(ABC):
-    """Runs `step` until told to stop. A store that fails is waited for, with one line in the log
-    when it begins and one when it is over; an unexpected error is logged and counted as a crash,
-    and the service goes on."""
+    """Runs `step` until `stop`. A store that fails is waited for, with one log line when that
+    begins and one when it is over. An unexpected error is logged and counted as a crash, and the
+    service goes on."""
 
     name = "service"
     scope = ""
-    """What an error of it is observed as; its name if empty."""
+    """The scope of its errors, for hooks; its name if empty."""
 
     def __init__(self) -> None:
         self.crashes = 0
@@ -42,7 +42,7 @@ class Service(ABC):
 
     @abstractmethod
     async def step(self) -> float:
-        """Do what there is to do now; the seconds to rest before the next step."""
+        """Do what is due; the seconds to rest before the next step."""
 
     async def recover(self) -> None:  # noqa: B027
         """Put right what a failed step may have left behind; called before the next one."""
@@ -112,7 +112,7 @@ class QueuePoller(Service):
 
     @abstractmethod
     async def poll(self, queue: str) -> float:
-        """Do what there is to do for a queue; the most seconds until the next poll."""
+        """Do what is due for a queue; the most seconds until the next poll."""
 
     async def wake_on(self, queue: str, listener: Listener) -> ListenerHandle | None:
         """Have the store call `listener` when a poll should not wait, if it can."""
@@ -141,7 +141,7 @@ class QueuePoller(Service):
         self._notified(queue, None)
 
     def delay(self, queue: str, seconds: float) -> None:
-        """Delay notifications: some stores notify of every change, also of those by others."""
+        """Delay notifications: some stores notify of every change, also of this worker's own."""
         self._not_before[queue] = self._monotonic() + seconds
 
     async def poll_all(self) -> None:
@@ -184,7 +184,7 @@ class QueuePoller(Service):
 
 
 async def ended(service: Service, running: asyncio.Task[None], grace: float) -> None:
-    """Have a service stop, and wait until it has; what does not end by itself is cancelled."""
+    """Stop a service and wait for its end; after `grace` seconds it is cancelled."""
     service.stop()
     try:
         async with asyncio.timeout(grace):

@@ -24,7 +24,7 @@ from headrace.worker.upkeep.store_reporter import StoreReporters
 
 
 class Holdings:
-    """What all loops of a worker hold: each has a set of its own, and knows only that well."""
+    """The deliveries that all loops of a worker hold, each in a set of its own."""
 
     def __init__(self) -> None:
         self._sets: tuple[set[LeasedDelivery], ...] = ()
@@ -59,7 +59,7 @@ class WorkerServices:
         self.last_chance = LastChance(self.held, app.crash_limit)
         self.clock = StoreClock(app.store, app.clock)
         self.observer = Observer(app.error_hooks)
-        self.observe = self.observer.tell if app.error_hooks else None
+        self.observe = self.observer.observe if app.error_hooks else None
         self.noticed = self.observe if totals is None else totals.counting_errors(self.observe)
         """Called with errors of services; `observe` also with those of handlers."""
         self.counted: Counted | None = None if totals is None else totals.count
@@ -80,8 +80,8 @@ class WorkerServices:
         )
 
     def auditing(self, subscription: Subscription[..., Any] | None = None) -> Auditing | None:
-        """What records the deliveries of a loop; None if they are not to be recorded, or are
-        records themselves."""
+        """Records the deliveries of a loop; None if there is no audit, or they are records
+        themselves."""
         if not self.trails or (subscription is not None and is_trail(subscription.topic)):
             return None
         return Auditing(self.trails, subscription, self.clock.now_ms, self.observe)

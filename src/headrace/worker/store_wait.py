@@ -1,4 +1,4 @@
-"""A worker that starts before its store is there waits for it."""
+"""How a worker that starts before its store waits for it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SAY_EVERY = 30.0
 
 
 class StoppedWaiting(Exception):
-    """The worker was told to stop before its store was there."""
+    """The worker was stopped before its store answered."""
 
 
 class StoreWait:
-    """Tries again what a store that is away keeps from happening: for `limit` seconds, or for ever
-    if that is None, and until `stopping` is set. What does not pass by itself, such as a wrong
-    password, is raised at once."""
+    """Repeats a call while the store is away: for `limit` seconds, or for ever if that is None,
+    until `stopping` is set. An error that does not pass, such as a wrong password, is raised at
+    once."""
 
     def __init__(self, limit: float | None, stopping: asyncio.Event) -> None:
         self._ends_at = float("inf") if limit is None else time.monotonic() + limit
@@ -37,7 +37,7 @@ class StoreWait:
         self._say_again_at = 0.0
 
     async def through(self, begin: Callable[[], Awaitable[T]]) -> T:
-        """The result of `begin`, which is called until the store lets it happen."""
+        """The result of `begin`, which is called until the store answers."""
         while True:
             try:
                 result = await begin()
@@ -53,7 +53,7 @@ class StoreWait:
             await self._rest()
 
     def _say(self, trouble: str) -> None:
-        """The same trouble once, and then once in a while."""
+        """The same trouble at most once in 30 seconds."""
         now = time.monotonic()
         if trouble != self._said or now >= self._say_again_at:
             self._said, self._say_again_at = trouble, now + _SAY_EVERY

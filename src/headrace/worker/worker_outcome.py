@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class WorkerOutcome:
     """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
     errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
-    second signal; `lost_leases` counts outcomes that came too late. Failed jobs are none of them;
-    `failed` counts events that are not retried although their handler failed, or was not called:
-    acknowledged on receipt, broadcast, or given to a handler of dead events."""
+    second signal, `lost_leases` counts outcomes that came too late. Failed jobs do not count.
+    `failed` counts events that are not retried although their handler failed or was not called:
+    acknowledged on receipt, broadcast, or passed to `on_dead`."""
 
     errors: int = 0
     crashes: int = 0

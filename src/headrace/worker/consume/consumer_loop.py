@@ -38,8 +38,8 @@ _NEVER = float("inf")
 
 class ConsumerLoop:
     """Has slots, runs and leases of its own. Its `policy` says when deliveries are acknowledged,
-    and what happens at the end to those that have not begun. `scope` is what all of its errors are
-    observed as, if they are not to be told apart."""
+    and what happens at the end to those that have not begun. `scope`, if given, is the scope of all
+    of its errors."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class ConsumerLoop:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the loop works no more, if a part of it has died."""
+        """Why the loop is broken; None if it works."""
         for task in self._tasks.values():
             if task.done() and self._draining is None:
                 return asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -144,12 +144,12 @@ class ConsumerLoop:
 
     @property
     def runs(self) -> list[Run]:
-        """The jobs that it runs, each of a batch by itself; to be asked from any thread."""
+        """Its running jobs, also each one of a batch; from any thread."""
         # Copied in one go: the loop's thread changes the set meanwhile.
         return [member for run in tuple(self._executor.in_flight.running) for member in run.members]
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
-        """End the runs of those deliveries that are of this loop."""
+        """End the runs of deliveries that belong to this loop."""
         self._executor.stopper.lose(deliveries)
 
     @property
@@ -165,7 +165,7 @@ class ConsumerLoop:
     # Its life
 
     async def prepare(self) -> None:
-        """See to it that it can start."""
+        """Do what must be done before the start."""
         if self._ready is not None:
             await self._ready()
         if self._controller is not None:
@@ -181,8 +181,8 @@ class ConsumerLoop:
             self._tasks[service] = task
 
     async def drain(self, ends_at: float, hurrying: asyncio.Event) -> None:
-        """Take nothing new, let run what runs, cut short what runs beyond `ends_at` or when there
-        is hurry, and have all outcomes written. To be called again for an earlier end."""
+        """Take nothing new, let runs end, cut them short at `ends_at` or when `hurrying` is set,
+        and have all outcomes written. May be called again with an earlier end."""
         self._ends_at = min(self._ends_at, ends_at)
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain(hurrying))
@@ -242,7 +242,7 @@ class ConsumerLoop:
         await self._runs_end(asyncio.Event())
         self._executor.stopper.abandon_all()
         if self._auditing is not None:
-            # What was just given up is recorded, too.
+            # What was just given up is recorded too.
             self._ends_at = time.monotonic() + _CANCEL_GRACE
             await self._runs_end(asyncio.Event())
 

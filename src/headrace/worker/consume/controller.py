@@ -15,8 +15,8 @@ ApplyControl = Callable[[str, Control], None]
 
 
 class Controller(QueuePoller):
-    """Tells the executor what the store says of each queue, when it has changed and every few
-    seconds. A paused queue needs no telling: `fetch` brings nothing of it."""
+    """Gives the executor the control of each queue, at each change and every few seconds. A paused
+    queue needs nothing here: `fetch` brings nothing from it."""
 
     name = "controller"
 

@@ -1,5 +1,5 @@
-"""Keeps leases and the worker's record alive from a thread of its own, and tells when the event
-loop is blocked."""
+"""Renews leases and the worker's record from a thread of its own, and warns when the event loop is
+blocked."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ log = logging.getLogger("headrace.worker")
 
 _BEAT = 1.0
 _BLOCKED_AFTER = 2.0
-_TOLD_EVERY = 2.0
-"""So fresh is what people see of the worker."""
+_RECORD_EVERY = 2.0
+"""How old what people see of the worker may be."""
 
 
 Leases = tuple[Consumer, Collection[LeasedDelivery]]
@@ -31,8 +31,8 @@ Leases = tuple[Consumer, Collection[LeasedDelivery]]
 
 
 class StoreClock:
-    """What the store's clock shows, without asking it each time: a worker with a fast clock must
-    not let jobs expire before their time. Compared anew now and then, because clocks are set."""
+    """The store's time, without asking for it each time: a worker with a fast clock must not let
+    jobs expire early. Compared now and then, because clocks are adjusted."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -62,14 +62,14 @@ class Heartbeat:
         self._store = store
         self._clock = clock
         self._compare_at = 0.0
-        self._tell_at = 0.0
+        self._record_at = 0.0
         self._leases = leases
         self._lost = lost
         self._registry = registry
         self._renew_after = renew_every(lease)
         self._beat = min(_BEAT, lease / 6)
         # Half a beat less: else the beat that is due would come a moment too early.
-        self._tell_after = min(_TOLD_EVERY, self._renew_after) - self._beat / 2
+        self._record_after = min(_RECORD_EVERY, self._renew_after) - self._beat / 2
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
         self._watched = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class Heartbeat:
 
     def start(self) -> None:
         self._compare_at = time.monotonic() + self._renew_after
-        self._tell_at = time.monotonic() + self._tell_after
+        self._record_at = time.monotonic() + self._record_after
         self._beat_at = time.monotonic()
         self._thread.start()
 
@@ -113,7 +113,7 @@ class Heartbeat:
         for delivery in lost:
             delivery.leased_at = float("inf")
         if lost:
-            # Some may just have been settled: only the worker's own thread can tell.
+            # Some may just have been settled: only the worker's own thread knows.
             self._watched.call_soon_threadsafe(self._lost, lost)
 
     def watch(self) -> None:
@@ -159,12 +159,12 @@ class Heartbeat:
             runner.run(self._store.close())
 
     async def _tick(self) -> None:
-        # Side by side: where one part of the store is away, a living worker must not look dead.
-        await asyncio.gather(self._tried("leases cannot be renewed", self.step), self._say_so())
-
-    async def _say_so(self) -> None:
-        """What need not be done at every beat."""
-        await asyncio.gather(self._compare_clocks(), self._tell_of_worker())
+        # At the same time: where one part of the store is away, a living worker must not look dead.
+        await asyncio.gather(
+            self._tried("leases cannot be renewed", self.step),
+            self._compare_clocks(),
+            self._write_record(),
+        )
 
     async def _compare_clocks(self) -> None:
         if time.monotonic() >= self._compare_at and await self._tried(
@@ -172,15 +172,15 @@ class Heartbeat:
         ):
             self._compare_at = time.monotonic() + self._renew_after
 
-    async def _tell_of_worker(self) -> None:
-        if self._registry is None or time.monotonic() < self._tell_at:
+    async def _write_record(self) -> None:
+        if self._registry is None or time.monotonic() < self._record_at:
             return
-        # If it failed, soon again: the record is gone if it is not written within a lease.
+        # If it fails, it is tried at the next beat: the record expires after a lease.
         if await self._tried("the worker's record cannot be written", self._registry.beat):
-            self._tell_at = time.monotonic() + self._tell_after
+            self._record_at = time.monotonic() + self._record_after
 
     async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it was done; the same trouble is named once."""
+        """Whether it succeeded; the same trouble is logged once."""
         try:
             await work()
         except StoreError as error:

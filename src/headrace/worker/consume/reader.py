@@ -10,6 +10,7 @@ from typing import Protocol
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import RELEASED, Outcome
+from headrace.middleware.nesting import OnRead
 from headrace.store.contract import Consumer, reclaim_every
 from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.run.slots import Slots
@@ -21,13 +22,11 @@ _WAIT = 5.0
 _UNBLOCK_EVERY = 0.05
 
 Ready = Callable[[], Awaitable[None]]
-"""Sees to it that there is something to read from."""
-Tell = Callable[[Sequence[LeasedDelivery], int], None]
-"""Called with what a read brought, and when it began."""
+"""Makes sure that there is something to read from."""
 
 
 class Handing(Protocol):
-    """Where what cannot be run now is handed back: a settler."""
+    """What the reader needs of the settler, which hands back what cannot run now."""
 
     def put(self, delivery: LeasedDelivery, outcome: Outcome) -> None: ...
 
@@ -41,7 +40,7 @@ class Handing(Protocol):
 class QueueReader(Service):
     """Asks for no more jobs than there are free slots: first abandoned ones, then new ones. While
     all that comes is for a batch task, it asks for as many more as the batch can take. What a read
-    brings after the worker was told to stop is handed back, not dropped."""
+    brings after `stop` is handed back, not dropped."""
 
     name = "reader"
     scope = "read"
@@ -55,7 +54,7 @@ class QueueReader(Service):
         held: set[LeasedDelivery],
         start: Callable[[LeasedDelivery], None],
         ready: Ready | None = None,
-        tell: Tell | None = None,
+        on_read: OnRead | None = None,
         *,
         lease: float,
         monotonic: Callable[[], float] = time.monotonic,
@@ -65,7 +64,7 @@ class QueueReader(Service):
         self._monotonic = monotonic
         self._doubt_until = self._recover_at = float("-inf")
         self._ready = ready
-        self._tell = tell
+        self._on_read = on_read
         self._consumer = consumer
         self._reclaimer = reclaimer
         self._settler = settler
@@ -94,13 +93,13 @@ class QueueReader(Service):
         deliveries = await reading
         if deliveries and self._monotonic() - began > self._lease / 2:
             deliveries = await self._still_held(deliveries)
-        if self._tell is not None and deliveries:
-            self._tell(deliveries, began_ns)
+        if self._on_read is not None and deliveries:
+            self._on_read(deliveries, began_ns)
         self._hand_over(deliveries)
 
     def _share(self) -> int:
         """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
-        while the other is on its way, and what a batch can take besides."""
+        while the other is read, plus what a batch can take."""
         return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.beyond
 
     async def recover(self) -> None:
@@ -111,16 +110,16 @@ class QueueReader(Service):
         self._doubt_until = self._monotonic() + self._lease
 
     async def _take_up(self) -> None:
-        """Run what a failed read has leased to this worker. For a lease after it this is looked for
-        now and then: the request may reach the store later than its connection broke."""
+        """Run what a failed read has leased to this worker. Repeated for one lease: the request may
+        reach the store after its connection broke."""
         self._recover_at = self._monotonic() + reclaim_every(self._lease)
         known = {*self._held, *self._settler.left} if self._settler.left else self._held
         if found := await self._consumer.recover(known):
             self._hand_over(await self._still_held(found))
 
     async def _still_held(self, deliveries: Sequence[LeasedDelivery]) -> Sequence[LeasedDelivery]:
-        """Of what came late, what is still this worker's, with its lease begun anew: others may
-        have taken over the rest, and must not find it running here."""
+        """The late deliveries that are still this worker's, with a new lease. Others may have taken
+        over the rest, which must not run here too."""
         while True:
             asked = self._monotonic()
             if lost := set(await self._consumer.renew(deliveries)):
@@ -132,8 +131,8 @@ class QueueReader(Service):
                 return deliveries
 
     async def interrupt(self, running: asyncio.Task[None], within: float) -> None:
-        """Stop, ending a read that waits. The read itself is not cancelled, for what the store has
-        handed out with it would be stranded; unless the store does not answer in time."""
+        """Stop, and end a read that waits. The read is cancelled only if the store does not answer
+        in time: what the store handed out with it would be stranded."""
         self.stop()
         self._slots.poke()
         ends_at = time.monotonic() + within

@@ -19,8 +19,8 @@ Redelivered = Callable[[str, int], None]
 
 
 class LastChance:
-    """One for all loops of a worker: of what they hold together, at most one job is on its last
-    chance. With two of them in one process, the one that kills it takes the other along."""
+    """One for all loops of a worker: together they hold at most one job that is on its last chance.
+    Of two in one process, the one that kills it would take the other along."""
 
     def __init__(self, held: Collection[LeasedDelivery], crash_limit: int) -> None:
         self._held = held
@@ -29,8 +29,8 @@ class LastChance:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Whether whoever asks the store may be given such a job: nobody else may until that is
-        over. What it was given must be held by then."""
+        """Whether the caller may take such a job from the store; no other may meanwhile. What it
+        takes must be held before the block ends."""
         if self._claimed or self.is_among(self._held):
             yield False
             return
@@ -45,8 +45,8 @@ class LastChance:
 
 
 class Reclaimer:
-    """The reader lets it look, now and then, before it asks for new jobs. No loop of a worker waits
-    for another that looks; one that must do without a last chance meanwhile looks again soon."""
+    """Called by the reader before it asks for new jobs. Loops do not wait for one another: one that
+    may not take a job on its last chance now looks again soon."""
 
     def __init__(
         self,
@@ -66,11 +66,12 @@ class Reclaimer:
 
     @property
     def due_in(self) -> float:
-        """Seconds until it wants to look again."""
+        """Seconds until the next look."""
         return max(self._next_at - time.monotonic(), 0.001)
 
     async def step(self, room: int) -> list[LeasedDelivery]:
-        """Up to `room` jobs, if it is time to look; to be held before anything else is awaited."""
+        """Up to `room` abandoned jobs; none if it is not time yet. Hold them before anything else
+        is awaited."""
         if time.monotonic() < self._next_at:
             return []
         found: list[LeasedDelivery] = []

@@ -1,4 +1,4 @@
-"""Outcomes that a store refuses: found one by one, so that each hurts none but itself."""
+"""Outcomes that a store refuses: each is found, and holds back no other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_THE_STORE = (StoreUnavailable, StoreFull, StoreMismatch)
 
 
 def is_of_one(error: Exception) -> bool:
-    """Whether an error may come from one of the outcomes that were to be written."""
+    """Whether an error may be caused by one of the outcomes."""
     return not isinstance(error, _OF_THE_STORE)
 
 
@@ -35,15 +35,15 @@ def parts_of(settlements: list[Settlement]) -> list[list[Settlement]]:
 def report(refused: Settlement, error: Exception) -> None:
     delivery = refused.delivery
     log.error(
-        "what became of job %s of queue %r was refused by the store, so it is dead: %s",
+        "the store refused the outcome of job %s of queue %r, so the job is dead: %s",
         *(delivery.id_text, delivery.queue, error),
         extra=delivery.fields,
     )
 
 
 def instead_of(refused: Settlement, error: Exception, now_ms: int) -> Settlement:
-    """What to write for an outcome that was refused by itself: that the job is dead, with its bytes
-    and why."""
+    """The settlement to write instead of a refused one: the job is dead, and its history says
+    why."""
     delivery, outcome = refused.delivery, refused.outcome
     history = moved_on(decode_history(delivery.history), delivery.count)
     said = type(outcome).__name__.lower()

@@ -1,4 +1,4 @@
-"""Tells the store what became of deliveries. The only place that does."""
+"""Writes outcomes to the store; nothing else does."""
 
 from __future__ import annotations
 
@@ -65,12 +65,13 @@ class Settler(Service):
         self._pending.append(Settlement(delivery, outcome))
 
     def leave(self, delivery: LeasedDelivery) -> None:
-        """Write nothing, and renew the lease no more: when it is over, someone takes it over."""
+        """Write nothing, and stop renewing the lease: when it is over, some worker takes the
+        job."""
         self.forget(delivery)
         self.left.append(delivery)
 
     def forget(self, delivery: LeasedDelivery) -> None:
-        """Hold it no more; nobody waits for its outcome."""
+        """Stop holding a delivery whose outcome is not written."""
         self._held.discard(delivery)
 
     @property
@@ -115,8 +116,8 @@ class Settler(Service):
         return None
 
     async def _write(self, batch: _SettlementBatch, tally: Tally | None) -> list[LeasedDelivery]:
-        """Have the store apply a batch: once more after an error about what is in it, for if that
-        is false, this is answered as it should have been."""
+        """Have the store apply a batch; once more after an error about its content, which may be
+        false."""
         tries = 1 if batch.tried else 2
         while True:
             tries -= 1
@@ -134,9 +135,9 @@ class Settler(Service):
                     raise
 
     async def _divide(self, batch: _SettlementBatch, error: Exception) -> StoreError | None:
-        """Something in the batch cannot be written: look for it in its halves, which know what the
-        first try may have done. A job whose outcome is refused by itself is dead, if that can be
-        written at the same moment; else the store is in trouble, and the outcome is kept."""
+        """Find the outcome that cannot be written, by halves. A job whose own outcome is refused is
+        dead, if that can be written at the same moment; otherwise the store is in trouble, and the
+        outcome is kept."""
         if len(batch.settlements) > 1:
             self._batches.remove(batch)
             for part in refusals.parts_of(batch.settlements):

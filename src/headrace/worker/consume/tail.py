@@ -16,8 +16,8 @@ _WAIT = 5.0
 
 
 class Tail:
-    """A consumer of logs that the store does not know of: there is nothing to settle, to renew or
-    to take over. While the store is away, it keeps its place."""
+    """A consumer of logs that has no record in the store: nothing to settle, to renew or to take
+    over. While the store is away, it keeps its place."""
 
     def __init__(self, store: Store, name: str, logs: Sequence[str]) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class Tail:
         self._interrupted = asyncio.Event()
 
     async def take_place(self) -> None:
-        """Be where the logs end now; where it has a place already, it stays there."""
+        """Begin at the end of each log in which it has no place yet."""
         for log in self._logs:
             if log not in self._cursors:
                 self._cursors[log] = await self._store.position(log, Position("new"))
@@ -51,19 +51,21 @@ class Tail:
         await asyncio.gather(*reads, return_exceptions=True)
 
     async def _read(self, wait: float) -> None:
-        """What the logs have after the cursors, or nothing after a while. A read that goes on is
-        taken up by the next call."""
+        """Read events after the cursors, for at most `wait` seconds. The next call goes on with
+        unfinished reads."""
         for log in self._logs:
             if log not in self._reads:
                 reading = self._store.read(log, self._cursors[log], _PAGE, _WAIT)
                 self._reads[log] = asyncio.create_task(reading, name=f"headrace-tail-{log}")
-        told = asyncio.create_task(self._interrupted.wait())
+        interrupted = asyncio.create_task(self._interrupted.wait())
         try:
             await asyncio.wait(
-                (told, *self._reads.values()), timeout=wait, return_when=asyncio.FIRST_COMPLETED
+                (interrupted, *self._reads.values()),
+                timeout=wait,
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
-            told.cancel()
+            interrupted.cancel()
         for log in [log for log, read in self._reads.items() if read.done()]:
             self._take(log, self._reads.pop(log).result())
 
@@ -72,7 +74,7 @@ class Tail:
             self._found.append(LeasedDelivery(log, event.cursor, event.envelope))
             self._cursors[log] = event.cursor
 
-    # Nothing is leased, so there is nothing to count, to take up, to write or to renew.
+    # Nothing is leased, so there is nothing to count, to recover, to write or to renew.
 
     async def begin(
         self,

@@ -1,4 +1,4 @@
-"""The other end of `process.py`: a process that runs tasks, one at a time."""
+"""The other end of `process_pool.py`: a process that runs tasks, one at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BEGUN = framed(RunBegun())
 
 
 class ChildRun:
-    """Makes the context when the task asks for it."""
+    """The run at hand, as `headrace.current()` finds it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -47,8 +47,8 @@ class ChildRun:
 
 
 class Cancellation:
-    """Makes an exception of SIGTERM, in the task's function and nowhere else. A process that was
-    told once leaves after its reply."""
+    """Makes an exception of SIGTERM, in the task's function and nowhere else. After the signal the
+    process leaves with its reply."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -115,8 +115,8 @@ def answer(
     reporter: RunReporter = NULL_REPORTER,
     begin: Callable[[], object] = lambda: None,
 ) -> RunReply:
-    """Run the job; `begin` is called before its function is entered, if its time is limited.
-    Whatever it raises goes back as words."""
+    """Run the job; `begin` is called before its function is entered, if its time is limited. An
+    exception becomes a reply too."""
     try:
         return _value(request, reporter, begin)
     except Unfit as error:
@@ -134,7 +134,7 @@ def answer(
 
 
 def _failure(error: BaseException) -> RunReply:
-    """What a task raised, as words; also if it is of a kind that fails whoever looks at it."""
+    """The reply for what a task raised, also if describing that fails."""
     try:
         _, text, trace = describe(error)
         return RunReply(error_names=names_of(error), error_text=text, traceback=trace)
@@ -203,7 +203,7 @@ def _frame(channel: socket.socket) -> bytes:
 
 
 def _exactly(channel: socket.socket, size: int) -> bytes:
-    """So many bytes, or none if the worker has closed its end."""
+    """`size` bytes; none if the worker has closed its end."""
     data = bytearray()
     while len(data) < size:
         part = channel.recv(min(size - len(data), 1 << 20))

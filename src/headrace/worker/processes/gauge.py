@@ -25,8 +25,8 @@ _LEAVE_GRACE = 5.0
 
 
 class Gauge:
-    """Takes a survey every `poll` seconds. While the store is away there is none, which is said
-    once; it is never taken for an empty backlog."""
+    """Takes a survey every `poll` seconds. While the store is away there is none, which is logged
+    once; that is never taken for an empty backlog."""
 
     def __init__(self, app: WorkerApp, workloads: Sequence[Workload], poll: float) -> None:
         self._app = app
@@ -34,7 +34,7 @@ class Gauge:
         self.places_each = sum(workload.each for workload in workloads)
         self._poll = poll
         self._surveys: queue.SimpleQueue[WorkloadSurvey | None] = queue.SimpleQueue()
-        self._told: Scaled | None = None
+        self._scaled: Scaled | None = None
         self._trouble = ""
         self._stopping = threading.Event()
         self._wake: Callable[[], None] = lambda: None
@@ -52,9 +52,9 @@ class Gauge:
             taken.append(self._surveys.get())
         return taken
 
-    def tell(self, processes: Scaled) -> None:
-        """Have the store know, with the next survey, what the supervisor has."""
-        self._told = processes
+    def report(self, processes: Scaled) -> None:
+        """Set what is written to the store with the next survey."""
+        self._scaled = processes
 
     def stop(self) -> None:
         """End; a store that does not answer is not waited for."""
@@ -74,7 +74,7 @@ class Gauge:
         try:
             store = (await self._app.session()).store
             survey = await take_survey(store, self._workloads)
-            await self._note(self._told)
+            await self._note(self._scaled)
         except StoreError as error:
             self._in_trouble(str(error))
             return None

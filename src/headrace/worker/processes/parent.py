@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-# Tells a worker process which process supervises it.
+# The variable that gives a worker process the pid of its supervisor.
 SUPERVISOR = "HEADRACE_SUPERVISOR"
 
 _PR_SET_PDEATHSIG = 1
@@ -30,12 +30,12 @@ class Process(Protocol):
 def start_process(
     command: Sequence[str], settings: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a worker process that this one supervises, with these variables more."""
+    """Start a worker process that this one supervises, with these further variables."""
     return subprocess.Popen(
         command,
         env={**os.environ, **(settings or {}), SUPERVISOR: str(os.getpid())},
         stdin=subprocess.DEVNULL,
-        # A Ctrl-C in the terminal is for the supervisor: its processes hear of it once, from it.
+        # A Ctrl-C in the terminal is for the supervisor, which signals its processes once.
         start_new_session=True,
     )
 
@@ -51,13 +51,13 @@ def follow_supervisor() -> None:
 
 
 def die_with(parent: int, how: signal.Signals) -> None:
-    """Have this process sent a signal when `parent` is gone, even by SIGKILL, which cannot tell its
-    children; at once if it is gone already."""
+    """Have this process sent a signal when `parent` is gone, even by SIGKILL; at once if it is gone
+    already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, how)
     else:
         threading.Thread(target=_watch, args=(parent, how), daemon=True).start()
-    # It may have died before the kernel was asked to tell.
+    # It may have died before the kernel was asked.
     if os.getppid() != parent:
         os.kill(os.getpid(), how)
 
@@ -77,7 +77,7 @@ def severity(code: int) -> int:
 
 
 def how_it_ended(code: int) -> str:
-    """What became of a process, for the log."""
+    """How a process ended, for the log."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -46,7 +46,7 @@ class RunRequest(msgspec.Struct, array_like=True):
 
 
 class RunReply(msgspec.Struct, array_like=True, tag="reply"):
-    """What comes back: a value, an error, or what the task said about its own run."""
+    """What comes back: a value, an error, or task control."""
 
     value: bytes = b""
     error_names: tuple[str, ...] = ()
@@ -134,15 +134,15 @@ class TaskProcess:
                 str(os.getpid()),
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                # A Ctrl-C in the terminal is for the worker, which tells its processes.
+                # A Ctrl-C in the terminal is for the worker, which ends its processes.
                 start_new_session=True,
             )
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**30)
         return cls(process, reader, writer)
 
     async def run(self, run: Run) -> bytes:
-        """The encoded result of the job. If the job is cancelled, the function is told to end and
-        awaited; whoever cannot wait for that cancels once more."""
+        """The encoded result of the job. If the job is cancelled, the function is ended and
+        awaited; a second cancellation does not wait for it."""
         self.usable = False
         run.put_off_end(_STARTING)
         asking = asyncio.ensure_future(self.ask(_request(run), run.reporter(), run.put_off_end))

@@ -1,4 +1,4 @@
-"""The reporter of a run in a process of its own: what it says goes through the worker."""
+"""The reporter of a run in a process: it reports through the worker."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ HEADER = 8
 _EVERY = 0.05
 
 
-class ReportMessage(msgspec.Struct, array_like=True, tag="told"):
-    """From the process: what the run tells of itself."""
+class ReportMessage(msgspec.Struct, array_like=True, tag="report"):
+    """From the process: progress and log lines."""
 
     progress: tuple[float, str] | None
     lines: tuple[str, ...]
 
 
-class OnceRequest(msgspec.Struct, array_like=True, tag="asked"):
-    """From the process: what is noted under a name, or, with a value, that it be noted."""
+class OnceRequest(msgspec.Struct, array_like=True, tag="once"):
+    """From the process: read what is kept under a name or, with a value, keep it."""
 
     name: str
     value: bytes | None = None
@@ -55,7 +55,7 @@ def framed(message: msgspec.Struct) -> bytes:
 async def handle_message(
     message: ReportMessage | OnceRequest, reporter: RunReporter
 ) -> OnceReply | None:
-    """In the worker: pass on what a process said; what to answer, if it waits."""
+    """In the worker: pass on a message of a process; the reply, if the process waits for one."""
     if isinstance(message, ReportMessage):
         if message.progress is not None:
             reporter.progress(*message.progress)
@@ -88,16 +88,16 @@ class ProcessReporter:
         if self._is_home:
             with self._sending:
                 self._buffer.progress = fraction, text
-                self._tell_soon()
+                self._send_soon()
 
     def log(self, line: str) -> None:
         if self._is_home:
             with self._sending:
                 self._buffer.add([line])
-                self._tell_soon()
+                self._send_soon()
 
     def flush(self) -> None:
-        """Tell the worker what it was not told yet; called before the run's reply is sent."""
+        """Send what was not sent yet; called before the run's reply is sent."""
         with self._sending:
             timer, self._timer = self._timer, None
             if timer is not None:
@@ -124,8 +124,8 @@ class ProcessReporter:
 
     @property
     def _is_home(self) -> bool:
-        """False in a process that the task has forked: with two that write to the socket, nobody
-        would know where words begin and end."""
+        """False in a process that the task has forked: two that write to the socket would mix their
+        messages."""
         return os.getpid() == self._home
 
     def _ask(self, question: OnceRequest) -> bytes | None:
@@ -138,7 +138,7 @@ class ProcessReporter:
             raise StoreError(answer.trouble)
         return answer.value
 
-    def _tell_soon(self) -> None:
+    def _send_soon(self) -> None:
         pause = self._next_at - time.monotonic()
         if pause <= 0:
             self.flush()

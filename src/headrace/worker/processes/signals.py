@@ -25,8 +25,8 @@ def ending_signals() -> list[signal.Signals]:
 
 
 def let_go_of_closed_terminal() -> None:
-    """Have what is written to a terminal that was closed go nowhere, instead of failing: whoever
-    prints something may still end well."""
+    """Discard what is written to a terminal that was closed, instead of failing: a last line must
+    not change how a process ends."""
     for number in (1, 2):
         try:
             termios.tcgetattr(number)
@@ -51,7 +51,7 @@ class ProcessSignals:
         return self
 
     def wait(self, seconds: float | None) -> list[int]:
-        """The signals that came; waits for the first, or for `wake`, up to so many seconds."""
+        """The signals that came; waits up to `seconds` for the first, or for `wake`."""
         ready, _, _ = select.select([self._ours], [], [], seconds)
         came = self._ours.recv(4096) if ready else b""
         return [number for number in came if number != _WOKEN]

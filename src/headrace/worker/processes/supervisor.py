@@ -18,7 +18,7 @@ from headrace.worker.upkeep.workload import WorkloadSurvey
 
 log = logging.getLogger("headrace.supervisor")
 
-# A wrong option or an unreachable store shows within so many seconds.
+# Seconds within which a wrong option or an unreachable store shows.
 _YOUNG = 10.0
 _WRONG_USE = 2
 
@@ -31,7 +31,7 @@ class Readings(Protocol):
 
     def start(self, wake: Callable[[], None]) -> None: ...
     def take(self) -> list[WorkloadSurvey | None]: ...
-    def tell(self, processes: Scaled) -> None: ...
+    def report(self, processes: Scaled) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -46,10 +46,10 @@ class _Seat:
 
 class Supervisor:
     """Runs as many processes as the backlog calls for, within the bounds of `scaling`. One that
-    ends although nobody told it to is replaced, as a `Breaker` allows. One that is too many, the
-    idlest first, is told to stop, and awaited. If the first ones end at once and say that they are
-    used wrongly, all is stopped, for nothing would get better; later on that is a trouble like
-    others, such as a store that is away while one process is replaced."""
+    ends unasked is replaced, as a `Breaker` allows. A surplus one, the idlest first, is asked to
+    stop, and awaited. If the first ones end at once with the exit code for wrong use, all is
+    stopped; later that is a trouble like others, such as a store that is away while one process is
+    replaced."""
 
     def __init__(
         self,
@@ -75,25 +75,24 @@ class Supervisor:
 
     @property
     def active(self) -> int:
-        """Processes that live, and are to."""
+        """The number of processes that are not being stopped."""
         return sum(seat.process is not None for seat in self._seats)
 
     @property
     def ages(self) -> dict[int, float]:
-        """How many seconds ago each process that lives, and is to, was started, by its number; from
-        any thread."""
+        """Age in seconds of each process that is not being stopped, by pid; from any thread."""
         now = self._monotonic()
         filled = [(seat.process, seat.started_at) for seat in tuple(self._seats)]
         return {process.pid: now - since for process, since in filled if process is not None}
 
     @property
     def pids(self) -> set[int]:
-        """All processes that live, those too that were told to stop; from any thread."""
+        """All living processes, also those being stopped; from any thread."""
         return {*self.ages, *(process.pid for process in tuple(self._leaving))}
 
     @property
     def scaled(self) -> Scaled:
-        """How many there are, and what was decided about their number; from any thread."""
+        """Their number, and the decisions about it; from any thread."""
         places = self.active * self._gauge.places_each if self._gauge else 0
         return Scaled.of(self.scaler, self.breaker, self.active, places)
 
@@ -103,7 +102,7 @@ class Supervisor:
 
     @property
     def exit_code(self) -> int:
-        """The worst of what processes that were told to stop ended with: 3 over 2 over 1 over 0."""
+        """The worst exit code of processes that were asked to stop: 3 over 2 over 1 over 0."""
         return max(map(severity, self._codes), default=0)
 
     def run(self) -> int:
@@ -129,8 +128,8 @@ class Supervisor:
             self.stop()
 
     def step(self) -> float | None:
-        """Look after every process once. The seconds until one is to be started; None if only the
-        end of a process, a signal or a survey can give something to do."""
+        """Check every process once. The seconds until one is to be started; None if only the end of
+        a process, a signal or a survey can change something."""
         self._note_ends()
         if self.stopping:
             return None
@@ -140,16 +139,16 @@ class Supervisor:
             if seat.process is None and seat.due_at <= self._monotonic():
                 self._fill(seat)
         if self._gauge is not None:
-            self._gauge.tell(self.scaled)
+            self._gauge.report(self.scaled)
         due = [seat.due_at for seat in self._seats if seat.process is None]
         return max(min(due) - self._monotonic(), 0.0) if due else None
 
     def stop(self) -> None:
-        """Tell all processes to stop; again, and they hurry."""
-        # Those that leave have been told: a second signal would cut their jobs short.
-        told = self._leaving if self.stopping else []
+        """Ask all processes to stop; the second call makes them hurry."""
+        # Those that leave have their signal: a second one would cut their jobs short.
+        leaving = self._leaving if self.stopping else []
         self.stopping = True
-        for process in [*told, *(seat.process for seat in self._seats if seat.process)]:
+        for process in [*leaving, *(seat.process for seat in self._seats if seat.process)]:
             # SIGTERM for SIGINT too: a process that is still starting then leaves quietly.
             process.send_signal(signal.SIGTERM)
 
@@ -176,7 +175,7 @@ class Supervisor:
         for seat in sorted(self._seats, key=busyness)[: len(self._seats) - target]:
             self._seats.remove(seat)
             if seat.process is not None:
-                log.info("worker process %d is told to stop", seat.process.pid)
+                log.info("worker process %d is asked to stop", seat.process.pid)
                 seat.process.send_signal(signal.SIGTERM)
                 self._leaving.append(seat.process)
 
@@ -205,14 +204,14 @@ class Supervisor:
             code = process.poll()
             if code is not None:
                 self._leaving.remove(process)
-                self._note_told_end(process.pid, code)
+                self._note_asked_end(process.pid, code)
 
     def _note_end(self, seat: _Seat, pid: int, code: int) -> None:
         lived = self._monotonic() - seat.started_at
         self._proven = self._proven or self._longest_life() >= _YOUNG
         seat.process = None
         if self.stopping:
-            self._note_told_end(pid, code)
+            self._note_asked_end(pid, code)
         elif code == _WRONG_USE and not self._proven:
             self._codes.append(code)
             log.error("worker process %d %s at its start; giving up", pid, how_it_ended(code))
@@ -224,7 +223,7 @@ class Supervisor:
                 *(pid, how_it_ended(code), lived, pause),
             )
 
-    def _note_told_end(self, pid: int, code: int) -> None:
+    def _note_asked_end(self, pid: int, code: int) -> None:
         self._codes.append(code)
         log.info("worker process %d %s", pid, how_it_ended(code))
 

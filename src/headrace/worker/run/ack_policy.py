@@ -31,9 +31,9 @@ class SettlementQueue(Protocol):
 
 
 class AckPolicy:
-    """How the deliveries of a consumer loop are acknowledged: what is done at three moments. This
-    one is for jobs. The outcome of a job is written when its function has ended, and its slot is
-    free by then, so that the next job runs while the settler writes."""
+    """What is done with the deliveries of a consumer loop at three moments. This one is for jobs.
+    The outcome of a job is written when its function has ended, and its slot is free by then, so
+    that the next job runs while the settler writes."""
 
     delivery_slots: Slots | None = None
     """The reader's slots, where deliveries keep theirs until they are settled."""
@@ -42,7 +42,7 @@ class AckPolicy:
     hands_back = True
     """Whether a loop that stops hands back what has not begun, or runs it."""
     failed = 0
-    """Events that failed or were not handled, and that nobody retries."""
+    """Events that failed or were not handled, and are not retried."""
 
     _settler: SettlementQueue
     _in_flight: InFlight
@@ -93,8 +93,8 @@ class AckOnSuccess(AckPolicy):
 
 
 class AckManually(AckOnSuccess):
-    """The function decides about each event, and is told when that is written. An event that is
-    dropped undecided keeps its lease until that is over, but not its slot."""
+    """The function decides about each event, and its call returns when that is written. An event
+    that is dropped undecided keeps its lease until that is over, but not its slot."""
 
     manual = True
 
@@ -120,7 +120,7 @@ class AckManually(AckOnSuccess):
 
     def close(self) -> None:
         for fate in self._fates.values():
-            fate.written(StoreUnavailable("the worker ended before the store could be told"))
+            fate.written(StoreUnavailable("the worker ended before this was written to the store"))
         self._fates.clear()
 
 

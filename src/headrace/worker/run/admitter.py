@@ -31,8 +31,8 @@ class Admitter:
         self._askers: set[asyncio.Task[None]] = set()
 
     async def admit(self, run: Run, refuse: Callable[[Run, NotNow], None]) -> None:
-        """Have the start of a run counted; `NotNow` if it may not start. Of a batch, those go on
-        that may, and the others are refused."""
+        """Have the start of a run counted; `NotNow` if it may not start. Jobs of a batch that may
+        not start are left out and refused."""
         if not isinstance(run, BatchRun):
             await self.begin(run.delivery)
             return
@@ -64,13 +64,14 @@ class Admitter:
         return answer
 
     async def _ask_all(self, queue: str) -> None:
-        """Until nobody asks any more; what is asked while an answer is on its way goes next."""
+        """Ask until there are no more questions; those that come meanwhile go together in the next
+        call."""
         try:
             while questions := self._asking[queue]:
                 self._asking[queue] = {}
                 await self._answer(queue, questions)
         finally:
-            # If the asking was ended from outside: nobody must wait for an answer for ever.
+            # If this task was cancelled: nobody must wait for an answer for ever.
             _fail(self._asking.pop(queue), _interrupted(queue))
 
     async def _answer(self, queue: str, questions: _Questions) -> None:
@@ -88,7 +89,7 @@ class Admitter:
 
     async def _refused(self, queue: str, questions: _Questions) -> dict[LeasedDelivery, str]:
         pause = _FIRST_PAUSE
-        # The same each time, also if some wait no more: what is repeated is one change.
+        # The same at each try, also if some no longer wait: the idempotency key names one change.
         deliveries = [d for d, answer in questions.items() if not answer.done()]
         idempotency = IdempotencyKey()
         while any(not answer.done() for answer in questions.values()):

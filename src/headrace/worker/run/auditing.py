@@ -41,9 +41,8 @@ class _Open(NamedTuple):
 
 
 class Auditing:
-    """For the runs of one loop: jobs, or events of one subscription. Never fails, and is not ended
-    by a cancellation: only the timeout of its audit cuts a recording short, and the hurry of a
-    worker that must end."""
+    """For the runs of one loop: jobs, or events of one subscription. Never fails, and cannot be
+    cancelled: only the timeout of an audit, or a worker that hurries, cuts a recording short."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Auditing:
         self._hurried = False
 
     def attach(self, judge: Judge) -> None:
-        """How to find the outcome of a delivery that fails because it could not be recorded."""
+        """Set the judge of deliveries that fail because they could not be recorded."""
         self._judge = judge
 
     def hurry(self) -> None:
@@ -129,7 +128,7 @@ class Auditing:
             self._observe("audit", error, {**details(run), "sink": trail.audit.name})
 
     def _failed(self, run: Run, outcome: Outcome, trail: Trail, error: BaseException) -> Outcome:
-        """What a success becomes if it could not be recorded. What is no success stays so."""
+        """The outcome of a run that could not be recorded: a success fails, any other stays."""
         ended = ending_of(outcome, len(run.history.attempts)).outcome
         if self._judge is None or ended not in ("done", "defer"):
             return outcome
@@ -176,7 +175,7 @@ async def _all_done(writings: Sequence[Writing], ends_at: float) -> None:
             await asyncio.wait(writings, timeout=left)
             return
         except asyncio.CancelledError:
-            # Whoever ends the run comes too late: it has ended, and is only not written down yet.
+            # Too late to cancel: the run has ended, and is only not recorded yet.
             continue
 
 

@@ -1,4 +1,4 @@
-"""Gathers the jobs of batch tasks, and tells them apart again when their function has returned."""
+"""Gathers the jobs of batch tasks, and splits the answer of their function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOREVER = float("inf")
 
 
 class BatchRun(Run):
-    """Several jobs of a batch task that run as one. Its context is that of the first of them."""
+    """Several jobs of a batch task that run as one, with the context of the first."""
 
     _timeout = _FOREVER
 
@@ -90,7 +90,7 @@ class Batcher:
         self._filling: dict[str, _Filling] = {}
 
     def add(self, run: Run) -> bool:
-        """Whether the job leaves its slot to the batch, which is launched now."""
+        """True if the batch is launched now, with the slot of this job."""
         task = run.task
         if run.alone:
             self._launch(BatchRun([run]))
@@ -158,7 +158,7 @@ class _Filling:
 
 
 def values_of(batch: BatchRun, value: Any) -> Sequence[Any]:
-    """What the function returned, job by job; an exception stands for itself."""
+    """The value of each job; an exception in the list is the failure of that job."""
     count = len(batch.members)
     if value is None:
         return [None] * count
@@ -171,7 +171,7 @@ def values_of(batch: BatchRun, value: Any) -> Sequence[Any]:
 
 
 def errors_of(batch: BatchRun, error: BaseException) -> Sequence[Any]:
-    """What the function raised, job by job: None for those that are done nevertheless."""
+    """The error of each job; None for those that are done nevertheless."""
     count = len(batch.members)
     if isinstance(error, BatchError):
         named: Any = getattr(error, "errors", None)
@@ -184,7 +184,7 @@ def errors_of(batch: BatchRun, error: BaseException) -> Sequence[Any]:
         else:
             return [named.get(place) for place in range(count)]
     if isinstance(error, Exception) and not isinstance(error, (Unfit, NotNow, TaskControl)):
-        # Put into words once, not for each job.
+        # Described once, not for each job.
         _, text, trace = describe(error)
         error = RemoteError(names_of(error), text, trace)
     return [error] * count
@@ -199,6 +199,6 @@ def _names_jobs(named: Any, count: int) -> bool:
 def _wrong(batch: BatchRun, what: str) -> Unfit:
     return Unfit(
         Reason.BAD_RESULT,
-        f"batch task {batch.task.name!r} returned {what}; it must return None, or a list with what "
-        "became of each job, in order",
+        f"batch task {batch.task.name!r} returned {what}; it must return None, or a list with one "
+        "result for each job, in order",
     )

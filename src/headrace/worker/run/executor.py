@@ -38,9 +38,9 @@ _SWEEP = 0.05
 
 
 class Executor:
-    """Turns each delivery of a consumer loop into one outcome, which it gives to the loop's policy;
-    it writes nothing. A slot is free again when the function has ended, which for a thread that
-    does not end may be later than the outcome."""
+    """Turns each delivery of a consumer loop into one outcome, and gives it to the loop's policy;
+    it writes nothing. A slot is free again when the function has ended. For a thread that does not
+    end, that is later than the outcome."""
 
     def __init__(
         self,
@@ -157,8 +157,8 @@ class Executor:
         return self._runners.start(run, self._admit)
 
     async def _audit(self, auditing: Auditing, whole: Run, runs: Sequence[Run]) -> None:
-        """Have runs recorded, of which `whole` consists. They have ended, each in its time: nobody
-        ends them meanwhile. One that cannot be recorded may get another outcome."""
+        """Have the members of `whole` recorded. They have ended, so nobody ends them meanwhile. One
+        that cannot be recorded may get another outcome."""
         with self.in_flight.finishing(whole):
             outcomes = await auditing.outcomes(runs, [run.outcome for run in runs])
         for run, outcome in zip(runs, outcomes, strict=True):
@@ -177,14 +177,14 @@ class Executor:
             try:
                 run.delivery.on_outcome(run.outcome)
             except Exception:
-                log.exception("a middleware failed when it was told what became of a job")
+                log.exception("a when_settled callback of a middleware failed")
         self._policy.decided(run)
 
     # Other ways to an outcome
 
     def conclude(self, run: Run, outcome: Outcome) -> asyncio.Task[None] | None:
-        """Settle a run whose function was not entered, or has not ended: what it may still do is of
-        no interest. If it has to be recorded first, the task that does so."""
+        """Settle a run whose function was not entered, or has not ended; whatever that returns is
+        ignored. The task that records it first, if there is an audit."""
         run.outcome, run.abandoned = outcome, True
         if self._settings.events and hasattr(run, "envelope"):
             run.note_facts(self._ahead_ms)
@@ -198,7 +198,7 @@ class Executor:
         self._settle(run)
 
     def _turn_back(self, run: Run, error: BaseException) -> None:
-        """The intake has turned it back."""
+        """End a run that the intake has refused."""
         auditing = self.conclude(run, self._outcomes.of_error(run, error))
         if auditing is None:
             self.in_flight.give_slot()
@@ -206,11 +206,11 @@ class Executor:
             auditing.add_done_callback(lambda _: self.in_flight.give_slot())
 
     def _refuse(self, run: Run, why: NotNow) -> None:
-        """It may not start now: a limit is used up."""
+        """End a run that may not start now: a limit is used up."""
         self.conclude(run, self._outcomes.of_error(run, why))
 
     def apply_control(self, queue: str, control: Control) -> None:
-        """Do, now and from now on, what people want of a queue."""
+        """Apply the pauses and cancellations of a queue, to runs here and to later ones."""
         in_hand = self.stopper.apply_control(queue, control)
         self._intake.apply_control(queue, control, in_hand)
 

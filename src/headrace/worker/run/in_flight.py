@@ -21,8 +21,8 @@ class InFlight:
         add ─────────────────────┴→ waiting for a slot → ready → begin → running → leave
 
     Each run comes with a slot, which the reader took for it. With `delivery_slots`, deliveries keep
-    the reader's slots until they are settled; runs then need none, and this only sees to those that
-    outlast their outcome. `perform` gives the steps of a run, the first of which is `begin`."""
+    the reader's slots until they are settled; only runs that outlast their outcome then take one.
+    `perform` gives the steps of a run; the first is `begin`."""
 
     def __init__(
         self,
@@ -42,15 +42,15 @@ class InFlight:
     # On the way to the function
 
     def gather(self, run: Run) -> None:
-        """Have a job join a batch; as long as that fills, it needs no slot."""
+        """Add a job to a batch. While the batch fills, the job needs no slot."""
         if not self._batcher.add(run):
-            # Not `give`: the reader, which it would wake, is the one who brings the job.
+            # Not `give`, which would wake the reader: the reader is the caller.
             self._slots.free += 1
             if self._without_slot:
                 self._let_in()
 
     def flush(self) -> None:
-        """Let the batches that fill begin."""
+        """Let unfinished batches begin."""
         self._batcher.flush()
 
     def add(self, run: Run) -> None:
@@ -60,7 +60,7 @@ class InFlight:
 
     def _enter(self, run: Run) -> None:
         if self._slots.free < 0:
-            # More came than there are slots for: a batch was hoped for. First come, first served.
+            # More came than there are slots: the reader expected a batch. First come, first served.
             self._without_slot.append(run)
             self._let_in()
         else:
@@ -78,7 +78,7 @@ class InFlight:
 
     @contextmanager
     def finishing(self, run: Run) -> Iterator[None]:
-        """While its end is written down, a run cannot be ended; a stop waits for it."""
+        """While a run's end is recorded, it cannot be ended; a stop waits for it."""
         self.running.discard(run)
         self._finishing.add(run.future)
         try:
@@ -87,14 +87,14 @@ class InFlight:
             self._finishing.discard(run.future)
 
     def finish(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have the end of a run written down that left before; a stop waits for it."""
+        """Record the end of a run that has left before; a stop waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
         return task
 
     def resume(self, run: Run) -> None:
-        """Its end is written down, but its function may go on, and be ended."""
+        """Its end is recorded, but its function may go on, and be ended."""
         self.running.add(run)
 
     def outlast(self, run: Run) -> None:
@@ -127,7 +127,7 @@ class InFlight:
         if self._without_slot:
             self._let_in()
 
-    # For those who stop runs, or wait for them
+    # For stopping and waiting
 
     @property
     def busy(self) -> list[asyncio.Future[None]]:

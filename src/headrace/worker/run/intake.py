@@ -47,7 +47,8 @@ class Intake:
         self._controls: dict[str, _QueueControl] = {}
 
     def apply_control(self, queue: str, control: Control, in_hand: Collection[JobId] = ()) -> None:
-        """What people want of this queue, from now on. Jobs `in_hand` are ended by the stopper."""
+        """Apply pauses and cancellations to jobs that come from now on. Jobs `in_hand` are ended by
+        the stopper."""
         if control.paused_tasks or control.cancelling:
             self._controls[queue] = _QueueControl(control, in_hand)
         else:
@@ -71,7 +72,7 @@ class Intake:
         if delivery.history:
             run.history = decode_history(delivery.history)
         if self._controls:
-            # Before anything can be wrong with it: who pauses a task may be about to mend it.
+            # Before other checks: a task may be paused because it is being fixed.
             self._turn_back(run)
 
     def resolve(self, run: Run) -> None:
@@ -130,7 +131,7 @@ class Intake:
 
 
 class _QueueControl:
-    """What people want of one queue, for quick lookups."""
+    """The pauses and cancellations of one queue, for quick lookups."""
 
     def __init__(self, control: Control, in_hand: Collection[JobId]) -> None:
         self.paused = control.paused_tasks
@@ -145,7 +146,7 @@ def _has_limits(constraints: bytes) -> bool:
 
 
 def _fed(run: Run) -> bytes:
-    """The first argument of a job that takes it from the jobs before it, as MessagePack."""
+    """The first argument of a job that takes it from its parents, as MessagePack."""
     inputs = run.delivery.inputs
     if run.envelope.overrides.feed == "list" and inputs:
         return inputs

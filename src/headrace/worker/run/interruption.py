@@ -1,4 +1,4 @@
-"""Raises an exception in another thread, while that is where it is meant to be."""
+"""Raises an exception in a function that runs in another thread."""
 
 from __future__ import annotations
 

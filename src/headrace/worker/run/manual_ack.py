@@ -21,8 +21,8 @@ Enter = Callable[[Run], Awaitable[Any]]
 
 
 class ManualRun:
-    """A function on the one side, and on the other what is decided about its delivery: while it
-    runs, or later, by whoever it gave the delivery to."""
+    """A function, and the decision about its delivery: by the function, or later by other code that
+    has the delivery."""
 
     def __init__(self, run: Run, enter: Enter) -> None:
         self._run = run
@@ -32,7 +32,7 @@ class ManualRun:
         self._said = asyncio.ensure_future(fate.decided())
 
     async def outcome(self, outcomes: Outcomes) -> Outcome:
-        """What was decided, or what follows if the function ends without a decision."""
+        """The outcome that was decided, or that follows if the function ends without a decision."""
         try:
             decision = await self._decided()
             if decision is not None:
@@ -88,7 +88,7 @@ class ManualRun:
         self._function.cancel()
         await asyncio.wait((self._function,))
         if not self._function.cancelled():
-            # What it raised on its way out is nobody's outcome any more.
+            # Read, so that asyncio does not warn: it is no outcome any more.
             self._function.exception()
 
 

@@ -38,7 +38,7 @@ class Encoded:
 
 
 class Outcomes:
-    """Judges the runs of one worker, by `core.judgement` and by what the worker did to them."""
+    """Judges runs, by `core/job/failure.py` and by why the worker ended them."""
 
     def __init__(self, settings: RunSettings, observe: Observe | None = None) -> None:
         self._worker = settings.worker
@@ -81,7 +81,7 @@ class Outcomes:
             return self._judged(run, error)
         except BaseException as trouble:
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
-            # Without what was raised: whoever looks at it, to show it, may fail as this did.
+            # Without the exception: showing it may fail as judging it did.
             log.error("job %s raised %s", run.delivery.id_text, named, extra=run.fields)
             return self._judged(run, RuntimeError(f"the task raised {named}"))
 
@@ -90,7 +90,7 @@ class Outcomes:
         trouble = None if run.fate is None else run.fate.trouble
         event = run.delivery.id_text
         if error is trouble:
-            # What it had said was not written, and it was told so.
+            # Its decision was not written, and it got this error.
             log.warning(
                 "event %s was not settled as its function said: %s", event, error, extra=run.fields
             )
@@ -102,7 +102,7 @@ class Outcomes:
 
     def _judged(self, run: Run, error: BaseException) -> Outcome:
         if not isinstance(error, Unfit):
-            # Whatever a task raises when it is cut short, being cut short was not its fault.
+            # Whatever the task raised: it was cut short, which is no failure.
             if run.cancelled:
                 return _cancelled(run)
             if run.sent_away:
@@ -134,7 +134,7 @@ class Outcomes:
 
 
 def details(run: Run) -> dict[str, Any]:
-    """What error hooks are given of a run beside its error."""
+    """The details of a run for error hooks."""
     details = {
         "queue": run.delivery.queue,
         "id": run.delivery.id_text,
@@ -157,7 +157,8 @@ def _cancelled(run: Run) -> Cancelled:
 
 
 def encoded_result(task: Task[..., Any], value: Any) -> bytes:
-    """What a task returned, as bytes; unfit if it cannot travel: running again would not help."""
+    """The result of a task as bytes; `Unfit` if it cannot travel, since running again would not
+    help."""
     try:
         return codec.encode(value)
     except codec.ENCODE_ERRORS as error:

@@ -39,7 +39,7 @@ class RunSettings:
     events: bool = True
     """Whether the task, attempt and times of each run are written with its outcome."""
     reporter_of: Callable[[str, JobId], RunReporter] | None = None
-    """Makes the reporter of a job, of its queue and id."""
+    """Makes the reporter of a job from its queue and id."""
 
 
 class Run:
@@ -58,7 +58,7 @@ class Run:
     limited = False
     """Whether its start must be counted by the store first."""
     alone = False
-    """Whether one more worker that dies over it makes it dead: it must not take others along."""
+    """Whether one more crash makes it dead: a batch must not share that."""
 
     # Filled in when it begins
     future: asyncio.Task[None]
@@ -66,7 +66,7 @@ class Run:
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
-    """When it has run too long or, if it is being ended, has ignored that for too long."""
+    """When it has run too long or, if it is being ended, has ignored that too long."""
     fate: Fate | None = None
     """Of an event that its function settles: where that is decided."""
     interrupt: Callable[[], None] | None = None
@@ -89,7 +89,7 @@ class Run:
     # Set by the executor
     outcome: Outcome
     abandoned = False
-    """Settled before its function has ended: what that returns is of no interest."""
+    """Settled before its function has ended: what that returns is ignored."""
 
     def __init__(self, delivery: LeasedDelivery, settings: RunSettings) -> None:
         self.delivery = delivery
@@ -116,7 +116,7 @@ class Run:
             self.ends_at = self.started + timeout
 
     def put_off_end(self, starting: float = 0.0) -> None:
-        """Count its time from `starting` seconds from now on; not if it is being ended."""
+        """Start its time again, `starting` seconds from now; not if it is being ended."""
         if self.timeout and not self.timed_out and not self.cancelled:
             self.ends_at = time.monotonic() + self.timeout + starting
 
@@ -184,11 +184,11 @@ class Run:
 
     @property
     def keeps_result(self) -> bool:
-        """Whether anyone will want what the function returns."""
+        """Whether the result is kept."""
         return bool(self.task.declared.result_ttl or self.envelope.overrides.flow)
 
     def encode_again(self) -> None:
-        """Have a process given the arguments as a middleware left them."""
+        """Encode the arguments again, as middleware left them."""
         self.changed, self.fed = self.task.signature.encode(self.args, self.kwargs), b""
 
     def end(self) -> None:

@@ -47,8 +47,8 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 def forks() -> int:
-    """How many forks this process is away from the one that started: when it changes under a
-    worker, this is no longer the worker but a child that a handler forked."""
+    """The number of forks between the first process and this one. When it changes, this is no
+    longer the worker but a child that a handler forked."""
     return _forks
 
 
@@ -60,7 +60,7 @@ def end_if_forked(since: int) -> None:
 
 
 class RunMiddleware:
-    """False if there is no middleware that wraps runs."""
+    """Runs functions inside the app's middleware. False if none wraps runs."""
 
     def __init__(self, middleware: Sequence[Middleware]) -> None:
         self._middleware = that_run(middleware)
@@ -70,9 +70,9 @@ class RunMiddleware:
         return bool(self._middleware)
 
     def function(self, run: Run, enter: Enter) -> Awaitable[Any]:
-        """What `enter` gives in the end, to be awaited; the function is given what the middleware
-        left of its arguments and its context. Not itself a coroutine: a run that no middleware
-        wants has nothing around it."""
+        """The result of `enter`, to be awaited, inside the middleware, which may change arguments
+        and context. Not itself a coroutine: a run that no middleware wants has nothing around
+        it."""
         seen = JobRun(run)
         wanting = self._wanting(seen)
         if not wanting:
@@ -86,8 +86,8 @@ class RunMiddleware:
         return [one for one in self._middleware if one.wants(seen)]
 
     async def process(self, run: Run, process: TaskProcess) -> Any:
-        """The same for a function elsewhere, whose arguments and result are not needed here
-        otherwise."""
+        """The same for a function in a process. Without middleware, its arguments and result are
+        not decoded here."""
         seen = JobRun(run)
         wanting = self._wanting(seen)
         if not wanting:
@@ -106,7 +106,7 @@ def _decoded(task: Task[..., Any], data: bytes) -> Any:
     try:
         return codec.decoder(task.signature.returns)(data)
     except codec.DECODE_ERRORS:
-        # Not what the task says that it returns, but it is what it returned.
+        # Not of the declared type, but it is what the task returned.
         return codec.decoder(Any)(data)
 
 
@@ -121,7 +121,7 @@ class Runners:
         self._processes = ProcessPool(processes)
         self._middleware = RunMiddleware(middleware)
         self.wrapped = bool(self._middleware)
-        """Whether there is a middleware around runs, which wants to see their arguments."""
+        """Whether middleware wraps runs, and sees their arguments."""
         self._forks = forks()
         _loops.add(asyncio.get_running_loop())
 
@@ -216,7 +216,7 @@ def _unguarded(answer: Answer) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """What a plain function returned, unless that is work that nobody has done."""
+    """The return value of a plain function; `Unfit` if that is a coroutine that nobody awaited."""
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()

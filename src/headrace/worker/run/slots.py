@@ -6,9 +6,8 @@ import asyncio
 
 
 class Slots:
-    """A count of free places. A read asks for no more jobs than there are, and `beyond` more of
-    which it may hope that they only join a batch. If they do not, `free` is below zero, and the
-    jobs that are too many wait for a place."""
+    """A count of free places. A read asks for as many jobs, and `beyond` more that are expected to
+    join a batch. If they do not, `free` is below zero, and the surplus waits for a place."""
 
     def __init__(self, total: int) -> None:
         self.total = total

@@ -24,8 +24,9 @@ _CANCEL_GRACE = 5.0
 
 
 class Stopper:
-    """The worker stops, a lease is lost, a job is cancelled, a task is paused, time is up. A run
-    that has begun is cancelled, and has its outcome when it has ended; any other has it at once."""
+    """When the worker stops, a lease is lost, a job is cancelled, a task is paused, or time is up.
+    A run that has begun is cancelled, and has its outcome when it has ended; any other has it at
+    once."""
 
     def __init__(
         self, in_flight: InFlight, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
@@ -46,7 +47,7 @@ class Stopper:
                 self._end_running(run)
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
-        """End the runs of jobs that another worker has now: whatever they do is not recorded."""
+        """End the runs of jobs that another worker has now; their outcomes are not written."""
         gone = set(deliveries)
         for run, whole in self._all():
             if run.delivery in gone and not run.lease_lost:
@@ -92,7 +93,7 @@ class Stopper:
             self._abandon(run, lambda _: RELEASED)
 
     def sweep(self) -> None:
-        """End the runs that take too long, and give up those that were told and go on."""
+        """End runs that take too long, and give up those that ignore it."""
         now = time.monotonic()
         for run in tuple(self._in_flight.running):
             if now < run.ends_at or run.abandoned:
@@ -132,7 +133,7 @@ class Stopper:
         self._conclude(run, self._cut_short(run))
 
     def _end_in_batch(self, run: Run, batch: BatchRun) -> None:
-        """The others go on; what the function will say of this one is of no interest."""
+        """The others go on; the function's answer for this one is ignored."""
         self._conclude(run, self._cut_short(run))
         if not batch.has_begun:
             batch.leave_out(run)
@@ -143,10 +144,10 @@ class Stopper:
 
     def _end_running(self, run: Run) -> None:
         run.end()
-        run.future.add_done_callback(partial(self._came_to_nothing, run))
+        run.future.add_done_callback(partial(self._ended_without_outcome, run))
 
-    def _came_to_nothing(self, run: Run, future: asyncio.Future[None]) -> None:
-        """Nobody has caught the cancellation: the run's task has ended, and gave it no outcome."""
+    def _ended_without_outcome(self, run: Run, future: asyncio.Future[None]) -> None:
+        """The cancellation was not caught: the run's task has ended without an outcome."""
         if run in self._in_flight.running:
             for one in run.members:
                 self._conclude(one, self._cut_short(one))

@@ -62,8 +62,8 @@ class Trampoline:
             self._pass_on(task)
 
     def _pass_on(self, task: asyncio.Task[None]) -> None:
-        """Let other tasks take the other runs: twice as many each time, for if this run waits, so
-        will they."""
+        """Let new tasks take the other runs: twice as many each time, since they will likely wait
+        too."""
         self.free.discard(task)
         if self.ready and not self.free:
             self._spawn(min(self._next_free, len(self.ready)))
@@ -71,7 +71,7 @@ class Trampoline:
 
 
 class _Rest:
-    """The rest of work that waits: hands on to its task what it waits for."""
+    """The rest of a coroutine that waits: its task waits for the same."""
 
     __slots__ = ("_context", "_waiting", "_work")
 

@@ -23,7 +23,7 @@ from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")
 
-# A loop goes on after a crash inside it; one that has had so many is not sound any more.
+# A loop goes on after a crash inside it; after this many it is replaced.
 CRASHES = 5
 
 
@@ -42,8 +42,8 @@ L = TypeVar("L", bound=ScaledLoop)
 
 
 class Consumers(Generic[L]):
-    """Those of one subscription in this worker: `loops` are all that there are, `add` starts one
-    more, `remove` lets one take nothing more, drains it, and keeps its tally."""
+    """The consumers of one subscription in this worker. `loops` gives all of them, `add` starts one
+    more, `remove` drains one and keeps its tally."""
 
     def __init__(
         self,
@@ -67,19 +67,19 @@ class Consumers(Generic[L]):
 
     @property
     def active(self) -> int:
-        """Those that work, not those that drain."""
+        """The number that work; those that drain do not count."""
         return len(self._working())
 
     def _working(self) -> list[L]:
         return [loop for loop in self._loops() if loop not in self._leaving]
 
     def scaled(self) -> Scaled:
-        """How many there are, and why, for people to see."""
+        """Their number, and the reasons for it, for people to see."""
         places = self.active * self.workload.each
         return Scaled.of(self.scaler, self.breaker, self.active, places)
 
     def take_broken(self, now: float) -> list[L]:
-        """Those that died, or crash over and over; from here on they do not count."""
+        """Loops that died, or crash again and again; from now on they do not count."""
         broken = [loop for loop in self._working() if loop.failure or loop.tally.crashes >= CRASHES]
         self._leaving.update(broken)
         for loop in broken:
@@ -92,7 +92,7 @@ class Consumers(Generic[L]):
         return broken
 
     def take_surplus(self) -> list[L]:
-        """Those that are too many, the idlest first, and the youngest of those."""
+        """Surplus loops: the idlest first, and the youngest of those."""
         working = self._working()
         working.sort(key=lambda loop: (loop.in_flight, -self._since[loop]))
         surplus = working[: max(len(working) - self.scaler.target, 0)]
@@ -100,14 +100,14 @@ class Consumers(Generic[L]):
         return surplus
 
     def failed(self, now: float) -> float:
-        """Something about them did not work: for how many seconds none is started."""
+        """Note a failure; the seconds for which none is started."""
         return self._postpone(now, 0.0)
 
     def _postpone(self, now: float, lived: float) -> float:
         was = self.breaker.state
         pause = self.breaker.died(now, lived, self.active)
         due_at = now + pause
-        # One has to work, however long others were to wait.
+        # One has to work, however long others wait.
         alone = self.breaker.state == "open" and not self.active
         self._due_at = due_at if alone else max(self._due_at, due_at)
         if was == "closed" and self.breaker.state == "open":
@@ -119,7 +119,7 @@ class Consumers(Generic[L]):
         return pause
 
     async def fill(self, now: float) -> None:
-        """Start those that are missing, as far as the breaker allows."""
+        """Start missing ones, as far as the breaker allows."""
         there = set(self._loops())
         self._leaving &= there
         self._since = {loop: since for loop, since in self._since.items() if loop in there}
@@ -133,9 +133,9 @@ class Consumers(Generic[L]):
 
 
 class Autoscaler(Service):
-    """Looks every `poll` seconds at what each subscription has to do. A backlog that cannot be read
-    changes nothing. Whatever goes wrong with one holds no other subscription back. Consumers that
-    are too many are drained beside this; `drained` waits for them."""
+    """Checks the backlog of each subscription every `poll` seconds. A backlog that cannot be read
+    changes nothing. Trouble with one subscription holds back no other. Surplus consumers are
+    drained in the background; `drained` waits for them."""
 
     name = "autoscaler"
     scope = "scale"
@@ -167,7 +167,7 @@ class Autoscaler(Service):
         return self._poll
 
     async def drained(self) -> None:
-        """Wait until all that were removed have ended."""
+        """Wait until all removed consumers have ended."""
         while self._draining:
             await asyncio.wait(self._draining)
 
@@ -219,7 +219,7 @@ class Autoscaler(Service):
 
     def _drain(self, consumers: Consumers[L], loops: Sequence[L]) -> None:
         for loop in loops:
-            # Beside the others: to drain takes as long as what it still runs.
+            # In the background: draining takes as long as the longest run.
             self._begin(consumers.remove(loop))
 
     def _begin(self, draining: Coroutine[Any, Any, None]) -> None:
@@ -240,7 +240,7 @@ def autoscaler_of(
     loops: ConsumerLoops,
     report: Callable[[str, Scaled], None],
 ) -> Autoscaler:
-    """The one that looks after all subscriptions of a worker, scaled or not."""
+    """The autoscaler of all subscriptions of a worker, scaled or not."""
     now, consumers = time.monotonic(), []
     for one in settings.subscriptions:
         scaling = Scaling.of(*(one.wants.scale or (1, 1)), os.environ)

@@ -133,7 +133,7 @@ class DeadTicket:
                 await self._renewed(queue)
             return task.result()
         finally:
-            # Also if it has just failed, as the renewal has: somebody must see it.
+            # Also if it has failed too: asyncio warns of an exception that nobody reads.
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 

@@ -81,7 +81,7 @@ class DeadHandlerCaller(QueuePoller):
             if not older:
                 await self._handle_page(queue, cursor, latest)
                 return
-            # Retried, for others have died meanwhile: the latest page may be further down now.
+            # Again, since others have died meanwhile: the latest page may be further down now.
 
     async def _older(self, queue: str, page: DeadJobPage, cursor: DeadCursor) -> list[str]:
         """Where the older pages with unhandled events begin, latest first. The events, which may be

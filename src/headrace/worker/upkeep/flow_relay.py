@@ -1,4 +1,4 @@
-"""Relays the end of jobs to the queues of the jobs that wait for them."""
+"""Relays the ends of jobs to jobs in other queues that wait for them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _HOLD = 0.05
 
 
 class FlowRelay(QueuePoller):
-    """Relays the flow messages of each queue. A message is forgotten after it was delivered: one
-    may be delivered twice, which changes nothing, and none is lost."""
+    """Relays the flow messages of each queue. A message is removed after it was delivered: it may
+    be delivered twice, which changes nothing, but is never lost."""
 
     name = "flow relay"
 
@@ -33,11 +33,12 @@ class FlowRelay(QueuePoller):
         self._stuck = dict.fromkeys(queues, 0)
 
     async def poll(self, queue: str) -> float:
-        # Letters that cannot be delivered stay the oldest: ask for as many beyond them.
+        # Messages that cannot be delivered stay the oldest: ask for that many more.
         asked = _BATCH + self._stuck[queue]
         messages = await self._upkeep.flow_messages(queue, asked)
         if not messages:
-            # Most calls are for the promoter. Where messages are, the next follow at once.
+            # Most notifications are for the promoter. Where there are messages, more may follow at
+            # once.
             self.delay(queue, _HOLD)
         delivered, trouble = await self._deliver(messages)
         if delivered:
@@ -53,8 +54,8 @@ class FlowRelay(QueuePoller):
     async def _deliver(
         self, messages: Sequence[FlowMessage]
     ) -> tuple[list[FlowMessage], StoreError | None]:
-        """Those that arrived, and why others did not: a queue that cannot be reached keeps its
-        messages waiting, and only its own."""
+        """The delivered messages, and the error if some were not. A queue that cannot be reached
+        holds back only its own."""
         delivered: list[FlowMessage] = []
         trouble: StoreError | None = None
         for queue, batch in _by_queue(messages).items():

@@ -30,8 +30,8 @@ Place = tuple[str, JobId]
 
 
 class ReportBuffer:
-    """The latest progress, and lines in order; of too many lines the oldest are left out, and the
-    first one kept says how many."""
+    """What one job reported and is not written yet: the latest progress, and lines in order. Of too
+    many lines the oldest are left out, and the first one kept says how many."""
 
     __slots__ = ("_left_out", "_lines", "progress", "size")
 
@@ -59,13 +59,13 @@ class ReportBuffer:
     def lines(self) -> tuple[str, ...]:
         if not self._left_out:
             return tuple(self._lines)
-        # In place of the oldest one, so that the note is kept where no more than these are.
+        # In place of the oldest one: the store keeps no more lines than these.
         rest = tuple(self._lines)[1:]
         left_out = self._left_out + min(len(self._lines), 1)
         return f"({left_out:,} lines were left out here)", *rest
 
     def after(self, earlier: ReportBuffer) -> ReportBuffer:
-        """These behind earlier ones, which could not be written."""
+        """This behind an earlier one, which could not be written."""
         both = ReportBuffer()
         both.progress = earlier.progress if self.progress is None else self.progress
         both._left_out = earlier._left_out + self._left_out
@@ -203,6 +203,6 @@ class ProgressWriter(Service):
         if threading.get_ident() == self._thread:
             self.wake()
             return
-        # Closed if the worker ended while a thread of a job goes on: nobody is left to tell.
+        # The loop is closed if the worker ended while a thread of a job goes on.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.wake)

@@ -1,4 +1,4 @@
-"""Lets jobs go on when their time has come."""
+"""Moves on jobs that are due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.worker.service import POLL, QueuePoller
 
 
 class Promoter(QueuePoller):
-    """Sleeps until the next due time of any queue, or until a signal tells of an earlier one. While
+    """Sleeps until the next due time of any queue, or until it is notified of an earlier one. While
     there is more to promote than one call moves, the calls follow each other without a rest."""
 
     name = "promoter"

@@ -1,4 +1,4 @@
-"""Lets people see this worker: who it is, where it runs, and that it lives."""
+"""The record by which people see a worker."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.store.contract import Store
 from headrace.worker.run.run import Run
 
 MOST_RUNS = 100
-"""So many are told of: the record is written at every beat."""
+"""Runs in a record, which is written at every beat."""
 
 
 class Registry:
-    """This worker's record in the store. It has to be written again before a lease is over, or it
-    is gone: that is how a worker that died is noticed."""
+    """This worker's record in the store. It expires after a lease unless it is written again: so a
+    dead worker is noticed."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Registry:
 
     @property
     def consumers(self) -> dict[str, Scaled]:
-        """Those of each subscription here, as last told."""
+        """The consumers of each subscription here, as last set."""
         return self._consumers
 
     def set_consumers(self, subscription: str, consumers: Scaled) -> None:
@@ -68,8 +68,7 @@ class Registry:
         self._consumers = {**self._consumers, subscription: consumers}
 
     async def beat(self) -> None:
-        """Say that the worker lives, what it holds and what it runs; awaited from any event
-        loop."""
+        """Write the record, with the runs of now; from any event loop."""
         now_ms = self._now_ms()
         self._record = msgspec.structs.replace(
             self._record,
@@ -77,7 +76,7 @@ class Registry:
             running=len(self._held),
             beat_ms=now_ms,
             consumers=self._consumers,
-            runs=_told(self._runs(), now_ms),
+            runs=_run_records(self._runs(), now_ms),
         )
         data = encode_record(self._record)
         await self._store.kv_set(WORKERS, self._record.name, data, ttl=self._lease)
@@ -86,7 +85,7 @@ class Registry:
         await self._store.kv_set(WORKERS, self._record.name, None)
 
 
-def _told(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:
+def _run_records(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:
     """The longest-running first. Runs begin and end meanwhile, in another thread."""
     now = time.monotonic()
     begun = [run for run in runs if run.has_begun and not run.abandoned]

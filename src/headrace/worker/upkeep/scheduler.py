@@ -16,12 +16,12 @@ from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
 
-# Notifications tell of changes; this is for when one is lost.
+# Notifications report changes; this is for when one is lost.
 _POLL = 5.0
-# Each tick changes its record, and each change is heard by everyone: look no more often than this.
+# Each tick changes its record, and each change notifies every worker: read no more often than this.
 _BREATH = 0.2
-# How long the others leave a tick to the one who has the ticket. If that one dies, a tick comes so
-# much later; that must not make it a missed one (`PROMPT_MS`).
+# How long others leave a tick to the holder of the ticket. If the holder dies, a tick is late by
+# this; that must not make it a missed one (`PROMPT_MS`).
 _TICKET = 0.5
 _AT_ONCE = 50
 _TRACES = "scheduler"
@@ -29,7 +29,7 @@ _DECLARED = "declared"
 
 
 class Scheduler(Service):
-    """Sleeps until the next tick of any schedule, or until a signal tells of a change. All times
+    """Sleeps until the next tick of any schedule, or until it is notified of a change. All times
     are the store's: this machine's clock is never asked.
 
     Any worker may fire any schedule, those in an app's code only if it runs that app. A ticket lets
@@ -71,7 +71,7 @@ class Scheduler(Service):
         records = await self._store.kv_all(SPACE)
         self._read_at = self._monotonic()
         if await self._was_emptied(records):
-            log.warning("the schedules are gone (FLUSHALL?); those in code are made anew")
+            log.warning("the schedules are gone (FLUSHALL?); those in code are made again")
             self._to_declare = list(self._declared)
             self._planned.clear()
             return 0.0
@@ -91,7 +91,7 @@ class Scheduler(Service):
         return max(min(until - (self._monotonic() - asked_at), _POLL), 0.0)
 
     async def _declare(self) -> None:
-        """Put the schedules of our code into the store, once."""
+        """Put the schedules in code into the store, once."""
         while self._to_declare:
             name = self._to_declare[-1]
             now_ms = await self._store.time_ms()
@@ -106,13 +106,13 @@ class Scheduler(Service):
                 await self._store.kv_set(_TRACES, _DECLARED, b"1", expected=None)
 
     async def _was_emptied(self, records: Mapping[str, bytes]) -> bool:
-        """Whether schedules of our code are missing because the store lost all it had, as opposed
-        to one that someone removed: then the trace of having declared them is gone too."""
+        """Whether schedules in code are missing because the store lost everything, and not because
+        someone removed them: then the trace of their declaration is gone too."""
         missing = self._planned.keys() & self._declared.keys() - records.keys()
         return bool(missing) and _DECLARED not in await self._store.kv_all(_TRACES)
 
     async def _plan(self, records: Mapping[str, bytes]) -> None:
-        """Find out when each schedule that has changed is to be looked at next."""
+        """Find the next tick of each schedule that has changed."""
         for name in self._planned.keys() - records.keys():
             del self._planned[name]
             self._troubles.pop(name, None)
@@ -154,7 +154,7 @@ class Scheduler(Service):
         record, left_out = old.reserve(now_ms)
         held = await self._write(name, data, record)
         if held is None:
-            # Another worker was first; see soon whether it has finished.
+            # Another worker was first; check soon whether it has finished.
             self._planned[name] = (b"", now_ms + int(1000 * _BREATH))
             return
         if left_out:
@@ -170,7 +170,7 @@ class Scheduler(Service):
             self._planned[name] = (held, await self._next_tick(name, held))
 
     async def _send(self, name: str, record: Record, now_ms: int) -> Record:
-        """The record after the jobs of its reserved ticks were sent, or will never be."""
+        """The record after the jobs of its reserved ticks were sent, or given up."""
         try:
             refused = await self._schedules.send_ticks(
                 name, record.definition, record.reserved, now_ms
@@ -187,7 +187,7 @@ class Scheduler(Service):
         return record.cleared(len(refused), str(refused[-1]) if refused else "")
 
     async def _write(self, name: str, old: bytes, record: Record) -> bytes | None:
-        """The bytes that are in the store now, None if those there are not the old ones."""
+        """The bytes that are in the store now; None if another worker has changed them."""
         new = encode_record(record)
         if new == old or await self._store.kv_set(SPACE, name, new, expected=old):
             return new
@@ -226,8 +226,8 @@ class _SchedulerTicket:
         self._waited = False
 
     async def allows(self, due: Sequence[str]) -> bool:
-        """Who is refused waits for as long as a ticket lasts, and is then let through in any case:
-        the one who has it may have died, or may not know what is to be done."""
+        """A worker that is refused waits for as long as a ticket lasts, and is then let through:
+        the holder may have died, or may not know the schedule."""
         if self._waited or not due:
             self._waited = False
             return True

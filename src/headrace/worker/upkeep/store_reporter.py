@@ -1,4 +1,4 @@
-"""How the runs of a worker speak to the store: on its loop, in its threads, in its processes."""
+"""How the runs of a worker reach the store: on its loop, in its threads, in its processes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ _ANSWER_GRACE = 60.0
 
 
 class StoreReporters:
-    """What the reporters of all runs of one worker share. Made on the worker's event loop. A store
-    that is away is asked again for as long as a lease: what was done must be noted, or it would be
-    done again."""
+    """Makes the reporters of all runs of one worker; made on its event loop. A store that is away
+    is asked again for as long as a lease: what is not recorded as done would be done again."""
 
     def __init__(self, store: Store, progress_writer: ProgressWriter, patience: float) -> None:
         self.store = store

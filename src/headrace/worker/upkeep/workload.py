@@ -1,4 +1,4 @@
-"""How much there is to do, for consumers of each kind, as the store has it now."""
+"""The backlog in the store, for consumers of each kind."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def workload_of(subscription: Subscription[..., Any], concurrency: int) -> Workl
 
 
 def workloads_of(settings: WorkerSettings) -> list[Workload]:
-    """What a worker reads, and how much of each it can hold, with as many consumers as each
-    subscription may have in one settings."""
+    """What a worker reads, and how much of each it can hold with the most consumers that each
+    subscription may have."""
     workloads = (
         [Workload(JOBS, tuple(settings.queues), settings.concurrency)] if settings.queues else []
     )
@@ -82,14 +82,13 @@ class QueueLoad(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSurvey:
-    """What some workloads held, and which workers there were."""
+    """The load of some workloads, and all workers."""
 
     seen: dict[Workload, QueueLoad]
     workers: tuple[WorkerRecord, ...] = ()
 
     def loads(self, active: int, is_ours: Callable[[WorkerRecord], bool]) -> list[Load]:
-        """What it means for so many consumers. Places of workers that are not ours take their
-        share of it."""
+        """The load for `active` consumers. Workers that are not ours take their share of it."""
         others = [worker for worker in self.workers if not is_ours(worker)]
         return [
             Load(
@@ -116,7 +115,7 @@ async def take_survey(store: Store, workloads: Sequence[Workload]) -> WorkloadSu
 
 
 async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
-    """All workers that have told of themselves within a lease."""
+    """All workers that have written their record within a lease."""
     records = map(decode_record, (await store.kv_all(WORKERS)).values())
     return tuple(record for record in records if record is not None)
 
