@@ -1,1 +1,1 @@
-"""What runs jobs: a reader, an executor, a settler, and those who keep house."""
+"""Runs jobs: reads, runs and settles them, and looks after their queues."""

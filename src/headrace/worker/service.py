@@ -141,7 +141,8 @@ class QueuePoller(Service):
         self._notified(queue, None)
 
     def delay(self, queue: str, seconds: float) -> None:
-        """Delay notifications: some stores notify of every change, also of this worker's own."""
+        """Delay notifications: some stores notify of every change, also of those that do not matter
+        here."""
         self._not_before[queue] = self._monotonic() + seconds
 
     async def poll_all(self) -> None:

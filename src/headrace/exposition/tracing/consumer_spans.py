@@ -95,23 +95,23 @@ class ProcessSpans:
 
     def _started(self, run: JobRun, scope: SpanScope) -> Span:
         task, queue = run.task, run.queue
-        said: dict[str, str | int] = {**attributes("process", "process", queue, task.name)}
+        noted: dict[str, str | int] = {**attributes("process", "process", queue, task.name)}
         linked = []
         if task.declared.batch:
             jobs = run.jobs
-            said[COUNT] = len(jobs)
+            noted[COUNT] = len(jobs)
             linked = self._carrier.links(job.headers for job in jobs)
         else:
-            said[MESSAGE_ID], said[ATTEMPT] = run.id, run.attempt
+            noted[MESSAGE_ID], noted[ATTEMPT] = run.id, run.attempt
             if self._link_only:
                 scope, linked = SpanScope(), self._carrier.links([run.headers])
         if isinstance(task, Subscription) and task.wants.broadcast:
-            said[SUBSCRIPTION] = task.wants.group
+            noted[SUBSCRIPTION] = task.wants.group
         return self._source.tracer.start_span(
             span_name("process", queue),
             scope,
             SpanKind.CONSUMER,
-            said,
+            noted,
             [Link(context) for context in linked],
             record_exception=False,
             set_status_on_exception=False,
@@ -156,12 +156,12 @@ class RunSpan:
 
     def _record(self, error: BaseException) -> None:
         if isinstance(error, RemoteError):
-            said = {
+            details = {
                 "exception.type": error.names[0],
                 "exception.message": str(error),
                 "exception.stacktrace": error.traceback,
             }
-            self._span.add_event("exception", said)
+            self._span.add_event("exception", details)
         else:
             self._span.record_exception(error)
 

@@ -34,10 +34,10 @@ def span_name(operation: str, queue: str | None) -> str:
 @lru_cache(1024)
 def attributes(operation: str, kind: str, queue: str | None, task: str | None = None) -> Attributes:
     """The attributes that all spans of an operation at a place share; to be copied, not changed."""
-    said = {SYSTEM: "headrace", OPERATION: operation, OPERATION_TYPE: kind}
+    found = {SYSTEM: "headrace", OPERATION: operation, OPERATION_TYPE: kind}
     if queue is not None:
-        said |= _place(queue)
-    return said if task is None else {**said, TASK: task}
+        found |= _place(queue)
+    return found if task is None else {**found, TASK: task}
 
 
 def _place(queue: str) -> dict[str, str]:

@@ -77,11 +77,11 @@ class SendSpans:
     def _started(
         self, operation: str, queue: str | None, task: str | None, count: int | None = None
     ) -> Span:
-        said = attributes(operation, "send", queue, task)
+        noted = attributes(operation, "send", queue, task)
         return self._source.tracer.start_span(
             span_name(operation, queue),
             kind=SpanKind.PRODUCER,
-            attributes=said if count is None else {**said, COUNT: count},
+            attributes=noted if count is None else {**noted, COUNT: count},
             record_exception=False,
             set_status_on_exception=False,
         )

@@ -46,9 +46,9 @@ def instead_of(refused: Settlement, error: Exception, now_ms: int) -> Settlement
     why."""
     delivery, outcome = refused.delivery, refused.outcome
     history = moved_on(decode_history(delivery.history), delivery.count)
-    said = type(outcome).__name__.lower()
+    kind = type(outcome).__name__.lower()
     _, text, _ = describe(error)
-    problem = f"its outcome ({said}) was refused by the store: {text}"
+    problem = f"its outcome ({kind}) was refused by the store: {text}"
     started_ms = delivery.started_ms or now_ms
     attempt = Attempt(len(history.attempts) + 1, started_ms, now_ms, "", "", problem, "")
     history = msgspec.structs.replace(history, attempts=(*history.attempts, attempt))

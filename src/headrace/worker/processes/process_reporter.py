@@ -103,12 +103,12 @@ class ProcessReporter:
             if timer is not None:
                 timer.cancel()
             if self._buffer:
-                told, self._buffer = (
+                message, self._buffer = (
                     ReportMessage(self._buffer.progress, self._buffer.lines()),
                     ReportBuffer(),
                 )
                 self._next_at = time.monotonic() + _EVERY
-                self._send(told)
+                self._send(message)
 
     async def recall(self, name: str) -> bytes | None:
         return await asyncio.to_thread(self.recall_sync, name)

@@ -29,7 +29,7 @@ class ManualRun:
         run.fate = fate = Fate()
         self.fate = fate
         self._function = asyncio.ensure_future(_entered(run, enter))
-        self._said = asyncio.ensure_future(fate.decided())
+        self._deciding = asyncio.ensure_future(fate.decided())
 
     async def outcome(self, outcomes: Outcomes) -> Outcome:
         """The outcome that was decided, or that follows if the function ends without a decision."""
@@ -54,7 +54,7 @@ class ManualRun:
             await self._stop_function()
             raise
         finally:
-            self._said.cancel()
+            self._deciding.cancel()
 
     @property
     def goes_on(self) -> bool:
@@ -74,15 +74,15 @@ class ManualRun:
             outcomes.note(self._run, error)
 
     async def _decision(self) -> Decision:
-        said, function = self._said, self._function
-        await asyncio.wait((function, said), return_when=asyncio.FIRST_COMPLETED)
-        if not said.done() or said.exception() is not None:
+        deciding, function = self._deciding, self._function
+        await asyncio.wait((function, deciding), return_when=asyncio.FIRST_COMPLETED)
+        if not deciding.done() or deciding.exception() is not None:
             # Nothing is decided, or the delivery was dropped: if the function fails, that counts.
-            if said.done():
+            if deciding.done():
                 await asyncio.wait((function,))
             function.result()
             self._run.let_go()
-        return await said
+        return await deciding
 
     async def _stop_function(self) -> None:
         self._function.cancel()

@@ -146,13 +146,15 @@ class ProgressWriter(Service):
         trouble: StoreError | None = None
         # One write at a time: lines must stay in order, and a job must not end before its last.
         async with self._writing:
-            for queue, said in self._taken(places).items():
+            for queue, buffers in self._taken(places).items():
                 try:
-                    await self._store.report(queue, [self._report(*item) for item in said.items()])
+                    await self._store.report(
+                        queue, [self._report(*item) for item in buffers.items()]
+                    )
                 except StoreError as error:
                     # One queue's trouble must not hold back the others.
                     trouble = error
-                    self._put_back(queue, said)
+                    self._put_back(queue, buffers)
         return trouble
 
     def _report(self, job_id: JobId, buffer: ReportBuffer) -> Report:
@@ -177,9 +179,9 @@ class ProgressWriter(Service):
                 taken.setdefault(place[0], {})[place[1]] = buffer
         return taken
 
-    def _put_back(self, queue: str, said: dict[JobId, ReportBuffer]) -> None:
+    def _put_back(self, queue: str, buffers: dict[JobId, ReportBuffer]) -> None:
         with self._lock:
-            for key, earlier in said.items():
+            for key, earlier in buffers.items():
                 now = self._buffer((queue, key))
                 self._size -= now.size
                 self._waiting[queue, key] = both = now.after(earlier)

@@ -63,7 +63,7 @@ class Registry:
         return self._consumers
 
     def set_consumers(self, subscription: str, consumers: Scaled) -> None:
-        """Have the next beat say how many consumers a subscription has here."""
+        """Set the number of consumers that a subscription has here, for the next beat."""
         # A new dict: another thread may just be writing the old one.
         self._consumers = {**self._consumers, subscription: consumers}
 
