@@ -23,7 +23,7 @@ from headrace.client.session import ClientSession
 from headrace.client.task import Task
 from headrace.client.topic.topic import Topic
 from headrace.core import bounds as limits
-from headrace.core.clock import Clock, SystemClock
+from headrace.core.clock import Clock, Duration, SystemClock
 from headrace.core.flow.flow import Flow
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
@@ -32,7 +32,6 @@ from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
 from headrace.core.task.options import BATCH_WAIT, Declaring, TaskOptions
 from headrace.core.task.rate import QueueSettings
-from headrace.core.times import Duration
 from headrace.core.topic.topic import TopicDeclaring
 from headrace.errors import ConfigError
 from headrace.middleware import nesting, wrapping

@@ -17,8 +17,8 @@ import msgspec
 
 from headrace.core import bounds as limits
 from headrace.core.clock import to_datetime
+from headrace.core.display import harmless
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
-from headrace.core.visible import harmless
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypedDict
 
+from headrace.core.display import plural
 from headrace.core.job.state import State
-from headrace.core.plural import plural
 
 Moment = datetime | timedelta
 """A moment, with a time zone; or how long ago."""

@@ -13,13 +13,13 @@ from headrace.admin.bodies import arguments_of, opened, sent_at, task_of
 from headrace.admin.filters import JobFilter, Moment
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.job import AttemptInfo
+from headrace.core.clock import epoch_ms, epoch_ms_before
 from headrace.core.job import ids
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.times import epoch_ms, epoch_ms_before
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJob, JobSnapshot
 

@@ -12,7 +12,7 @@ from headrace.admin.recorded import recorded
 from headrace.admin.workers import read_workers
 from headrace.core import bounds as limits
 from headrace.core.clock import to_datetime
-from headrace.core.plural import plural
+from headrace.core.display import plural
 from headrace.core.queue_names import check_topic, group_source, is_log, log_source
 from headrace.errors import ConfigError, StoreFull
 from headrace.store.values import Counts, QueueState

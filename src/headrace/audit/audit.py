@@ -24,7 +24,7 @@ from headrace.client.topic.topic import Topic
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import check_seconds
 from headrace.core.job.failure import describe
-from headrace.core.task.functions import is_async
+from headrace.core.task.signature import is_async
 from headrace.errors import ConfigError
 
 log = logging.getLogger("headrace.audit")

@@ -14,7 +14,7 @@ from headrace.cli.app_command import asked, json_option, of_app
 from headrace.cli.output import harmless, json_document
 from headrace.cli.suggestions import command, reading
 from headrace.core import bounds as limits
-from headrace.core.plural import plural
+from headrace.core.display import plural
 from headrace.core.queue_names import group_queue
 from headrace.errors import StoreError
 

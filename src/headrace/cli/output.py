@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from headrace.core.visible import harmless as harmless
+from headrace.core.display import harmless as harmless
 
 if TYPE_CHECKING:
     from headrace.client.job import AttemptInfo

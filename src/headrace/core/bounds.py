@@ -1,6 +1,8 @@
-"""Numbers that bound things, and the checks of names."""
+"""Limits and defaults, and the checks of names, labels and numbers that callers give."""
 
 from __future__ import annotations
+
+import unicodedata
 
 from headrace.errors import ConfigError
 
@@ -67,3 +69,21 @@ def check_count(what: str, value: object, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{what} must be a whole number of at least {least}, not {value!r}")
     return value
+
+
+MAX_LABEL_BYTES = 256
+
+
+def check_label(what: str, text: object) -> str:
+    """`text` if it can be a label: not empty, not long, nothing that does not print."""
+    if not isinstance(text, str) or not text:
+        raise ConfigError(f"{what} must be a non-empty text, not {text!r}")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ConfigError(f"{what} {text[:80]!r} is not valid text") from None
+    if size > MAX_LABEL_BYTES:
+        raise ConfigError(f"{what} takes {size} bytes, at most {MAX_LABEL_BYTES} are allowed")
+    if any(unicodedata.category(c) == "Cc" for c in text):
+        raise ConfigError(f"{what} {text!r} contains control characters")
+    return text

@@ -1,10 +1,21 @@
-"""Where time comes from. Code that decides by time is given a clock, so tests can move it."""
+"""Where time comes from, and the durations and moments that callers give, in milliseconds.
+
+Code that decides by time is given a clock, so that tests can move it.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+from headrace.core.bounds import check_seconds
+from headrace.errors import ConfigError
+
+Duration = float | timedelta
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock(Protocol):
@@ -21,9 +32,32 @@ class SystemClock:
 
 
 def to_datetime(ms: int) -> datetime:
-    """The moment that is so many ms after 1970. Never fails: what no calendar has, as a value that
-    nobody wrote may, is the first or the last moment that Python knows."""
+    """The moment this many milliseconds after 1970. Never fails: a value out of range, as only
+    broken data has it, gives the first or the last moment that Python knows."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return (datetime.min if ms < 0 else datetime.max).replace(tzinfo=UTC)
+
+
+def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
+    """Seconds or a timedelta as whole milliseconds, rounded up, so nothing happens early."""
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    return math.ceil(check_seconds(what, duration, least=least) * 1000)
+
+
+def epoch_ms(what: str, moment: object) -> int:
+    """An aware datetime as whole milliseconds since 1970, rounded up, so nothing happens early."""
+    return -((_EPOCH - _aware(what, moment)) // _MILLISECOND)
+
+
+def epoch_ms_before(what: str, moment: object) -> int:
+    """As `epoch_ms`, rounded down: what happened in the same millisecond is not before it."""
+    return (_aware(what, moment) - _EPOCH) // _MILLISECOND
+
+
+def _aware(what: str, moment: object) -> datetime:
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(f"{what} must be a datetime with a time zone, not {moment!r}")
+    return moment

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.client.context import Context
 from headrace.client.topic.delivery import Delivery
+from headrace.core.clock import Duration, to_ms
 from headrace.core.queue_names import group_queue, group_source
-from headrace.core.times import Duration, to_ms
 from headrace.errors import ConfigError
 from headrace.outbox import schema
 from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async

@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.widgets import DataTable
 
 from headrace.admin import DeadInfo, WorkerInfo
-from headrace.core.visible import harmless
+from headrace.core.display import harmless
 from headrace.top.formats import age, ago, count, rate, sparkline
 from headrace.top.snapshot import QueueRow, TopSnapshot
 

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Header, Input, Static, TabbedContent, TabPane
 
 from headrace.admin import Admin
-from headrace.core.visible import harmless
+from headrace.core.display import harmless
 from headrace.errors import HeadraceError
 from headrace.top.confirm import Confirm
 from headrace.top.formats import rate

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.core.task.functions import is_async
+from headrace.core.task.signature import is_async
 
 log = logging.getLogger("headrace.worker")
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.bounds import DEFAULT_QUEUE, RESULT_TTL, TIMEOUT
+from headrace.core.clock import to_ms
 from headrace.core.job.envelope import WireRetry
 from headrace.core.job.retry import Retry
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.send_options import PLAIN, SendOptions
-from headrace.core.times import to_ms
 from headrace.errors import ConfigError
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)

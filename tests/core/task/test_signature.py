@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core import codec
+from headrace.core.codec import with_first
 from headrace.core.task.signature import Misfit, Signature
-from headrace.core.task.splice import with_first
 from headrace.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.core.clock import to_datetime
+from headrace.core.display import plural
 from headrace.core.job import ids
 from headrace.core.job.constraints import Limit, decode_constraints
 from headrace.core.job.history import History, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
 from headrace.core.job.state import Reason, State
-from headrace.core.plural import plural
 from headrace.core.task.rate import QUEUE_LIMIT
 from headrace.store.contract import JobSnapshot
 

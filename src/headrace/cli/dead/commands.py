@@ -29,7 +29,7 @@ from headrace.cli.dead.views import as_json_value, show_job, show_list
 from headrace.cli.filters import dead_options, parse_edits, queue_option
 from headrace.cli.output import complain, json_document, show_first
 from headrace.cli.program import FAILED
-from headrace.core.plural import plural
+from headrace.core.display import plural
 from headrace.errors import ConfigError, JobError, JobNotFound
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import job_options, queue_option
 from headrace.cli.output import complain, json_document
 from headrace.cli.program import FAILED
-from headrace.core.plural import plural
+from headrace.core.display import plural
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import click
 from headrace.cli.app_loader import load_app, one_app
 from headrace.cli.processes.dev_processes import DevProcesses
 from headrace.core import bounds as limits
-from headrace.core.visible import harmless
+from headrace.core.display import harmless
 from headrace.errors import ConfigError
 from headrace.worker.processes.signals import ProcessSignals, let_go_of_closed_terminal
 

@@ -14,7 +14,7 @@ from typing import IO
 
 import click
 
-from headrace.core.visible import harmless
+from headrace.core.display import harmless
 from headrace.worker.processes.parent import SUPERVISOR, how_it_ended
 
 # For what a process that has ended said last. Whoever has its output from it may live for ever.

@@ -13,7 +13,7 @@ from headrace.cli.app_command import json_option
 from headrace.cli.app_loader import load_app
 from headrace.cli.logs import log_to_stderr
 from headrace.cli.output import json_document, moment, show_table
-from headrace.core.plural import plural
+from headrace.core.display import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
 from headrace.outbox.connections import SyncConnection
 from headrace.outbox.drivers import database_of

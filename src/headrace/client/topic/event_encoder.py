@@ -11,13 +11,13 @@ import msgspec
 from headrace.client.context import running
 from headrace.client.topic.publication import Prepared
 from headrace.client.topic.topic_definition import TopicDefinition
+from headrace.core.bounds import MAX_LABEL_BYTES, check_label
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import Overrides
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import shard_of
-from headrace.core.task.labels import MAX_LABEL_BYTES, check_label
 from headrace.core.topic.headers import trace_of
 from headrace.core.topic.kinds import named
 from headrace.core.topic.publish_options import EnvelopeTemplate, PublishOptions, publish_options

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from headrace.core.clock import epoch_ms_before
 from headrace.core.job import ids
-from headrace.core.times import epoch_ms_before
 from headrace.core.topic.topic import Place
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store

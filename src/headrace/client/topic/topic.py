@@ -22,9 +22,9 @@ from headrace.client.topic.publisher import Publisher
 from headrace.client.topic.subscription import Subscription, declare
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import check_count
+from headrace.core.clock import Duration
 from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT
-from headrace.core.times import Duration
 from headrace.core.topic.event import Event, read_event
 from headrace.core.topic.publish_options import Publishing, PublishingMany
 from headrace.core.topic.topic import Broadcasting, Place, Subscribing, TopicDeclaring, check_place

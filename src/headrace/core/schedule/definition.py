@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict, get_args
 import msgspec
 
 from headrace.core.bounds import MAX_MS, check_count, check_name
+from headrace.core.clock import Duration
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
 from headrace.core.job.ids import JobId
@@ -15,7 +16,6 @@ from headrace.core.job.parcel import Bond, Parcel, Tick
 from headrace.core.schedule.cadence import Cadence, cron_cadence, every_cadence
 from headrace.core.task.call import Call
 from headrace.core.task.send_options import SendOptions
-from headrace.core.times import Duration
 from headrace.errors import ConfigError
 
 Missed = Literal["skip", "once", "all"]

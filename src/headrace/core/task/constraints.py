@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.bounds import check_label
+from headrace.core.clock import to_ms
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
-from headrace.core.task.labels import check_label
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.rate import QueueSettings, task_limit
 from headrace.core.task.send_options import SendOptions
@@ -21,7 +22,6 @@ from headrace.core.task.uniqueness import (
     digest,
     unique_name,
 )
-from headrace.core.times import to_ms
 from headrace.errors import ArgumentError, ConfigError
 
 

@@ -15,12 +15,12 @@ from headrace.core.bounds import (
     check_name,
     check_seconds,
 )
+from headrace.core.clock import to_ms
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
 from headrace.core.task.rate import Rate
 from headrace.core.task.send_options import JobOptions, check_priority
 from headrace.core.task.uniqueness import NOT_UNIQUE, LabelMaker, Uniqueness
-from headrace.core.times import to_ms
 from headrace.errors import ConfigError
 
 RunIn = Literal["loop", "thread", "process"]

@@ -9,15 +9,14 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from headrace.core.bounds import MAX_OVERRIDES, check_count
+from headrace.core.bounds import MAX_OVERRIDES, check_count, check_label
+from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.job.constraints import MAX_PRIORITY
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
-from headrace.core.task.labels import check_label
 from headrace.core.task.uniqueness import UNSAID, Uniqueness
-from headrace.core.times import Duration, epoch_ms, to_ms
 from headrace.errors import ConfigError
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from headrace.core import codec
+from headrace.core.codec import with_first
 from headrace.core.task.batch_items import of_one_item
-from headrace.core.task.splice import with_first
 from headrace.errors import ArgumentError, ConfigError
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -298,3 +298,10 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
         return codec.convert(value, kind)
     except codec.DECODE_ERRORS as error:
         raise Misfit(f"argument {name!r}: {error}") from None
+
+
+def is_async(function: Any) -> bool:
+    """Whether it is an async function, or an object with an async `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.task.labels import check_label
-from headrace.core.times import to_ms
+from headrace.core.bounds import check_label
+from headrace.core.clock import to_ms
 from headrace.errors import ConfigError
 
 LabelMaker = Callable[..., str]

@@ -8,12 +8,11 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from headrace.core.bounds import MAX_OVERRIDES
+from headrace.core.bounds import MAX_OVERRIDES, check_label
+from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMAT, Overrides
 from headrace.core.job.ids import JobId
-from headrace.core.task.labels import check_label
-from headrace.core.times import Duration, epoch_ms, to_ms
 from headrace.core.topic.headers import checked_headers
 from headrace.errors import ConfigError
 

@@ -1,7 +1,9 @@
-"""The events of one topic, as bytes and back: codec, version, and what becomes of older ones."""
+"""The events of one topic, as bytes and back: codec, version, and upcasts of older events."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.core.bounds import check_count
@@ -10,8 +12,71 @@ from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.core.topic.content import CodecName, Content, EventCodec, codec_for, codec_name
 from headrace.core.topic.kinds import culprit, named
-from headrace.core.topic.upcast import NoStep, Upcast, Upcasts, checked_upcast
 from headrace.errors import ConfigError, EventError
+
+# What was published is plain data: dicts, lists, texts, numbers, None and, by MessagePack, bytes and
+# datetimes. By the codecs `raw` and `protobuf`, or one of the user's own, it is the bytes themselves.
+Upcast = Callable[[Any, int], Any]
+"""Takes what was published and its version; returns an event, or plain data of the present version
+(bytes, for codecs of bytes)."""
+Upcasts = Mapping[int, Callable[[Any], Any]]
+"""`{1: to_2, 2: to_3}`: each takes what the one before returned, and returns plain data of the next
+version; the last may return an event."""
+
+
+class NoStep(Exception):
+    """There is no upcast from this version."""
+
+
+def checked_upcast(topic: str, upcast: Any, version: int) -> Upcast | None:
+    """The upcast of a topic of this version as one function, which raises `NoStep` for a version
+    that it has no step from. `ConfigError` for an upcast that cannot work."""
+    if upcast is None:
+        return None
+    if version == 1:
+        raise ConfigError(
+            f"topic {topic!r}: an upcast is for older events, and there are none before version 1: "
+            "say version=2 or more"
+        )
+    if not isinstance(upcast, Mapping):
+        _check_function(topic, upcast, "upcast(old, version)", 2)
+        function: Upcast = upcast
+        return function
+    first = version - len(upcast)
+    if first < 1 or not upcast or set(upcast) != set(range(first, version)):
+        raise ConfigError(
+            f"topic {topic!r}: upcast must have a function for each version from its first to "
+            f"{version - 1}, not for {list(upcast)}"
+        )
+    for step, function in upcast.items():
+        _check_function(topic, function, f"the upcast from {step}", 1)
+    return _stepwise(dict(upcast), version)
+
+
+def _stepwise(steps: Upcasts, present: int) -> Upcast:
+    def upcast(old: Any, version: int) -> Any:
+        if version not in steps:
+            raise NoStep
+        for step in range(version, present):
+            old = steps[step](old)
+        return old
+
+    return upcast
+
+
+def _check_function(topic: str, function: Any, what: str, arguments: int) -> None:
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise ConfigError(f"topic {topic!r}: {what} must be an ordinary function, not {function!r}")
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError as error:
+        raise ConfigError(
+            f"topic {topic!r}: {what} is called with {arguments} argument(s): {error}"
+        ) from None
+    except ValueError:
+        # Written in C, without a signature.
+        return
+
 
 _PLAIN = (dict, list, tuple, str, bytes, int, float, type(None))
 
@@ -88,7 +153,7 @@ class Schema:
         if content == self.content:
             return self.codec
         if content not in self._others:
-            # Whoever publishes chooses the text: what is remembered must have an end.
+            # Publishers choose the text, so the cache must be bounded.
             if len(self._others) > 100:
                 self._others.clear()
             self._others[content] = self._other(content)

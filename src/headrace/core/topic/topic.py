@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args, get_type_hints
 
-from headrace.core.bounds import check_count
+from headrace.core.bounds import check_count, check_label
+from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_topic
-from headrace.core.task.labels import check_label
-from headrace.core.times import Duration, epoch_ms, to_ms
 from headrace.core.topic.content import CodecName, EventCodec
-from headrace.core.topic.upcast import Upcast, Upcasts
+from headrace.core.topic.schema import Upcast, Upcasts
 from headrace.errors import ConfigError
 
 Ack = Literal["success", "receive", "manual"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from headrace.core.plural import plural as plural
-from headrace.core.visible import is_plain
+from headrace.core.display import is_plain
+from headrace.core.display import plural as plural
 
 # Line ends and tabs; and joiners, which emoji and some scripts need.
 _KEPT = frozenset("\n\t\u200c\u200d")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from headrace.core.visible import is_plain
+from headrace.core.display import is_plain
 from headrace.web.rendering.formatting import visible
 
 IN_A_PAGE = 10_000

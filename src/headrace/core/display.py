@@ -1,0 +1,25 @@
+"""How values are shown to people: texts of jobs made safe, numbers with their noun."""
+
+from __future__ import annotations
+
+# Letters and marks to Unicode, and yet nothing to the eye.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
+def is_plain(text: str) -> bool:
+    """Whether all characters are visible as they are: no control characters, no changes of the
+    writing direction, no invisible ones, and no blank but the space."""
+    return text.isprintable() and _BLANK.isdisjoint(text)
+
+
+def harmless(text: str) -> str:
+    """The text on one line, with every character escaped that is not plainly visible, so that a
+    job's data cannot control a terminal."""
+    if is_plain(text):
+        return text
+    return "".join(c if is_plain(c) else ascii(c)[1:-1] for c in text)
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A number with what it counts: `1 job`, `1,200 jobs`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
