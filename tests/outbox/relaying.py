@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace import Headrace
 from headrace.outbox import Outbox
-from headrace.outbox.pending_rows import PendingRows
 from headrace.outbox.row_sender import RowSender
+from headrace.outbox.rows import PendingRows
 
 # What is killed is soon taken over.
 LEASE = 0.3

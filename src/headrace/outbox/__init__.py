@@ -5,9 +5,9 @@
 nothing.
 """
 
-from headrace.outbox.failed_rows import FailedRow
 from headrace.outbox.inbox import Inbox
 from headrace.outbox.outbox import Outbox
 from headrace.outbox.relay import Relay
+from headrace.outbox.rows import FailedRow
 
 __all__ = ["FailedRow", "Inbox", "Outbox", "Relay"]

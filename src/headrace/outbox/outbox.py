@@ -15,7 +15,7 @@ from headrace.core.job.retry import Retry
 from headrace.core.task.call import Call
 from headrace.core.topic.publish_options import Publishing
 from headrace.errors import ConfigError
-from headrace.outbox import failed_rows, schema
+from headrace.outbox import rows, schema
 from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async
 from headrace.outbox.dialects import (
     POSTGRESQL,
@@ -25,9 +25,9 @@ from headrace.outbox.dialects import (
     check_table,
     dialect_named,
 )
-from headrace.outbox.failed_rows import FailedRow
 from headrace.outbox.relay import RETRY, Relay
 from headrace.outbox.row_codec import encode_parcel
+from headrace.outbox.rows import FailedRow
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
@@ -144,11 +144,11 @@ class Outbox:
 
     def failed(self, connection: SyncConnection) -> list[FailedRow]:
         """The rows that the relay has given up, oldest first."""
-        return failed_rows.read(connection, self.table_name)
+        return rows.failed_rows(connection, self.table_name)
 
     def retry_failed(self, connection: SyncConnection, id: str | None = None) -> int:
-        """Have rows that were given up tried anew, or the one of this job or event; how many."""
-        return failed_rows.retry(connection, self.table_name, id)
+        """Have given-up rows tried again: all, or that of one job or event. Returns how many."""
+        return rows.retry_failed(connection, self.table_name, id)
 
     def _through(self, write: Send) -> Send:
         """`write` inside of the app's middleware, as if it were sending."""

@@ -16,11 +16,11 @@ from uuid import uuid4
 from headrace.core import bounds as limits
 from headrace.core.job.retry import Retry
 from headrace.errors import ConfigError, HeadraceError
-from headrace.outbox.commit_listener import CommitListener
+from headrace.outbox.databases import CommitListener
 from headrace.outbox.drivers import database_of
-from headrace.outbox.pending_rows import OutboxRow, PendingRows, error_text
 from headrace.outbox.row_codec import decode_parcel
 from headrace.outbox.row_sender import RowSender
+from headrace.outbox.rows import OutboxRow, PendingRows, error_text
 from headrace.worker.service import Service
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from headrace.core.topic.content import CodecName, Content, EventCodec, codec_fo
 from headrace.core.topic.kinds import culprit, named
 from headrace.errors import ConfigError, EventError
 
-# What was published is plain data: dicts, lists, texts, numbers, None and, by MessagePack, bytes and
-# datetimes. By the codecs `raw` and `protobuf`, or one of the user's own, it is the bytes themselves.
+# What was published is plain data: dicts, lists, texts, numbers, None and, by MessagePack, bytes
+# and datetimes. By the codecs `raw` and `protobuf`, or one of the user's own, it is bytes.
 Upcast = Callable[[Any, int], Any]
 """Takes what was published and its version; returns an event, or plain data of the present version
 (bytes, for codecs of bytes)."""

@@ -1,9 +1,11 @@
-"""The rows that one relay may send: takes some, and removes, releases or fails them."""
+"""The rows of an outbox: those that a relay may take, and those that it has given up."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from headrace.client.send.coalescer import BATCH, BATCH_BYTES
@@ -21,8 +23,9 @@ class OutboxRow(NamedTuple):
 
 
 class PendingRows:
-    """A row that is taken is this relay's alone until `lease_ms` have passed, and so are its
-    destination's others: two relays that send to one place would mix up the order."""
+    """Takes rows for one relay, and removes, releases or fails them. A row that is taken is this
+    relay's alone until `lease_ms` have passed, and so are the others of its destination: two relays
+    that send to one place would mix up the order."""
 
     def __init__(self, table: str, relay: str, lease_ms: int) -> None:
         self._table = table
@@ -107,14 +110,14 @@ WHERE position IN (
         """Whether no other relay takes rows before this transaction ends. SQLite lets one write at
         a time anyway."""
 
-        # What another relay has just taken must be seen after the lock is had.
+        # After the lock is taken, rows that another relay has just taken must be visible.
         execute(connection, _on_postgresql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
         locked = f"SELECT 1 WHERE pg_try_advisory_xact_lock({self._claim_lock})"
         return bool(execute(connection, _on_postgresql(locked)).rows)
 
     def _free(self, dialect: Dialect, held: Collection[str]) -> tuple[str, dict[str, Any]]:
-        """The condition for a row that this relay may take. Its own it may take again: a step that
-        failed may have left some behind."""
+        """The condition for rows that this relay may take. They include its own: a step that failed
+        may have left some behind."""
         values: dict[str, Any] = {"relay": self._relay}
         names = {f"held{number}": name for number, name in enumerate(held)}
         skipped = f"AND destination NOT IN ({', '.join(f':{name}' for name in names)})"
@@ -138,8 +141,8 @@ def _on_postgresql(sql: str) -> Make:
 
 
 def _use_indexes(connection: SyncConnection) -> None:
-    """For this transaction. An outbox fills and empties faster than statistics are kept: by those,
-    PostgreSQL may think it best to read the whole table, or to compile the statement."""
+    """For this transaction. An outbox fills and empties faster than statistics are updated: by
+    outdated ones, PostgreSQL may read the whole table, or compile the statement."""
     settings = ", ".join(f"set_config('{name}', 'off', true)" for name in ("enable_seqscan", "jit"))
     execute(connection, _on_postgresql(f"SELECT {settings}"))
 
@@ -148,3 +151,42 @@ def error_text(error: BaseException) -> str:
     """An error as text that every database can hold."""
     text = f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT].replace("\0", "")
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRow:
+    """A row that the relay has given up, after too many refusals."""
+
+    id: str
+    """Of the job or event."""
+    destination: str
+    """The queue, or the log of a topic."""
+    created: datetime
+    failed: datetime
+    attempts: int
+    error: str
+
+
+def failed_rows(connection: SyncConnection, table: str) -> list[FailedRow]:
+    """The rows that the relay has given up, oldest first."""
+    columns = "id, destination, created_ms, failed_ms, attempts, last_error"
+    sql = f"SELECT {columns} FROM {table} WHERE failed_ms IS NOT NULL ORDER BY position"
+    rows = execute(connection, lambda _: Statement(sql)).rows
+    return [
+        FailedRow(row_id, destination, _moment(created), _moment(failed), attempts, error)
+        for row_id, destination, created, failed, attempts, error in rows
+    ]
+
+
+def retry_failed(connection: SyncConnection, table: str, id: str | None) -> int:
+    """Have given-up rows tried again: all, or that of one job or event. Returns their number."""
+    sql = (
+        f"UPDATE {table} SET failed_ms = NULL, attempts = 0, due_ms = 0 WHERE failed_ms IS NOT NULL"
+    )
+    one = "" if id is None else " AND id = :id"
+    values = {} if id is None else {"id": id}
+    return execute(connection, lambda _: Statement(sql + one, values)).changed
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
