@@ -92,7 +92,7 @@ class Service(ABC):
         self._trouble, self._pause = "", 0.0
 
     def _next_pause(self) -> float:
-        self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self._pause = longer_pause(self._pause)
         return self._pause
 
 
@@ -175,13 +175,18 @@ class QueuePoller(Service):
         if trouble and trouble not in known:
             log.warning("the %s waits: %s", self.name, trouble)
         _, pause = self._troubles.get(queue, ("", 0.0))
-        pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        pause = longer_pause(pause)
         self._troubles[queue] = trouble, pause
         return pause
 
     def _all_well_at(self, queue: str) -> None:
         if self._troubles.pop(queue, None) and not self._troubles:
             log.warning("the %s goes on", self.name)
+
+
+def longer_pause(pause: float) -> float:
+    """The seconds to wait for a store that is still away after a wait of `pause` seconds."""
+    return min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
 
 
 async def ended(service: Service, running: asyncio.Task[None], grace: float) -> None:

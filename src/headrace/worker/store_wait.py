@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from headrace.errors import StoreError
+from headrace.worker.service import longer_pause
 
 log = logging.getLogger("headrace.worker")
 
 T = TypeVar("T")
 
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
 _SAY_EVERY = 30.0
 
 
@@ -32,7 +31,7 @@ class StoreWait:
     def __init__(self, limit: float | None, stopping: asyncio.Event) -> None:
         self._ends_at = float("inf") if limit is None else time.monotonic() + limit
         self._stopping = stopping
-        self._pause = _FIRST_PAUSE
+        self._pause = 0.0
         self._said = ""
         self._say_again_at = 0.0
 
@@ -60,10 +59,10 @@ class StoreWait:
             log.warning("the worker waits for its store: %s", trouble)
 
     async def _rest(self) -> None:
+        self._pause = longer_pause(self._pause)
         until_end = max(self._ends_at - time.monotonic(), 0.0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(self._pause, until_end)):
                 await self._stopping.wait()
         if self._stopping.is_set():
             raise StoppedWaiting
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)

@@ -13,7 +13,6 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import NotNow
 from headrace.errors import StoreUnavailable
 from headrace.store.values import IdempotencyKey
-from headrace.worker.run import admitter
 from headrace.worker.run.admitter import Admitter
 from tests.worker.states import reach, until
 
@@ -66,7 +65,7 @@ async def test_those_who_ask_at_the_same_time_share_one_round_trip() -> None:
 
 
 async def test_a_store_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admitter, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("headrace.worker.service._FIRST_PAUSE", 0.001)
     keeper = Gatekeeper(free=2)
     keeper.troubles = 2
     assert await admitted(keeper, 2) == [None, None]

@@ -18,7 +18,7 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.job.retry import RemoteError, full_name
 from headrace.errors import RetryLater, TaskCancelled, TaskControl
 from headrace.exposition.tracing.carrier import Carrier, fitting
-from headrace.exposition.tracing.conventions import (
+from headrace.exposition.tracing.spans import (
     ATTEMPT,
     COUNT,
     ERROR_TYPE,
@@ -26,11 +26,11 @@ from headrace.exposition.tracing.conventions import (
     MESSAGE_ID,
     OUTCOME,
     SUBSCRIPTION,
+    TracerSource,
     attributes,
     common,
     span_name,
 )
-from headrace.exposition.tracing.tracer import TracerSource
 from headrace.middleware.views import JobRun, Received
 from headrace.middleware.wrapping import Proceed
 

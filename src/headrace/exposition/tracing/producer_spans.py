@@ -14,15 +14,15 @@ from headrace.core.task.call import Call
 from headrace.core.task.send_options import SendOptions
 from headrace.errors import ConfigError
 from headrace.exposition.tracing.carrier import Carrier, fitting
-from headrace.exposition.tracing.conventions import (
+from headrace.exposition.tracing.spans import (
     COUNT,
     ERROR_TYPE,
     MESSAGE_ID,
+    TracerSource,
     attributes,
     common,
     span_name,
 )
-from headrace.exposition.tracing.tracer import TracerSource
 
 
 class SendSpans:

@@ -37,7 +37,7 @@ class Tracing(Middleware):
             from headrace.exposition.tracing.carrier import Carrier
             from headrace.exposition.tracing.consumer_spans import ProcessSpans, ReceiveSpans
             from headrace.exposition.tracing.producer_spans import SendSpans
-            from headrace.exposition.tracing.tracer import TracerSource
+            from headrace.exposition.tracing.spans import TracerSource
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("opentelemetry"):
                 raise

@@ -13,11 +13,9 @@ from headrace.store.contract import Consumer
 from headrace.store.values import IdempotencyKey
 from headrace.worker.run.batcher import BatchRun
 from headrace.worker.run.run import Run
+from headrace.worker.service import longer_pause
 
 log = logging.getLogger("headrace.worker")
-
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
 
 
 class Admitter:
@@ -88,7 +86,7 @@ class Admitter:
                     answer.set_result(refused.get(delivery, ""))
 
     async def _refused(self, queue: str, questions: _Questions) -> dict[LeasedDelivery, str]:
-        pause = _FIRST_PAUSE
+        pause = 0.0
         # The same at each try, also if some no longer wait: the idempotency key names one change.
         deliveries = [d for d, answer in questions.items() if not answer.done()]
         idempotency = IdempotencyKey()
@@ -96,14 +94,14 @@ class Admitter:
             try:
                 return await self._consumer.begin(queue, deliveries, idempotency=idempotency)
             except StoreError as error:
-                if pause == _FIRST_PAUSE:
+                if not pause:
                     log.warning(
                         "jobs of queue %r wait for their limits: %s",
                         *(queue, error),
                         extra={"queue": queue},
                     )
+                pause = longer_pause(pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
         return {}
 
 

@@ -115,11 +115,10 @@ class Executor:
             answers = errors_of(batch, error)
         outcomes = self._outcomes.of_answers(batch.members, answers)
         end_if_forked(self._forks)
-        pairs = zip(batch.members, outcomes, strict=True)
-        ended = [(run, outcome) for run, outcome in pairs if not run.abandoned]
-        for run, outcome in ended:
-            run.outcome = outcome
-        runs = [run for run, _ in ended]
+        runs = [run for run in batch.members if not run.abandoned]
+        for run, outcome in zip(batch.members, outcomes, strict=True):
+            if not run.abandoned:
+                run.outcome = outcome
         if self._settings.events:
             batch.note_facts(self._ahead_ms)
         if self._auditing is not None and runs:
