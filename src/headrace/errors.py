@@ -267,7 +267,7 @@ class ResultUnreadable(JobError):
 
 
 class TaskControl(Exception):
-    """Raised by a task to say how its run is to be judged."""
+    """Raised by a task to decide the outcome of its run."""
 
 
 class RetryLater(TaskControl):

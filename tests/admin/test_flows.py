@@ -11,10 +11,10 @@ from headrace import Headrace, JobNotFound, Retry, State, chain, group
 from headrace.admin import FlowInfo, FlowJobInfo
 from headrace.core.flow import graph
 from headrace.core.flow.flow import plan
-from headrace.core.flow.graph import Drawing, decode_graph
+from headrace.core.flow.graph import GraphBuilder, decode_graph
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.ids import to_id, to_text
-from headrace.core.job.parcel import Bond
+from headrace.core.job.parcel import FlowMembership
 
 
 class Tasks:
@@ -101,11 +101,13 @@ async def test_a_job_that_is_forgotten_is_done_if_what_follows_it_goes_on(app: H
 async def test_what_was_never_stored_is_not_said_to_be_done(app: Headrace) -> None:
     tasks = Tasks(app)
     last, first = plan(chain(tasks.first.call(1), tasks.first.call()))
-    drawn = Drawing([last, first], last.job_id, {}).carried_by(last)
-    bond = Bond(last.job_id, last.job_id, "one", (first.job_id,), (), "default", drawn)
+    drawn = GraphBuilder([last, first], last.job_id, {}).carried_by(last)
+    membership = FlowMembership(
+        last.job_id, last.job_id, "one", (first.job_id,), (), "default", drawn
+    )
     # As a sender leaves it that is killed half way.
     store = (await app.session()).store
-    await store.append("default", [last.call.parcel(0, bond)])
+    await store.append("default", [last.call.parcel(0, membership)])
     flow = await app.admin.flow(to_text(last.job_id))
     assert states_by_task(flow) == {"first": [None, State.BLOCKED]}
 

@@ -20,20 +20,20 @@ from headrace import (
     Reject,
     RetryLater,
 )
-from headrace.client.topic.delivery import Dropped, Fate
+from headrace.client.topic.delivery import DeliveryDropped, ManualSettlement
 from headrace.core.job.envelope import decode_envelope
 
 
-def delivery(fate: Fate | None = None, ack: str = "manual") -> Delivery:
+def delivery(manual: ManualSettlement | None = None, ack: str = "manual") -> Delivery:
     topic = Headrace("memory://").topic("notes", str)
     envelope = decode_envelope(topic.prepare("x", key="k", source="shop").parcel.envelope)
-    return Delivery(topic.event_of(envelope), "audit", attempt=2, fence=3, ack=ack, fate=fate)
+    return Delivery(topic.event_of(envelope), "audit", attempt=2, fence=3, ack=ack, manual=manual)
 
 
-async def worker(fate: Fate, error: Exception | None = None) -> Any:
+async def worker(manual: ManualSettlement, error: Exception | None = None) -> Any:
     """Does what a worker does: awaits the decision, and has it written."""
-    decision = await fate.decided()
-    fate.written(error)
+    decision = await manual.decided()
+    manual.written(error)
     return decision
 
 
@@ -60,25 +60,25 @@ async def test_a_delivery_tells_what_is_known_of_its_event() -> None:
 async def test_each_verb_is_told_to_the_worker_and_waits_for_it(
     verb: str, args: tuple[Any, ...], decision: type | None
 ) -> None:
-    fate = Fate()
-    made = delivery(fate)
+    manual = ManualSettlement()
+    made = delivery(manual)
     said = asyncio.create_task(getattr(made, verb)(*args))
-    decided = await fate.decided()
+    decided = await manual.decided()
     assert (None if decided is None else type(decided)) == decision
     if isinstance(decided, Defer):
         assert decided.delay == 5
     if isinstance(decided, Reject):
         assert str(decided) == "why"
     assert not said.done()
-    fate.written()
+    manual.written()
     await said
 
 
 @pytest.mark.parametrize("verb", ["ack", "retry", "reject", "defer"])
 async def test_a_delivery_is_used_once(verb: str) -> None:
-    fate = Fate()
-    made = delivery(fate)
-    working = asyncio.create_task(worker(fate))
+    manual = ManualSettlement()
+    made = delivery(manual)
+    working = asyncio.create_task(worker(manual))
     await made.ack()
     assert await working is None
     assert made.used
@@ -90,9 +90,9 @@ async def test_a_delivery_is_used_once(verb: str) -> None:
 
 
 async def test_of_many_that_decide_at_once_one_does() -> None:
-    fate = Fate()
-    made = delivery(fate)
-    working = asyncio.create_task(worker(fate))
+    manual = ManualSettlement()
+    made = delivery(manual)
+    working = asyncio.create_task(worker(manual))
     barrier = threading.Barrier(20)
 
     def decide() -> None:
@@ -111,19 +111,19 @@ async def test_of_many_that_decide_at_once_one_does() -> None:
 
 
 async def test_a_function_in_a_thread_settles_without_a_loop() -> None:
-    fate = Fate()
-    made = delivery(fate)
-    working = asyncio.create_task(worker(fate))
+    manual = ManualSettlement()
+    made = delivery(manual)
+    working = asyncio.create_task(worker(manual))
     await asyncio.to_thread(made.reject_sync, "why")
     assert isinstance(await working, Reject)
 
 
 async def test_in_a_loop_the_sync_verbs_are_refused_and_use_nothing_up() -> None:
-    made = delivery(Fate())
+    made = delivery(ManualSettlement())
     with pytest.raises(ConfigError, match="await the async ones"):
         made.ack_sync()
     assert not made.used
-    made._right.clear()
+    made._undecided.clear()
 
 
 async def test_a_wrong_delay_is_refused_and_uses_nothing_up() -> None:
@@ -134,75 +134,75 @@ async def test_a_wrong_delay_is_refused_and_uses_nothing_up() -> None:
 
 
 async def test_what_the_store_did_not_write_is_told() -> None:
-    fate = Fate()
-    made = delivery(fate)
-    working = asyncio.create_task(worker(fate, LeaseLost("another worker has it")))
+    manual = ManualSettlement()
+    made = delivery(manual)
+    working = asyncio.create_task(worker(manual, LeaseLost("another worker has it")))
     with pytest.raises(LeaseLost):
         await made.ack()
     await working
 
 
 async def test_a_run_that_ended_in_another_way_cannot_be_settled() -> None:
-    fate = Fate()
-    made = delivery(fate)
-    fate.close()
+    manual = ManualSettlement()
+    made = delivery(manual)
+    manual.close()
     with pytest.raises(DeliveryUsed):
         await made.ack()
-    fate = Fate()
-    made = delivery(fate)
-    fate.close(LeaseLost("another worker has it"))
+    manual = ManualSettlement()
+    made = delivery(manual)
+    manual.close(LeaseLost("another worker has it"))
     with pytest.raises(LeaseLost):
         await made.ack()
 
 
 @pytest.mark.parametrize("ack", ["success", "receive"])
 async def test_a_group_that_acknowledges_by_itself_is_not_settled_by_hand(ack: str) -> None:
-    fate = Fate()
-    made = delivery(fate, ack)
+    manual = ManualSettlement()
+    made = delivery(manual, ack)
     with pytest.raises(ConfigError, match="ack='manual'"):
         await made.ack()
     del made
     gc.collect()
     await asyncio.sleep(0)
-    assert not fate._decision.done()
+    assert not manual._decision.done()
 
 
 async def test_a_delivery_that_is_let_go_of_is_told_to_the_worker() -> None:
-    fate = Fate()
-    made = delivery(fate)
-    deciding = asyncio.create_task(fate.decided())
+    manual = ManualSettlement()
+    made = delivery(manual)
+    deciding = asyncio.create_task(manual.decided())
     await asyncio.sleep(0)
     assert not deciding.done()
     del made
     gc.collect()
-    with pytest.raises(Dropped):
+    with pytest.raises(DeliveryDropped):
         await deciding
 
 
 async def test_a_delivery_let_go_of_in_another_thread_is_told_too() -> None:
-    fate = Fate()
-    held = [delivery(fate)]
+    manual = ManualSettlement()
+    held = [delivery(manual)]
     await asyncio.to_thread(held.clear)
-    with pytest.raises(Dropped):
-        await fate.decided()
+    with pytest.raises(DeliveryDropped):
+        await manual.decided()
 
 
 def test_a_delivery_may_outlive_its_loop() -> None:
     held = []
 
     async def hold() -> None:
-        held.append(delivery(Fate()))
+        held.append(delivery(ManualSettlement()))
 
     asyncio.run(hold())
     held.clear()
 
 
 async def test_one_who_stops_waiting_has_said_it_nevertheless() -> None:
-    fate = Fate()
-    made = delivery(fate)
+    manual = ManualSettlement()
+    made = delivery(manual)
     said = asyncio.create_task(made.ack())
-    assert await fate.decided() is None
+    assert await manual.decided() is None
     said.cancel()
     await asyncio.wait([said])
-    fate.written()
+    manual.written()
     assert made.used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.scaling import Decision, Load, Scaler, Scaling
+from headrace.core.scaling import Load, Scaler, Scaling, ScalingDecision
 from headrace.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ class Scene:
         running: float = 0,
         active: int | None = None,
         elsewhere: int = 0,
-    ) -> Decision:
+    ) -> ScalingDecision:
         self.now += after
         active = self.scaler.target if active is None else active
         load = Load(backlog, age, running, active, self.each, elsewhere)
@@ -142,7 +142,7 @@ def test_the_source_that_is_furthest_behind_decides() -> None:
 
 
 def test_nothing_to_serve_calls_for_nobody() -> None:
-    assert Scaler(Scaling(2, 8)).decide(0.0) == Decision(2)
+    assert Scaler(Scaling(2, 8)).decide(0.0) == ScalingDecision(2)
 
 
 def test_places_that_others_have_take_their_share() -> None:
@@ -153,7 +153,7 @@ def test_places_that_others_have_take_their_share() -> None:
 
 def test_a_decision_says_why_and_is_counted_by_its_reason() -> None:
     scene = Scene(hysteresis=0, cooldown=0)
-    assert scene.look(15) == Decision(1)
+    assert scene.look(15) == ScalingDecision(1)
     up = scene.look(95, age=12.34, running=10)
     assert (up.target, up.reason) == (5, "backlog")
     assert up.why == (

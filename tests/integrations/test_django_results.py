@@ -93,7 +93,7 @@ def test_a_running_task_has_its_worker_and_its_start(
     app: Headrace, orchard: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "_BEAT", 0.01)
-    monkeypatch.setattr(heartbeat, "_TOLD_EVERY", 0.01)
+    monkeypatch.setattr(heartbeat, "_RECORD_EVERY", 0.01)
     sent = orchard.look_at_oneself.enqueue()
     work(app, sent.id)
     sent.refresh()

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from headrace.client.once import Memory, Once
+from headrace.client.once import Once, OnceMarkers
 from headrace.core.job.progress import check_fraction, clean_line
 from headrace.errors import HeadraceError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RunReporter(Memory, Protocol):
+class RunReporter(OnceMarkers, Protocol):
     """Reports progress, logs and once markers of one run, wherever it runs; thread-safe. Progress
     and logs are written soon, without waiting and without failing; markers are written at once."""
 

@@ -55,7 +55,7 @@ class FlowJob(Job[R]):
         states = [seen.state if seen else State.DONE for seen in snapshots.values()]
         if not any(snapshots.values()):
             raise JobNotFound(self.id)
-        for state in _TELLING:
+        for state in _DECISIVE:
             if state in states:
                 return state
         return next((state for state in states if not state.final), State.DONE)
@@ -84,7 +84,7 @@ class FlowJob(Job[R]):
         return seen
 
 
-_TELLING = (State.DEAD, State.CANCELLED, State.RUNNING)
+_DECISIVE = (State.DEAD, State.CANCELLED, State.RUNNING)
 
 
 async def _by_queue(jobs: Iterable[Job[Any]]) -> dict[str, list[Job[Any]]]:

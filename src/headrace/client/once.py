@@ -11,7 +11,7 @@ from headrace.errors import ConfigError
 T = TypeVar("T")
 
 
-class Memory(Protocol):
+class OnceMarkers(Protocol):
     """What is noted with the job at hand: kept through retries, death and replay."""
 
     async def recall(self, name: str) -> bytes | None: ...
@@ -40,9 +40,9 @@ class Once(Generic[T]):
     travels, by the type that was given to `once`."""
 
     def __init__(
-        self, memory: Memory, name: str, kind: Any, max_payload: int = MAX_PAYLOAD
+        self, markers: OnceMarkers, name: str, kind: Any, max_payload: int = MAX_PAYLOAD
     ) -> None:
-        self._memory = memory
+        self._markers = markers
         self._max_payload = max_payload
         self._name = _checked(name)
         try:
@@ -57,21 +57,21 @@ class Once(Generic[T]):
         return self.first
 
     async def __aenter__(self) -> Once[T]:
-        return self._begin(await self._memory.recall(self._name))
+        return self._begin(await self._markers.recall(self._name))
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self.first:
             data, trouble = self._encoded()
-            await self._memory.remember(self._name, data)
+            await self._markers.remember(self._name, data)
             self._end(data, trouble)
 
     def __enter__(self) -> Once[T]:
-        return self._begin(self._memory.recall_sync(self._name))
+        return self._begin(self._markers.recall_sync(self._name))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self.first:
             data, trouble = self._encoded()
-            self._memory.remember_sync(self._name, data)
+            self._markers.remember_sync(self._name, data)
             self._end(data, trouble)
 
     def _begin(self, known: bytes | None) -> Once[T]:

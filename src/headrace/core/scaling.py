@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from headrace.core import bounds as limits
 from headrace.errors import ConfigError
 
-Reason = Literal["", "backlog", "age", "idle"]
-_NONE: Reason = ""
+ScalingReason = Literal["", "backlog", "age", "idle"]
+_NONE: ScalingReason = ""
 VARIABLES = "HEADRACE_SCALE_"
 
 
@@ -122,19 +122,19 @@ class Load(NamedTuple):
         )
 
 
-class Decision(NamedTuple):
+class ScalingDecision(NamedTuple):
     """How many consumers there should be. `reason` is empty if that is as before."""
 
     target: int
-    reason: Reason = ""
+    reason: ScalingReason = ""
     why: str = ""
 
 
-class _Call(NamedTuple):
+class _WantedCount(NamedTuple):
     """What one load calls for."""
 
     target: int
-    reason: Reason
+    reason: ScalingReason
     load: Load
 
 
@@ -154,28 +154,28 @@ class Scaler:
         self._most_called_for = 0
         self._changed_at = -math.inf
 
-    def decide(self, now: float, *loads: Load) -> Decision:
+    def decide(self, now: float, *loads: Load) -> ScalingDecision:
         """What to do about the loads of all sources that the consumers serve: more for the one that
         is furthest behind, fewer only if none needs them. Goes straight to the number that the
         backlog calls for, once it has been called for long enough."""
         if not loads:
-            return Decision(self.target)
+            return ScalingDecision(self.target)
         called = max((self._called_for(load) for load in loads), key=lambda call: call.target)
         self._note(now, called)
         if now < self._changed_at + self.scaling.cooldown:
-            return Decision(self.target)
+            return ScalingDecision(self.target)
         if self._held(now, self._up_since):
             return self._change(now, called, called.target)
         if self._held(now, self._down_since):
             return self._change(now, called, self._most_called_for)
-        return Decision(self.target)
+        return ScalingDecision(self.target)
 
     def blind(self) -> None:
         """The load could not be seen: all stays as it is, and what was called for until now has to
         be called for anew."""
         self._up_since = self._down_since = None
 
-    def _note(self, now: float, called: _Call) -> None:
+    def _note(self, now: float, called: _WantedCount) -> None:
         """Remember since when more, or fewer, are called for."""
         if called.target <= self.target:
             self._up_since = None
@@ -188,7 +188,7 @@ class Scaler:
         else:
             self._most_called_for = max(self._most_called_for, called.target)
 
-    def _called_for(self, load: Load) -> _Call:
+    def _called_for(self, load: Load) -> _WantedCount:
         ours, scaling = load.share(), self.scaling
         need, reason = self.target, _NONE
         if ours.backlog > ours.capacity * scaling.up:
@@ -201,7 +201,7 @@ class Scaler:
             # Those that stay must have room for all, or more would be called for at once.
             room = ours.capacity_each * min(1.0, scaling.up)
             need, reason = min(_ceil((ours.backlog + ours.running) / room), need), "idle"
-        return _Call(min(max(need, scaling.least), scaling.most), reason, load)
+        return _WantedCount(min(max(need, scaling.least), scaling.most), reason, load)
 
     def _too_old(self, ours: Load) -> bool:
         """Where places are free, what waits is not waiting for consumers: more would not help."""
@@ -216,13 +216,13 @@ class Scaler:
     def _held(self, now: float, since: float | None) -> bool:
         return since is not None and now - since >= self.scaling.hysteresis
 
-    def _change(self, now: float, called: _Call, target: int) -> Decision:
+    def _change(self, now: float, called: _WantedCount, target: int) -> ScalingDecision:
         more = target > self.target
         (self.ups if more else self.downs)[called.reason] += 1
         self.last = f"{self.target} -> {target} ({called.reason}: {called.load})"
         self.target, self._changed_at = target, now
         self.blind()
-        return Decision(target, called.reason, self.last)
+        return ScalingDecision(target, called.reason, self.last)
 
 
 def _ceil(number: float) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from headrace.client.job import Job, Send
 from headrace.client.topic.event_encoder import prepare
-from headrace.client.topic.publication import Prepared, Publication, Publish, PublishOutcome
+from headrace.client.topic.publication import PreparedEvent, Publication, Publish, PublishOutcome
 from headrace.client.topic.topic import Topic
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
@@ -199,7 +199,7 @@ def _checked(call: Call[R]) -> Call[R]:
     return call
 
 
-def _prepared(publication: Publication) -> tuple[PublishOutcome[Any], list[Prepared]]:
+def _prepared(publication: Publication) -> tuple[PublishOutcome[Any], list[PreparedEvent]]:
     """What is to be written, and what is said of it when that is done."""
     topic, options = publication.topic, publication.options
     prepared = [prepare(topic, event, options) for event in publication.events]

@@ -6,11 +6,11 @@ import pytest
 
 from headrace import Headrace, chain, group
 from headrace.core.flow.flow import Node, plan
-from headrace.core.flow.graph import Drawing, Graph, decode_graph
+from headrace.core.flow.graph import Graph, GraphBuilder, decode_graph
 from headrace.core.task.call import Call
 
 
-def carried(drawing: Drawing, node: Node) -> Graph | None:
+def carried(drawing: GraphBuilder, node: Node) -> Graph | None:
     return decode_graph(drawing.carried_by(node))
 
 
@@ -25,7 +25,7 @@ def test_a_job_is_in_the_graph_of_the_last_one_or_carries_that_of_its_neighbours
         return work.options(id=f"{long}{number}").call(number)
 
     last, *others = plan(chain(group(named(number) for number in range(150)), named(150)))
-    drawing = Drawing([last, *others], last.job_id, {})
+    drawing = GraphBuilder([last, *others], last.job_id, {})
     whole = carried(drawing, last)
     assert whole is not None
     assert whole.complete is not bool(long)

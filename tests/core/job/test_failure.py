@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.core.bounds import MAX_ERROR_TEXT, MAX_TRACEBACK
-from headrace.core.job.failure import FailedRun, Unfit, describe, judge
+from headrace.core.job.failure import FailedRun, Unfit, decide_outcome, describe
 from headrace.core.job.history import NO_HISTORY, History, decode_history
 from headrace.core.job.outcome import Dead, Outcome, Retried
 from headrace.core.job.retry import RemoteError, Retry, names_of
@@ -54,7 +54,7 @@ def history_of(outcome: Outcome) -> History:
 def test_max_attempts_is_the_number_of_runs_in_all(max_attempts: int) -> None:
     policy, history, runs = Retry(max_attempts), NO_HISTORY, 0
     while True:
-        outcome = judge(failed(ValueError("x"), history, retry=policy))
+        outcome = decide_outcome(failed(ValueError("x"), history, retry=policy))
         runs += 1
         history = history_of(outcome)
         if isinstance(outcome, Dead):
@@ -64,7 +64,7 @@ def test_max_attempts_is_the_number_of_runs_in_all(max_attempts: int) -> None:
 
 
 def test_a_retry_waits_as_its_policy_says() -> None:
-    outcome = judge(failed(ValueError()))
+    outcome = decide_outcome(failed(ValueError()))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 2_000
 
@@ -73,36 +73,36 @@ def test_a_retry_waits_as_its_policy_says() -> None:
 def test_a_retry_never_waits_longer_than_the_cap(
     seed: int, earlier: int, base: float, cap: float
 ) -> None:
-    first = history_of(judge(failed(ValueError("x"))))
+    first = history_of(decide_outcome(failed(ValueError("x"))))
     history = History(first.attempts * earlier, earlier, 0)
     policy = Retry(10**6, base=base, cap=cap)
-    outcome = judge(failed(ValueError(), history, retry=policy), random.Random(seed))
+    outcome = decide_outcome(failed(ValueError(), history, retry=policy), random.Random(seed))
     assert isinstance(outcome, Retried)
     assert 0 <= outcome.delay_ms <= cap * 1000 + 1
 
 
 def test_an_error_that_the_policy_does_not_retry_kills_the_job_at_once() -> None:
-    outcome = judge(failed(KeyError("x"), retry=Retry(on=(ConnectionError,))))
+    outcome = decide_outcome(failed(KeyError("x"), retry=Retry(on=(ConnectionError,))))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.NOT_RETRYABLE
 
 
 def test_never_wins_over_on() -> None:
     policy = Retry(on=(OSError,), never=(ConnectionError,))
-    outcome = judge(failed(ConnectionResetError(), retry=policy))
+    outcome = decide_outcome(failed(ConnectionResetError(), retry=policy))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.NOT_RETRYABLE
-    assert isinstance(judge(failed(FileNotFoundError(), retry=policy)), Retried)
+    assert isinstance(decide_outcome(failed(FileNotFoundError(), retry=policy)), Retried)
 
 
 def test_a_job_whose_last_run_fails_with_what_is_never_retried_says_so() -> None:
-    outcome = judge(failed(ValueError(), retry=Retry(1, never=(ValueError,))))
+    outcome = decide_outcome(failed(ValueError(), retry=Retry(1, never=(ValueError,))))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.NOT_RETRYABLE
 
 
 def test_reject_kills_the_job_with_its_reason() -> None:
-    outcome = judge(failed(Reject("no such customer"), retry=Retry(100)))
+    outcome = decide_outcome(failed(Reject("no such customer"), retry=Retry(100)))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.REJECTED
     assert history_of(outcome).attempts[-1].error_text == "no such customer"
@@ -110,38 +110,38 @@ def test_reject_kills_the_job_with_its_reason() -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_an_unfit_job_is_dead_for_the_reason_it_names(reason: Reason) -> None:
-    outcome = judge(failed(Unfit(reason, "cannot be run"), retry=Retry(100)))
+    outcome = decide_outcome(failed(Unfit(reason, "cannot be run"), retry=Retry(100)))
     assert isinstance(outcome, Dead)
     assert outcome.reason == reason
     assert history_of(outcome).attempts[-1].error_text == "cannot be run"
 
 
 def test_retry_later_sets_the_delay_and_uses_an_attempt() -> None:
-    outcome = judge(failed(RetryLater(7.5)))
+    outcome = decide_outcome(failed(RetryLater(7.5)))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 7_500
     assert len(history_of(outcome).attempts) == 1
 
 
 def test_retry_later_without_a_delay_waits_as_the_policy_says() -> None:
-    outcome = judge(failed(RetryLater()))
+    outcome = decide_outcome(failed(RetryLater()))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 2_000
 
 
 def test_retry_later_at_once_does_not_wait() -> None:
-    outcome = judge(failed(RetryLater(0)))
+    outcome = decide_outcome(failed(RetryLater(0)))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 0
 
 
 def test_retry_later_is_asked_for_and_so_not_filtered() -> None:
     policy = Retry(3, on=(ConnectionError,), never=(Exception,))
-    assert isinstance(judge(failed(RetryLater(1), retry=policy)), Retried)
+    assert isinstance(decide_outcome(failed(RetryLater(1), retry=policy)), Retried)
 
 
 def test_retry_later_gives_up_after_the_last_attempt() -> None:
-    outcome = judge(failed(RetryLater(1), retry=Retry(1)))
+    outcome = decide_outcome(failed(RetryLater(1), retry=Retry(1)))
     assert isinstance(outcome, Dead)
     assert outcome.reason == Reason.RETRIES_EXHAUSTED
 
@@ -150,8 +150,8 @@ def test_retry_later_gives_up_after_the_last_attempt() -> None:
 def test_defer_uses_no_attempt_and_keeps_the_history(earlier: int, delivered: int) -> None:
     history = NO_HISTORY
     for _ in range(earlier):
-        history = history_of(judge(failed(ValueError("x"), history, retry=Retry(100))))
-    outcome = judge(failed(Defer(3), history, delivered=delivered, retry=Retry(1)))
+        history = history_of(decide_outcome(failed(ValueError("x"), history, retry=Retry(100))))
+    outcome = decide_outcome(failed(Defer(3), history, delivered=delivered, retry=Retry(1)))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 3_000
     later = history_of(outcome)
@@ -170,7 +170,9 @@ ends: st.SearchStrategy[list[tuple[int, Exception]]] = st.lists(
 def test_deliveries_and_crashes_add_up_over_any_life(life: list[tuple[int, Exception]]) -> None:
     history = NO_HISTORY
     for delivered, error in life:
-        history = history_of(judge(failed(error, history, delivered=delivered, retry=Retry(100))))
+        history = history_of(
+            decide_outcome(failed(error, history, delivered=delivered, retry=Retry(100)))
+        )
     assert history.deliveries == sum(delivered for delivered, _ in life)
     assert history.crashes == sum(delivered - 1 for delivered, _ in life)
     assert len(history.attempts) == sum(not isinstance(error, Defer) for _, error in life)
@@ -179,7 +181,7 @@ def test_deliveries_and_crashes_add_up_over_any_life(life: list[tuple[int, Excep
 def test_attempts_are_kept_in_order_with_times_and_worker() -> None:
     history = NO_HISTORY
     for text in ("first", "second", "third"):
-        history = history_of(judge(failed(ValueError(text), history)))
+        history = history_of(decide_outcome(failed(ValueError(text), history)))
     assert [attempt.number for attempt in history.attempts] == [1, 2, 3]
     assert [attempt.error_text for attempt in history.attempts] == ["first", "second", "third"]
     assert {attempt.worker for attempt in history.attempts} == {"worker-1"}
@@ -189,7 +191,7 @@ def test_attempts_are_kept_in_order_with_times_and_worker() -> None:
 
 
 def test_a_dead_job_leaves_a_verdict_for_those_who_wait() -> None:
-    outcome = judge(failed(raised(Reject("why"))))
+    outcome = decide_outcome(failed(raised(Reject("why"))))
     assert isinstance(outcome, Dead)
     verdict = decode_verdict(outcome.verdict)
     assert (verdict.state, verdict.reason) == (State.DEAD, Reason.REJECTED)
@@ -199,7 +201,7 @@ def test_a_dead_job_leaves_a_verdict_for_those_who_wait() -> None:
 
 
 def test_a_task_that_keeps_no_result_leaves_no_verdict() -> None:
-    outcome = judge(failed(Reject("why"), result_ttl_ms=0))
+    outcome = decide_outcome(failed(Reject("why"), result_ttl_ms=0))
     assert isinstance(outcome, Dead)
     assert (outcome.verdict, outcome.ttl_ms) == (b"", 0)
     assert history_of(outcome).attempts[-1].error_text == "why"
@@ -207,7 +209,7 @@ def test_a_task_that_keeps_no_result_leaves_no_verdict() -> None:
 
 def test_the_same_error_gives_the_same_outcome() -> None:
     run = failed(raised(ValueError("x")), retry=Retry(5))
-    assert judge(run, random.Random(1)) == judge(run, random.Random(1))
+    assert decide_outcome(run, random.Random(1)) == decide_outcome(run, random.Random(1))
 
 
 @given(st.integers(0, 10 * MAX_TRACEBACK))
@@ -236,7 +238,7 @@ def test_the_attempts_of_a_job_stay_small_however_deep_it_recursed() -> None:
     try:
         dive(0)
     except RecursionError as error:
-        outcome = judge(failed(error))
+        outcome = decide_outcome(failed(error))
     assert isinstance(outcome, Retried)
     assert len(outcome.history) < 2 * MAX_TRACEBACK
 
@@ -246,7 +248,7 @@ def test_an_error_without_a_text_is_described_all_the_same() -> None:
     assert kind == f"{__name__}.Broken"
     assert "RuntimeError" in text
     assert "Traceback" in trace
-    assert isinstance(judge(failed(raised(Broken()))), Retried)
+    assert isinstance(decide_outcome(failed(raised(Broken()))), Retried)
 
 
 odd_texts = st.text(st.sampled_from("a\n\0\x7f\ud800\udcff\ue000\U0010ffff…"), max_size=20)
@@ -257,7 +259,7 @@ odd_texts = st.text(st.sampled_from("a\n\0\x7f\ud800\udcff\ue000\U0010ffff…"),
 def test_whatever_the_text_of_an_error_it_can_be_stored(text: str) -> None:
     """A name of a file that is not UTF-8 reaches Python as text with lone surrogates."""
     for error in (ValueError(text), Reject(text), RetryLater(1, text), Unfit(Reason.EXPIRED, text)):
-        assert len(history_of(judge(failed(raised(error)))).attempts) == 1
+        assert len(history_of(decide_outcome(failed(raised(error)))).attempts) == 1
 
 
 def test_an_error_from_another_process_keeps_its_name_text_and_traceback() -> None:
@@ -278,21 +280,21 @@ LONG = 1e10
     ids=["RetryLater", "Defer", "Retry"],
 )
 def test_a_delay_of_ages_still_gives_an_outcome(error: Exception, retry: Retry) -> None:
-    outcome = judge(failed(error, retry=retry))
+    outcome = decide_outcome(failed(error, retry=retry))
     assert isinstance(outcome, Retried)
     assert 0 < outcome.delay_ms < 2**63
 
 
 @pytest.mark.parametrize("delay", [0.0004, 0.0001, 1.0006])
 def test_a_delay_is_never_cut_short(delay: float) -> None:
-    outcome = judge(failed(RetryLater(delay)))
+    outcome = decide_outcome(failed(RetryLater(delay)))
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms >= delay * 1000
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
 def test_what_is_not_an_exception_is_judged_like_one(error: BaseException) -> None:
-    assert isinstance(judge(failed(raised(error))), Retried)
+    assert isinstance(decide_outcome(failed(raised(error))), Retried)
 
 
 def test_a_group_of_exceptions_is_described_with_its_parts() -> None:

@@ -10,7 +10,7 @@ from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Envelope, Feed, WireRetry, decode_envelope
 from headrace.core.job.ids import JobId
-from headrace.core.job.parcel import Bond, Child, Parcel
+from headrace.core.job.parcel import Child, FlowMembership, Parcel
 from headrace.core.job.retry import Retry
 from headrace.core.task.call import Call
 from headrace.core.task.send_options import PLAIN
@@ -94,12 +94,12 @@ def test_a_call_says_what_it_is() -> None:
     assert repr(call(queue="mail")) == "<Call of 'add' on 'mail'>"
 
 
-def bond(feed: Feed = "", parents: tuple[JobId, ...] = ()) -> Bond:
-    return Bond(b"k" * 16, b"f" * 16, feed, parents, (Child("mail", b"c" * 16),))
+def membership(feed: Feed = "", parents: tuple[JobId, ...] = ()) -> FlowMembership:
+    return FlowMembership(b"k" * 16, b"f" * 16, feed, parents, (Child("mail", b"c" * 16),))
 
 
 def test_a_job_of_a_flow_carries_the_key_of_the_flow_and_how_it_is_fed() -> None:
-    parcel = call().parcel(NOW, bond("one", (b"p" * 16,)))
+    parcel = call().parcel(NOW, membership("one", (b"p" * 16,)))
     envelope = opened(parcel)
     assert (envelope.job_id, envelope.overrides.flow) == (b"k" * 16, b"f" * 16)
     assert (envelope.overrides.feed, parcel.parents) == ("one", (b"p" * 16,))
@@ -108,18 +108,18 @@ def test_a_job_of_a_flow_carries_the_key_of_the_flow_and_how_it_is_fed() -> None
 
 def test_a_call_that_is_fed_sends_what_comes_after_the_first_argument() -> None:
     fed: Call[int] = Call("add", "default", b"\x92\x01\x02", int, room=b"\x91\x02")
-    assert opened(fed.parcel(NOW, bond("one"))).payload == b"\x91\x02"
-    assert opened(fed.parcel(NOW, bond())).payload == b"\x92\x01\x02"
+    assert opened(fed.parcel(NOW, membership("one"))).payload == b"\x91\x02"
+    assert opened(fed.parcel(NOW, membership())).payload == b"\x92\x01\x02"
 
 
 def test_of_a_job_that_waits_the_store_knows_how_long_to_keep_its_end() -> None:
     app = Headrace("memory://")
     plain = app.task(name="plain", result_ttl=5)(abs_of)
     forgotten = app.task(name="forgotten", result_ttl=0)(abs_of)
-    waiting = bond(parents=(b"p" * 16,))
+    waiting = membership(parents=(b"p" * 16,))
     assert plain.call(1).parcel(NOW, waiting).constraints == Constraints(ttl_ms=5_000)
     assert forgotten.call(1).parcel(NOW, waiting).constraints is NO_CONSTRAINTS
-    assert plain.call(1).parcel(NOW, bond()).constraints is NO_CONSTRAINTS
+    assert plain.call(1).parcel(NOW, membership()).constraints is NO_CONSTRAINTS
 
 
 def abs_of(number: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Headrace, Job, State
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.failure import NotNow
+from headrace.core.job.failure import GateClosed
 from headrace.errors import StoreUnavailable
 from headrace.store.values import IdempotencyKey
 from headrace.worker.run.admitter import Admitter
@@ -61,7 +61,7 @@ async def test_those_who_ask_at_the_same_time_share_one_round_trip() -> None:
     keeper = Gatekeeper(free=3)
     answers = await admitted(keeper, 5)
     assert [len(asked) for asked in keeper.asked] == [1, 4]
-    assert [isinstance(answer, NotNow) for answer in answers] == [False] * 3 + [True] * 2
+    assert [isinstance(answer, GateClosed) for answer in answers] == [False] * 3 + [True] * 2
 
 
 async def test_a_store_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
 from headrace.admin.jobs.job_admin import Found, JobAdmin
-from headrace.core.flow.graph import Graph, Spot, decode_graph
+from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason, State
@@ -90,7 +90,7 @@ class FlowSurvey:
         self._seen: dict[JobId, JobSnapshot | None] = {}
         self._arrived: set[tuple[JobId, JobId]] = set()
         self._states: dict[JobId, State | None] = {}
-        self._children: dict[JobId, list[Spot]] = {spot.job_id: [] for spot in graph.jobs}
+        self._children: dict[JobId, list[GraphJob]] = {spot.job_id: [] for spot in graph.jobs}
         for spot in graph.jobs:
             for parent in spot.parents:
                 self._children[graph.jobs[parent].job_id].append(spot)
@@ -128,18 +128,18 @@ class FlowSurvey:
             arrived = await self._store.arrived(queue, pairs) if pairs else []
             self._arrived.update(pair for pair, was in zip(pairs, arrived, strict=True) if was)
 
-    def _by_queue(self, spots: tuple[Spot, ...] | list[Spot]) -> dict[str, list[Spot]]:
-        found: dict[str, list[Spot]] = {}
+    def _by_queue(self, spots: tuple[GraphJob, ...] | list[GraphJob]) -> dict[str, list[GraphJob]]:
+        found: dict[str, list[GraphJob]] = {}
         for spot in spots:
             found.setdefault(self._graph.queue(spot), []).append(spot)
         return found
 
-    def _guessed(self, spot: Spot) -> State | None:
+    def _guessed(self, spot: GraphJob) -> State | None:
         if any(self._got(child, spot) for child in self._children[spot.job_id]):
             return State.DONE
         return None
 
-    def _got(self, child: Spot, parent: Spot) -> bool:
+    def _got(self, child: GraphJob, parent: GraphJob) -> bool:
         """Whether a job was given the result of another, that is, had not to wait any more."""
         seen = self._seen[child.job_id]
         if seen is None:
@@ -149,7 +149,7 @@ class FlowSurvey:
         failed = seen.state is State.DEAD and seen.reason == Reason.PARENT_FAILED
         return not failed and seen.state is not State.CANCELLED
 
-    def _info(self, spot: Spot) -> FlowJobInfo:
+    def _info(self, spot: GraphJob) -> FlowJobInfo:
         seen = self._seen[spot.job_id]
         return FlowJobInfo(
             id=ids.to_text(spot.job_id),

@@ -11,7 +11,7 @@ from headrace.client.send.coalescer import BATCH
 from headrace.client.send.flow_writer import FlowWriter, is_unique
 from headrace.client.send.outgoing import Outgoing
 from headrace.core.flow.flow import Node, plan
-from headrace.core.task.call import Call, Sent, Step
+from headrace.core.task.call import Call, SentJob, Step
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
 
@@ -122,7 +122,7 @@ async def _outside(store: Store, nodes: Iterable[Node]) -> dict[Job[Any], str]:
     return found
 
 
-def _as_job(parent: Sent, call: Call[Any]) -> Job[Any]:
+def _as_job(parent: SentJob, call: Call[Any]) -> Job[Any]:
     if not isinstance(parent, Job):
         raise ConfigError(f"{call!r} can be after calls, flows and jobs, not after {parent!r}")
     return parent

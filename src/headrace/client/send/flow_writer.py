@@ -9,12 +9,12 @@ from typing import Any
 
 from headrace.client.job import Job
 from headrace.client.send.coalescer import BATCH, BATCH_BYTES
-from headrace.client.send.sender import insist
+from headrace.client.send.sender import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
-from headrace.core.flow.graph import Drawing
+from headrace.core.flow.graph import GraphBuilder
 from headrace.core.job.ids import JobId
-from headrace.core.job.parcel import Bond, Child, Parcel
+from headrace.core.job.parcel import Child, FlowMembership, Parcel
 from headrace.errors import HeadraceError
 from headrace.store.values import Arrival
 
@@ -32,14 +32,14 @@ class FlowWriter:
         self._now_ms = now_ms
         self._batches: dict[str, _QueueBatch] = {}
         self._stored: set[Node] = set()
-        self._drawing: Drawing
+        self._graph: GraphBuilder
         self._known: list[Node] = []
         """Jobs with an id that the store knew already."""
 
     async def send(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> JobId | None:
         """Store all jobs. If the unique name of the last one is taken, returns the job that has it,
         and sends nothing more."""
-        self._drawing = Drawing(nodes, self._flow, outside)
+        self._graph = GraphBuilder(nodes, self._flow, outside)
         try:
             for node in nodes:
                 if is_unique(node):
@@ -87,16 +87,16 @@ class FlowWriter:
 
     def _parcel(self, node: Node) -> Parcel:
         parents = tuple(parent.job_id for parent in node.parents)
-        bond = Bond(
+        membership = FlowMembership(
             node.job_id,
             self._flow,
             node.feed,
             parents,
             tuple(_children(node)),
-            self._drawing.end_queue,
-            self._drawing.carried_by(node),
+            self._graph.end_queue,
+            self._graph.carried_by(node),
         )
-        return node.call.parcel(self._now_ms, bond)
+        return node.call.parcel(self._now_ms, membership)
 
     async def _follow(self, nodes: Sequence[Node], outside: dict[Job[Any], str]) -> None:
         """Link the jobs to parents that were in the store before."""
@@ -118,7 +118,7 @@ class FlowWriter:
             )
 
     async def _follow_one(self, queue: str, parent: JobId, children: list[Child]) -> None:
-        ending = await insist(partial(self._store.follow, queue, parent, children))
+        ending = await retry_while_unavailable(partial(self._store.follow, queue, parent, children))
         if ending is None:
             return
         arrivals: dict[str, list[Arrival]] = {}
@@ -127,7 +127,7 @@ class FlowWriter:
                 Arrival(child.job_id, parent, ending, child.runs_anyway)
             )
         for there, batch in arrivals.items():
-            await insist(partial(self._store.arrive, there, batch))
+            await retry_while_unavailable(partial(self._store.arrive, there, batch))
 
     async def _undo(self) -> None:
         """Cancel what was stored of a flow that could not be sent as a whole. Jobs whose id the

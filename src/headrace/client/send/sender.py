@@ -193,7 +193,7 @@ class _Tries:
         return self._pause
 
 
-async def insist(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_unavailable(work: Callable[[], Awaitable[T]]) -> T:
     """The result of idempotent work, tried again while the store is away."""
     pause = _FIRST_PAUSE
     for _ in range(_TRIES - 1):

@@ -13,17 +13,17 @@ from headrace.core.topic.event import Event
 from headrace.errors import ConfigError, Defer, DeliveryUsed, HeadraceError, Reject, RetryLater
 
 Decision = RetryLater | Reject | Defer | None
-"""What was said of a delivery, as a task would raise it; None if it was acknowledged."""
+"""How a delivery is settled, as a task would raise it; None if it is acknowledged."""
 
 
-class Dropped(Exception):
-    """Nobody will settle the delivery any more: it was let go of without a word."""
+class DeliveryDropped(Exception):
+    """The delivery was garbage-collected, or closed, before anyone decided on it."""
 
 
-class Fate:
-    """The worker's end of a delivery that is settled by hand. The worker awaits `decided`, which
-    raises `Dropped` if the delivery is gone without use, has the outcome written, and calls
-    `written`. It must not keep the delivery itself alive, nor a context that holds it.
+class ManualSettlement:
+    """The worker's end of a delivery that is settled by hand. The worker awaits `decided`, writes
+    the outcome, and calls `written`. It must not keep the delivery itself alive, nor a context that
+    holds it: a delivery that is garbage-collected unused counts as dropped.
 
     May be decided in any thread; awaited in the loop in which it was made."""
 
@@ -31,29 +31,29 @@ class Fate:
         self._loop = asyncio.get_running_loop()
         self._decision: asyncio.Future[Decision] = self._loop.create_future()
         self._answer: Future[None] = Future()
-        # Taking the one item out of a list is one step in any thread, so that of two who decide at
-        # the same time only one does.
-        self.right: list[bool] = [True]
+        # Popping the one item of a list is atomic: of two threads that decide at the same time,
+        # only one can.
+        self.undecided: list[bool] = [True]
         self.reason: HeadraceError | None = None
         self.trouble: BaseException | None = None
-        """Why what was said is not written."""
+        """Why the decision is not written."""
 
     def close(self, reason: HeadraceError | None = None) -> None:
-        """Let nobody decide any more: the run ended in another way. Whoever tries, or has tried at
-        this moment, is told the first `reason` that was given, or that the delivery is settled
-        already. In the loop only."""
-        self.right.clear()
-        self._set(None, Dropped())
+        """End it without a decision: the run ended in another way. Deciding, now or later, raises
+        the first `reason` given, or `DeliveryUsed`. In the loop only."""
+        self.undecided.clear()
+        self._set(None, DeliveryDropped())
         if reason is not None:
             self.reason = self.reason or reason
             self.written(self.reason)
 
     async def decided(self) -> Decision:
-        """What was said of the delivery. May be awaited again after it was cancelled."""
+        """The decision; `DeliveryDropped` if there will be none. May be awaited again after it was
+        cancelled."""
         return await asyncio.shield(self._decision)
 
     def written(self, error: BaseException | None = None) -> None:
-        """The store has the outcome or, with `error`, does not: the caller that decided gets it."""
+        """Report to the caller that decided: the store has the outcome or, with `error`, not."""
         if self._answer.done():
             return
         self.trouble = error
@@ -63,7 +63,7 @@ class Fate:
             self._answer.set_exception(error)
 
     def decide(self, decision: Decision) -> Future[None]:
-        """What is done when the outcome is written."""
+        """A future that is done when the outcome is written."""
         self._loop.call_soon_threadsafe(self._set, decision, None)
         return self._answer
 
@@ -71,16 +71,16 @@ class Fate:
         """Nobody can decide any more."""
         # The loop may have ended before the garbage was collected.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._set, None, Dropped())
+            self._loop.call_soon_threadsafe(self._set, None, DeliveryDropped())
 
-    def _set(self, decision: Decision, dropped: Dropped | None) -> None:
+    def _set(self, decision: Decision, dropped: DeliveryDropped | None) -> None:
         if self._decision.done():
             return
         if dropped is None:
             self._decision.set_result(decision)
         else:
             self._decision.set_exception(dropped)
-            # A caller that does not ask does not want to know.
+            # Nobody may be waiting: mark the exception as seen.
             self._decision.exception()
 
 
@@ -90,7 +90,7 @@ class Delivery:
     With `ack="manual"` the event stays with this worker until one of `ack`, `retry`, `reject` or
     `defer` ends its handling, in the function or later; each returns when the store has
     written it, and only one can be used, once. `ack_sync` and its kind are for code in a thread. A
-    delivery that is let go of without a word is handed to another worker when its lease ends.
+    delivery that is dropped without any of them goes to another worker when its lease ends.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class Delivery:
         fence: int = 1,
         redelivered: bool = False,
         ack: str = "manual",
-        fate: Fate | None = None,
+        manual: ManualSettlement | None = None,
     ) -> None:
-        self._fate = fate
-        self._right = [True] if fate is None else fate.right
+        self._manual = manual
+        self._undecided = [True] if manual is None else manual.undecided
         self._ack = ack
         self.event = event
         """The event's metadata, and as `data` the event itself."""
@@ -115,7 +115,7 @@ class Delivery:
         self.fence = fence
         """Grows whenever the event is taken from a worker that may still be at it."""
         self.redelivered = redelivered
-        """Whether the event was in the hands of the group before."""
+        """Whether the event was delivered to this group before."""
 
     async def ack(self) -> None:
         """The event is done."""
@@ -153,42 +153,42 @@ class Delivery:
     @property
     def used(self) -> bool:
         """Whether the event was acknowledged, retried, deferred or rejected."""
-        return not self._right
+        return not self._undecided
 
     async def _decided(self, decision: Decision) -> None:
-        fate = self._taken()
-        if fate is not None:
-            # Shielded: that the caller waits no longer does not unsay what was said.
-            await asyncio.shield(asyncio.wrap_future(fate.decide(decision)))
+        manual = self._taken()
+        if manual is not None:
+            # Shielded: a caller that stops waiting does not take back its decision.
+            await asyncio.shield(asyncio.wrap_future(manual.decide(decision)))
 
     def _decided_sync(self, decision: Decision) -> None:
         _check_no_loop()
-        fate = self._taken()
-        if fate is not None:
-            fate.decide(decision).result()
+        manual = self._taken()
+        if manual is not None:
+            manual.decide(decision).result()
 
-    def _taken(self) -> Fate | None:
+    def _taken(self) -> ManualSettlement | None:
         if self._ack != "manual":
             raise ConfigError(
                 f"group {self.group!r} of topic {self.topic!r} acknowledges by itself: declare it "
                 "with ack='manual', or raise RetryLater, Reject or Defer"
             )
         try:
-            self._right.pop()
+            self._undecided.pop()
         except IndexError:
             raise self._why_closed() from None
-        return self._fate
+        return self._manual
 
     def _why_closed(self) -> HeadraceError:
-        if self._fate is not None and self._fate.reason is not None:
-            return self._fate.reason
+        if self._manual is not None and self._manual.reason is not None:
+            return self._manual.reason
         return DeliveryUsed(
             f"the delivery of event {self.id} to group {self.group!r} was settled already"
         )
 
     def __del__(self) -> None:
-        if self._fate is not None and self._right and self._ack == "manual":
-            self._fate.drop()
+        if self._manual is not None and self._undecided and self._ack == "manual":
+            self._manual.drop()
 
     # What the event says of itself
 
@@ -231,7 +231,7 @@ class Delivery:
 
 
 def _check_no_loop() -> None:
-    """Waiting here would keep the loop from writing what is waited for."""
+    """Blocking the loop here would keep it from writing the outcome."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from headrace.client.context import running
-from headrace.client.topic.publication import Prepared
+from headrace.client.topic.publication import PreparedEvent
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import MAX_LABEL_BYTES, check_label
 from headrace.core.job import ids
@@ -24,7 +24,7 @@ from headrace.core.topic.publish_options import EnvelopeTemplate, PublishOptions
 from headrace.errors import ConfigError, EventError, PayloadTooLarge
 
 
-def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any]) -> Prepared:
+def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any]) -> PreparedEvent:
     """All of a publish but the sending; times are by this machine's clock."""
     return EventEncoder(topic, publish_options(options), topic.app.clock.now_ms()).prepared(event)
 
@@ -76,10 +76,10 @@ class EventEncoder:
         lane = parcel.constraints.lane
         return self._logs[shard_of(lane, shards) if lane else zlib.crc32(parcel.job_id) % shards]
 
-    def prepared(self, event: Any) -> Prepared:
+    def prepared(self, event: Any) -> PreparedEvent:
         """The event with the log it belongs to."""
         parcel = self.parcel(event)
-        return Prepared(self.log(parcel), parcel, self.named)
+        return PreparedEvent(self.log(parcel), parcel, self.named)
 
     def _made_key(self, event: Any) -> str:
         assert self._make_key is not None

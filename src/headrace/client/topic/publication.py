@@ -15,7 +15,7 @@ from headrace.errors import EnqueueUnknown, HeadraceError
 E = TypeVar("E")
 
 
-class Prepared(NamedTuple):
+class PreparedEvent(NamedTuple):
     """An event ready to be put into a log. `named` says that a caller chose its id, or that it may
     be there already."""
 
@@ -30,7 +30,7 @@ class Unpublished(Generic[E]):
 
     __slots__ = ("event", "prepared")
 
-    def __init__(self, event: E, prepared: Prepared) -> None:
+    def __init__(self, event: E, prepared: PreparedEvent) -> None:
         self.event = event
         self.prepared = prepared
 

@@ -12,7 +12,7 @@ from headrace.client.send.coalescer import BATCH
 from headrace.client.session import ClientSession
 from headrace.client.topic.event_encoder import EventEncoder
 from headrace.client.topic.publication import (
-    Prepared,
+    PreparedEvent,
     Publication,
     Publish,
     PublishOutcome,
@@ -35,7 +35,7 @@ from headrace.errors import (
 
 E = TypeVar("E")
 
-Closed = dict[str, HeadraceError]
+ClosedLogs = dict[str, HeadraceError]
 """Logs into which nothing more of a publish goes, each with the error that stopped it."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
@@ -100,7 +100,7 @@ class Publisher(Generic[E]):
             outcome.extend(await publish(Publication(self._topic, some, {**options})))
         return outcome
 
-    async def _publish(self, closed: Closed, publication: Publication) -> PublishOutcome[E]:
+    async def _publish(self, closed: ClosedLogs, publication: Publication) -> PublishOutcome[E]:
         """Publish what has passed the app's middleware."""
         options = publish_options(publication.options)
         if options.id is not None and len(publication.events) > 1:
@@ -183,7 +183,7 @@ class _Batches(Generic[E]):
     into that log: it would come before what failed."""
 
     def __init__(
-        self, outcome: PublishOutcome[E], topic: TopicDefinition[E], closed: Closed
+        self, outcome: PublishOutcome[E], topic: TopicDefinition[E], closed: ClosedLogs
     ) -> None:
         self._outcome = outcome
         self._topic = topic
@@ -220,7 +220,7 @@ class _Batches(Generic[E]):
             parcel = batch.parcels[at]
             event = batch.events[at]
             if not isinstance(event, Unpublished):
-                event = Unpublished(event, Prepared(batch.log, parcel, True))
+                event = Unpublished(event, PreparedEvent(batch.log, parcel, True))
             self._outcome.fail(batch.positions[at], _own(error, parcel), event)
         self._closed[batch.log] = error
 
@@ -233,7 +233,7 @@ class _Batches(Generic[E]):
         self.failed(batch, dict.fromkeys(range(len(batch.parcels)), error))
         return True
 
-    def _again(self, unpublished: Unpublished[E]) -> Prepared:
+    def _again(self, unpublished: Unpublished[E]) -> PreparedEvent:
         if unpublished.prepared.log not in self._topic.logs:
             raise EventError(self._topic.name, f"{unpublished!r} belongs to another topic")
         return unpublished.prepared

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from headrace.client.context import Context, current
 from headrace.client.task import Task
 from headrace.client.topic.dead_event import DeadHandler
-from headrace.client.topic.delivery import Delivery, Fate
+from headrace.client.topic.delivery import Delivery, ManualSettlement
 from headrace.client.topic.event_encoder import prepare
 from headrace.client.topic.parameters import Parameters
 from headrace.client.topic.positions import positions_of
@@ -103,10 +103,10 @@ class Subscription(Task[P, R_co]):
         attempt: int = 1,
         fence: int = 1,
         redelivered: bool = False,
-        fate: Fate | None = None,
+        manual: ManualSettlement | None = None,
     ) -> Delivery:
-        """The handle of an event in this group. Without a `fate`, what is said by it is noted and
-        has no effect."""
+        """The handle of an event in this group. Without `manual`, `ack` and the like have no effect
+        but that the delivery counts as used."""
         return Delivery(
             self.topic.event_of(envelope),
             self.wants.group,
@@ -114,7 +114,7 @@ class Subscription(Task[P, R_co]):
             fence=fence,
             redelivered=redelivered,
             ack=self.wants.ack,
-            fate=fate,
+            manual=manual,
         )
 
     @property

@@ -11,13 +11,13 @@ from typing import Any, TypeVar, Unpack, overload
 from headrace.client.app import ClientApp
 from headrace.client.context import Context
 from headrace.client.decorators import OnDead, Subscribe, SubscribeBatch
-from headrace.client.send.sender import insist
+from headrace.client.send.sender import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.client.topic.dead_event import DeadHandler
 from headrace.client.topic.delivery import Delivery
 from headrace.client.topic.event_encoder import prepare
 from headrace.client.topic.positions import positions_of, read_logs
-from headrace.client.topic.publication import Prepared, PublishOutcome, Unpublished
+from headrace.client.topic.publication import PreparedEvent, PublishOutcome, Unpublished
 from headrace.client.topic.publisher import Publisher
 from headrace.client.topic.subscription import Subscription, declare
 from headrace.client.topic.topic_definition import TopicDefinition
@@ -80,7 +80,7 @@ class Topic(TopicDefinition[E]):
         """`publish_many` for code without an event loop."""
         return self.app.portal.run(self.publish_many(events, **options))
 
-    def prepare(self, event: E, **options: Unpack[Publishing]) -> Prepared:
+    def prepare(self, event: E, **options: Unpack[Publishing]) -> PreparedEvent:
         """All of `publish` but the sending; times are by this machine's clock."""
         return prepare(self, event, options)
 
@@ -221,7 +221,7 @@ async def _join_all(
             continue
         # If a group cannot begin where it should, its worker reports it.
         with suppress(EventNotFound):
-            await insist(partial(subscription.join, session.store))
+            await retry_while_unavailable(partial(subscription.join, session.store))
     session.note_joined(topic, len(subscriptions))
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeVar, overload
 
 from headrace.core.job.envelope import Feed
-from headrace.core.task.call import Call, Parent, R_co, Sent, Step
+from headrace.core.task.call import Call, Parent, R_co, SentJob, Step
 from headrace.errors import ArgumentError, ConfigError
 
 R = TypeVar("R")
@@ -102,7 +102,7 @@ class Node:
         self.call = call
         self.job_id = call.new_id()
         self.children: list[tuple[Node, bool]] = []
-        self.parents: dict[Node | Sent, bool] = {}
+        self.parents: dict[Node | SentJob, bool] = {}
         self.feed: Feed = "" if call.links is None else call.links.feeding(call)
         if call.is_open and not self.feed:
             raise ArgumentError(

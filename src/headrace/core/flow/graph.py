@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.core.flow.flow import Node
 from headrace.core.job.ids import JobId
-from headrace.core.task.call import Sent
+from headrace.core.task.call import SentJob
 
 MOST = 200
 """Jobs of a flow that are shown: those nearest to its end."""
@@ -24,7 +24,7 @@ _UNKNOWN = -1
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class Spot(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class GraphJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A job in a graph; others, and names, by their number there."""
 
     job_id: JobId
@@ -37,13 +37,13 @@ class Graph(msgspec.Struct, array_like=True, frozen=True):
     """Jobs, each before those that wait for it, with all names once."""
 
     names: tuple[str, ...]
-    jobs: tuple[Spot, ...]
+    jobs: tuple[GraphJob, ...]
     complete: bool = True
 
-    def queue(self, spot: Spot) -> str:
+    def queue(self, spot: GraphJob) -> str:
         return self.names[spot.queue]
 
-    def task(self, spot: Spot) -> str | None:
+    def task(self, spot: GraphJob) -> str | None:
         """None of a job that was there before the flow."""
         return None if spot.task == _UNKNOWN else self.names[spot.task]
 
@@ -52,7 +52,7 @@ class Graph(msgspec.Struct, array_like=True, frozen=True):
         return {spot.job_id for spot in self.jobs}
 
 
-_Drawn = tuple[Node | Sent, tuple[int, ...]]
+_Drawn = tuple[Node | SentJob, tuple[int, ...]]
 """A job, and the places of those that it waits for."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -79,7 +79,7 @@ def _is_sound(graph: Graph) -> bool:
     )
 
 
-class Drawing:
+class GraphBuilder:
     """Graphs of one flow, of which `last` stands for all. `nodes` are as `plan` orders them, and
     `outside` says where jobs are that were sent before."""
 
@@ -145,7 +145,7 @@ class Drawing:
 
     def _encoded(self, drawn: Iterable[_Drawn], complete: bool) -> bytes:
         numbers: dict[str, int] = {}
-        jobs: list[Spot] = []
+        jobs: list[GraphJob] = []
         for each, parents in drawn:
             task = _UNKNOWN
             if isinstance(each, Node):
@@ -153,7 +153,7 @@ class Drawing:
                 queue = numbers.setdefault(each.call.queue, len(numbers))
             else:
                 queue = numbers.setdefault(self._outside[each], len(numbers))
-            jobs.append(Spot(each.job_id, queue, task, parents))
+            jobs.append(GraphJob(each.job_id, queue, task, parents))
         return _encode(Graph(tuple(numbers), tuple(jobs), complete))
 
 
@@ -166,7 +166,7 @@ def _first_to_last(nodes: Sequence[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: -distances[node])
 
 
-def _among(each: Node | Sent, places: Mapping[Node | Sent, int]) -> tuple[int, ...]:
+def _among(each: Node | SentJob, places: Mapping[Node | SentJob, int]) -> tuple[int, ...]:
     """The places of those that it waits for."""
     parents = each.parents if isinstance(each, Node) else ()
     return tuple(places[parent] for parent in parents if parent in places)

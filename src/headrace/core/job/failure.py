@@ -28,7 +28,7 @@ class Unfit(Exception):
         self.reason = reason
 
 
-class NotNow(Exception):
+class GateClosed(Exception):
     """The job may not start now: it waits at this gate, blocked, as if it had not been taken."""
 
     def __init__(self, gate: str) -> None:
@@ -38,7 +38,7 @@ class NotNow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """All that bears on the judgement of a run that did not succeed."""
+    """A run that did not succeed, with all that decides its outcome."""
 
     error: BaseException
     history: History
@@ -51,13 +51,13 @@ class FailedRun:
     result_ttl_ms: int
 
 
-def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
+def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     """Retried, dead or held, and when."""
     error = run.error
     if isinstance(error, Defer):
         history = moved_on(run.history, run.delivered)
         return Retried(_ms(getattr(error, "delay", 0.0)), encode_history(history))
-    if isinstance(error, NotNow):
+    if isinstance(error, GateClosed):
         return Held(error.gate, encode_history(moved_on(run.history, run.delivered)))
     if isinstance(error, Unfit):
         return _dead(run, error.reason)
@@ -68,7 +68,7 @@ def judge(run: FailedRun, rng: random.Random | None = None) -> Outcome:
         return _dead(run, Reason.NOT_RETRYABLE)
     if number >= run.retry.max_attempts:
         return _dead(run, Reason.RETRIES_EXHAUSTED)
-    # A subclass may have forgotten to call ours.
+    # A subclass may not have called our `__init__`.
     asked = getattr(error, "delay", None) if isinstance(error, RetryLater) else None
     delay = run.retry.delay(number, rng) if asked is None else asked
     return Retried(_ms(delay), encode_history(_failed(run)))
@@ -79,7 +79,7 @@ def describe(error: BaseException) -> tuple[str, str, str]:
     if isinstance(error, RemoteError):
         kind, trace = error.names[0], error.traceback
     elif isinstance(error, Unfit):
-        # Nothing was raised by the task: reason and text say it all.
+        # The task raised nothing: reason and text say it all.
         kind, trace = "", ""
     else:
         kind, trace = full_name(type(error)), _trace(error)
@@ -96,11 +96,11 @@ def _text(error: BaseException) -> str:
 
 def _trace(error: BaseException) -> str:
     try:
-        told = traceback.TracebackException.from_exception(error)
-        # How the worker came to call the function helps nobody who looks for what it did.
-        while len(told.stack) > 1 and told.stack[0].filename.startswith(_OURS):
-            del told.stack[0]
-        return "".join(told.format())
+        trace = traceback.TracebackException.from_exception(error)
+        # The worker's own frames say nothing about what the function did.
+        while len(trace.stack) > 1 and trace.stack[0].filename.startswith(_OURS):
+            del trace.stack[0]
+        return "".join(trace.format())
     except Exception as broken:
         return f"<its traceback cannot be had: {type(broken).__name__}>"
 
@@ -130,8 +130,8 @@ def _failed(run: FailedRun) -> History:
 
 
 def moved_on(history: History, delivered: int) -> History:
-    """The history of a job that leaves its place after `delivered` deliveries there, all without an
-    outcome but the last."""
+    """The history of a job that leaves its place after `delivered` deliveries there; all but the
+    last ended without an outcome."""
     return History(
         history.attempts, history.deliveries + delivered, history.crashes + delivered - 1
     )

@@ -41,7 +41,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it needs nothing but to be put in line."""
+        """Whether it only has to be added to its queue."""
         return (
             self.constraints is NO_CONSTRAINTS
             and not self.parents
@@ -50,8 +50,8 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Bond(msgspec.Struct, frozen=True):
-    """What a flow gives to one of its jobs."""
+class FlowMembership(msgspec.Struct, frozen=True):
+    """The place of one job in its flow: neighbours, and what its envelope says about the flow."""
 
     job_id: JobId
     flow: JobId

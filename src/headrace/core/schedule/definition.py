@@ -12,7 +12,7 @@ from headrace.core.clock import Duration
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
 from headrace.core.job.ids import JobId
-from headrace.core.job.parcel import Bond, Parcel, Tick
+from headrace.core.job.parcel import FlowMembership, Parcel, Tick
 from headrace.core.schedule.cadence import Cadence, cron_cadence, every_cadence
 from headrace.core.task.call import Call
 from headrace.core.task.send_options import SendOptions
@@ -102,8 +102,8 @@ class ScheduledCall(Call[Any]):
         super().__init__(definition.task, definition.queue, definition.payload, returns, options)
         self.constraints = definition.constraints
 
-    def _bound(self, now_ms: int | None, bond: Bond) -> Parcel:
-        parcel = super()._bound(now_ms, bond)
+    def _make_parcel(self, now_ms: int | None, membership: FlowMembership) -> Parcel:
+        parcel = super()._make_parcel(now_ms, membership)
         return msgspec.structs.replace(parcel, constraints=self.constraints)
 
 

@@ -12,7 +12,7 @@ from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS
 from headrace.core.job.envelope import Feed, Overrides, encode_envelope
 from headrace.core.job.ids import JobId
-from headrace.core.job.parcel import Bond, Parcel
+from headrace.core.job.parcel import FlowMembership, Parcel
 from headrace.core.task.constraints import NO_LABELS, CallLabels, TaskConstraints
 from headrace.core.task.send_options import PLAIN, SendOptions
 from headrace.errors import ArgumentError, ConfigError
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Sent(Protocol):
+class SentJob(Protocol):
     """The handle of a job that was sent before."""
 
     job_id: JobId
 
 
-Parent: TypeAlias = "Call[Any] | Sent"
+Parent: TypeAlias = "Call[Any] | SentJob"
 
 
 class Step(Generic[R_co]):
@@ -67,7 +67,7 @@ class Links:
         self._after: dict[Parent, bool] = {}
         self._of_group = 0
 
-    def add(self, call: Call[Any], parent: Step[Any] | Sent, runs_anyway: bool) -> None:
+    def add(self, call: Call[Any], parent: Step[Any] | SentJob, runs_anyway: bool) -> None:
         """Have the call wait for the parent; of two times the same the later one counts."""
         ends: Sequence[Parent] | None = getattr(parent, "ends", None)
         if ends is None:
@@ -165,7 +165,9 @@ class Call(Step[R_co]):
     def ends(self) -> tuple[Call[Any], ...]:
         return (self,)
 
-    def after(self, *parents: Step[Any] | Sent, if_failed: Literal["fail", "run"] = "fail") -> Self:
+    def after(
+        self, *parents: Step[Any] | SentJob, if_failed: Literal["fail", "run"] = "fail"
+    ) -> Self:
         """Have the job start only when others have ended: calls and flows, which are sent along
         with it, or jobs. If one of them fails, so does this one, unless `if_failed="run"`. Without
         its first argument, the call is given their result (of several, the list; None of one that
@@ -193,13 +195,13 @@ class Call(Step[R_co]):
         """Have the results of a step be this call's first argument, as in a chain."""
         self._linked().feed(self, step)
 
-    def parcel(self, now_ms: int | None = None, bond: Bond | None = None) -> Parcel:
+    def parcel(self, now_ms: int | None = None, membership: FlowMembership | None = None) -> Parcel:
         """This call as a new job. `now_ms`, the store's time, is needed only where `needs_time`;
-        `bond` where it is part of a flow."""
-        if self.is_plain and bond is None:
+        `membership` where it is part of a flow."""
+        if self.is_plain and membership is None:
             job_id = ids.new_id()
             return Parcel(job_id, encode_envelope(job_id, self.task, self.payload))
-        return self._bound(now_ms, bond or self._alone())
+        return self._make_parcel(now_ms, membership or self._alone())
 
     @property
     def needs_time(self) -> bool:
@@ -210,19 +212,21 @@ class Call(Step[R_co]):
         """The id of a job of this call."""
         return ids.new_id() if self.options.id is None else ids.to_id(self.options.id)
 
-    def _alone(self) -> Bond:
+    def _alone(self) -> FlowMembership:
         if self.links is not None:
             raise ConfigError(f"{self!r} waits for others; send it with app.enqueue()")
         if self.is_open:
             raise ArgumentError(
                 self.task, "its first argument is missing, and no other call gives it one"
             )
-        return Bond(self.new_id(), b"", "", (), ())
+        return FlowMembership(self.new_id(), b"", "", (), ())
 
-    def _bound(self, now_ms: int | None, bond: Bond) -> Parcel:
-        options, waits = self.options, bool(bond.parents)
-        payload = self.room if bond.feed and self.room is not None else self.payload
-        envelope = encode_envelope(bond.job_id, self.task, payload, self._overrides(now_ms, bond))
+    def _make_parcel(self, now_ms: int | None, membership: FlowMembership) -> Parcel:
+        options, waits = self.options, bool(membership.parents)
+        payload = self.room if membership.feed and self.room is not None else self.payload
+        envelope = encode_envelope(
+            membership.job_id, self.task, payload, self._overrides(now_ms, membership)
+        )
         constraints, delay_ms = NO_CONSTRAINTS, options.delay_ms
         if self.task_constraints is not None and (self.labels is not None or waits):
             labels = self.labels or NO_LABELS
@@ -230,10 +234,16 @@ class Call(Step[R_co]):
             if delay_ms is None and options.at_ms is None:
                 delay_ms = self.task_constraints.delay_ms(options, labels)
         return Parcel(
-            bond.job_id, envelope, delay_ms, options.at_ms, constraints, bond.parents, bond.children
+            membership.job_id,
+            envelope,
+            delay_ms,
+            options.at_ms,
+            constraints,
+            membership.parents,
+            membership.children,
         )
 
-    def _overrides(self, now_ms: int | None, bond: Bond) -> Overrides:
+    def _overrides(self, now_ms: int | None, membership: FlowMembership) -> Overrides:
         options = self.options
         changes: dict[str, Any] = {}
         if options.expires_in_ms is not None and now_ms is not None:
@@ -242,10 +252,10 @@ class Call(Step[R_co]):
             changes["expires_ms"] = options.expires_at_ms
         if options.id is not None:
             changes["sent_ms"] = now_ms
-        if bond.flow:
-            changes |= {"flow": bond.flow, "feed": bond.feed, "graph": bond.graph}
-            if bond.end_queue != self.queue:
-                changes["end_queue"] = bond.end_queue
+        if membership.flow:
+            changes |= {"flow": membership.flow, "feed": membership.feed, "graph": membership.graph}
+            if membership.end_queue != self.queue:
+                changes["end_queue"] = membership.end_queue
         if not changes:
             return options.overrides
         return msgspec.structs.replace(options.overrides, **changes)

@@ -15,8 +15,8 @@ from headrace.core.task.rate import QueueSettings, task_limit
 from headrace.core.task.send_options import SendOptions
 from headrace.core.task.signature import Signature
 from headrace.core.task.uniqueness import (
+    AS_DECLARED,
     NOT_UNIQUE,
-    UNSAID,
     LabelMaker,
     Uniqueness,
     digest,
@@ -47,7 +47,7 @@ class TaskConstraints:
         self._signature = signature
         self._queues = queues
         self._rate = declared.rate
-        self._unique = UNSAID.over(declared.unique)
+        self._unique = AS_DECLARED.over(declared.unique)
         self._ttl_ms = to_ms("result_ttl", declared.result_ttl)
         self.declares = bool(
             declared.priority or self._unique.by or declared.rate or declared.concurrency
@@ -110,7 +110,7 @@ class TaskConstraints:
 
     def _uniqueness(self, options: SendOptions) -> Uniqueness:
         said = options.unique
-        return self._unique if said is UNSAID else said.over(self._declared.unique)
+        return self._unique if said is AS_DECLARED else said.over(self._declared.unique)
 
     def _lane(self, options: SendOptions) -> tuple[str, int]:
         width = self._declared.concurrency

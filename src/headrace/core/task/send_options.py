@@ -16,7 +16,7 @@ from headrace.core.job.constraints import MAX_PRIORITY
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
-from headrace.core.task.uniqueness import UNSAID, Uniqueness
+from headrace.core.task.uniqueness import AS_DECLARED, Uniqueness
 from headrace.errors import ConfigError
 
 
@@ -56,7 +56,7 @@ class SendOptions:
     expires_at_ms: int | None = None
     priority: int | None = None
     key: str = ""
-    unique: Uniqueness = UNSAID
+    unique: Uniqueness = AS_DECLARED
     rate_key: str = ""
     overrides: Overrides = NO_OVERRIDES
 

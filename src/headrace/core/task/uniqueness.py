@@ -75,7 +75,7 @@ class Uniqueness(msgspec.Struct, frozen=True):
             raise ConfigError(f"{where}unique_for and debounce contradict each other: give one")
 
 
-UNSAID = Uniqueness()
+AS_DECLARED = Uniqueness()
 """Of a call that leaves all of it to its task."""
 NOT_UNIQUE = Uniqueness(by=False, for_ms=0, debounce_ms=0)
 

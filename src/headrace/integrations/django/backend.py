@@ -28,7 +28,14 @@ from headrace.integrations.django.framework import (
     signals,
 )
 from headrace.integrations.django.function import Function
-from headrace.integrations.django.results import Kept, Ran, change, facts, new_result, now
+from headrace.integrations.django.results import (
+    StoredResult,
+    TaskAttempt,
+    attempt_fields,
+    change,
+    new_result,
+    now,
+)
 
 _OPTIONS = {"app", "url", "namespace", "enqueue_on_commit", "task"}
 _STATUS = {
@@ -135,23 +142,23 @@ class HeadraceBackend(BaseTaskBackend):
 
     # And back
 
-    async def _looked_up(self, result_id: str) -> tuple[JobDetail, list[Ran]]:
+    async def _looked_up(self, result_id: str) -> tuple[JobDetail, list[TaskAttempt]]:
         """A job, and its attempts as far as they are stored beside its result."""
         try:
             job = await self.app.admin.job(result_id)
         except JobNotFound:
             raise TaskResultDoesNotExist(result_id) from None
-        runs = [Ran.of(each, job.reason) for each in job.attempts]
+        runs = [TaskAttempt.of(each, job.reason) for each in job.attempts]
         if job.worker and job.state is State.RUNNING:
             running = [run for each in await self.app.admin.workers() for run in each.runs]
             # A worker reports it within two seconds.
             started = next((run.started for run in running if run.id == job.id), None)
-            runs.append(Ran(started, None, job.worker))
+            runs.append(TaskAttempt(started, None, job.worker))
         return job, runs
 
-    def _result_of(self, job: JobDetail, runs: list[Ran]) -> base.TaskResult[Any]:
+    def _result_of(self, job: JobDetail, runs: list[TaskAttempt]) -> base.TaskResult[Any]:
         if job.state is State.DONE:
-            kept = msgspec.convert(job.result, Kept, strict=False)
+            kept = msgspec.convert(job.result, StoredResult, strict=False)
             path, args, kwargs, value = kept.path, kept.args, kept.kwargs, kept.value
             runs = kept.runs
         elif job.task is None or job.arguments is None:
@@ -166,7 +173,7 @@ class HeadraceBackend(BaseTaskBackend):
             enqueued_at=job.sent,
             finished_at=runs[-1].ended if runs and job.state.final else None,
             _return_value=value,
-            **facts(runs),
+            **attempt_fields(runs),
         )
         return found
 

@@ -15,7 +15,14 @@ from headrace.app import Headrace
 from headrace.client.context import Context
 from headrace.errors import Defer, HeadraceError, RetryLater, TaskCancelled
 from headrace.integrations.django.framework import BaseTaskBackend, base, signals
-from headrace.integrations.django.results import Ran, change, facts, kept, new_result, now
+from headrace.integrations.django.results import (
+    TaskAttempt,
+    attempt_fields,
+    change,
+    new_result,
+    now,
+    stored_result,
+)
 
 # Raised by runs that are put off or cut short: the outcome of the task is not known yet.
 _UNDECIDED = (Defer, RetryLater, TaskCancelled, CancelledError)
@@ -67,11 +74,11 @@ class Function:
         return run_async if iscoroutinefunction(self._task.func) else run
 
     def _begun(
-        self, context: Context, past: list[Ran], args: list[Any], kwargs: dict[str, Any]
+        self, context: Context, past: list[TaskAttempt], args: list[Any], kwargs: dict[str, Any]
     ) -> base.TaskResult[Any]:
         result = new_result(self._task, args, kwargs, context.job.id)
-        runs = [*past, Ran(now(), None, context.worker)]
-        change(result, status=base.TaskResultStatus.RUNNING, **facts(runs))
+        runs = [*past, TaskAttempt(now(), None, context.worker)]
+        change(result, status=base.TaskResultStatus.RUNNING, **attempt_fields(runs))
         signals.task_started.send(self._backend, task_result=result)
         return result
 
@@ -89,22 +96,24 @@ class Function:
         change(result, status=base.TaskResultStatus.FAILED, finished_at=now())
         signals.task_finished.send(self._backend, task_result=result)
 
-    def _done(self, result: base.TaskResult[Any], past: list[Ran], value: Any) -> dict[str, Any]:
+    def _done(
+        self, result: base.TaskResult[Any], past: list[TaskAttempt], value: Any
+    ) -> dict[str, Any]:
         done = base.TaskResultStatus.SUCCESSFUL
         change(result, status=done, finished_at=now(), _return_value=value)
         signals.task_finished.send(self._backend, task_result=result)
-        return kept(result, past)
+        return stored_result(result, past)
 
 
-async def _past(context: Context) -> list[Ran]:
+async def _past(context: Context) -> list[TaskAttempt]:
     """The attempts before this one, for which a retry asks the store."""
     if context.attempt == 1:
         return []
     try:
-        return [Ran.of(each) for each in (await context.job.info()).attempts]
+        return [TaskAttempt.of(each) for each in (await context.job.info()).attempts]
     except HeadraceError:
         # It can run without knowing.
-        return [Ran(None, None, context.worker)] * (context.attempt - 1)
+        return [TaskAttempt(None, None, context.worker)] * (context.attempt - 1)
 
 
 def _plain(value: Any) -> Any:

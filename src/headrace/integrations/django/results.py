@@ -17,7 +17,7 @@ from headrace.integrations.django.framework import base
 _TRACEBACKS_KEPT = 10
 
 
-class Ran(msgspec.Struct):
+class TaskAttempt(msgspec.Struct):
     """One attempt. When it began and ended is None where that is not known, or not yet."""
 
     started: datetime | None
@@ -28,7 +28,7 @@ class Ran(msgspec.Struct):
     traceback: str = ""
 
     @classmethod
-    def of(cls, attempt: AttemptInfo, reason: str | None = None) -> Ran:
+    def of(cls, attempt: AttemptInfo, reason: str | None = None) -> TaskAttempt:
         """An attempt that failed; `reason` says why there will be no other."""
         error, traceback = attempt.error_type, attempt.traceback
         if not error:
@@ -39,7 +39,7 @@ class Ran(msgspec.Struct):
         return cls(attempt.started, attempt.ended, attempt.worker, path, traceback)
 
 
-class Kept(msgspec.Struct):
+class StoredResult(msgspec.Struct):
     """What a job returns: beside the value all that Django asks of a task that has ended, of which
     the store keeps nothing else."""
 
@@ -47,22 +47,24 @@ class Kept(msgspec.Struct):
     args: list[Any]
     kwargs: dict[str, Any]
     value: Any
-    runs: list[Ran]
+    runs: list[TaskAttempt]
 
 
-def kept(result: base.TaskResult[Any], past: Sequence[Ran]) -> dict[str, Any]:
+def stored_result(result: base.TaskResult[Any], past: Sequence[TaskAttempt]) -> dict[str, Any]:
     """What the job of a task that has succeeded returns, after these attempts."""
-    run = Ran(result.last_attempted_at, result.finished_at, result.worker_ids[-1])
+    run = TaskAttempt(result.last_attempted_at, result.finished_at, result.worker_ids[-1])
     old = len(past) - _TRACEBACKS_KEPT
-    # A job must not fail because what it kept of its past is too large.
+    # A job must not fail because what it keeps of its past is too large.
     runs = [structs.replace(each, traceback="") for each in past[: max(0, old)]]
     runs += [*past[max(0, old) :], run]
-    whole = Kept(result.task.module_path, result.args, result.kwargs, result.return_value, runs)
+    whole = StoredResult(
+        result.task.module_path, result.args, result.kwargs, result.return_value, runs
+    )
     plain: dict[str, Any] = msgspec.to_builtins(whole)
     return plain
 
 
-def facts(runs: Sequence[Ran]) -> dict[str, Any]:
+def attempt_fields(runs: Sequence[TaskAttempt]) -> dict[str, Any]:
     """What attempts come to in a result."""
     starts = [each.started for each in runs if each.started is not None]
     return {

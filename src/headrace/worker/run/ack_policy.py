@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.client.topic.delivery import Fate
+from headrace.client.topic.delivery import ManualSettlement
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import decode_history
 from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released, Retried
@@ -100,28 +100,30 @@ class AckManually(AckOnSuccess):
 
     def __init__(self, slots: Slots, died: Died | None = None) -> None:
         super().__init__(slots, died)
-        self._fates: dict[LeasedDelivery, Fate] = {}
+        self._unwritten: dict[LeasedDelivery, ManualSettlement] = {}
 
     def decided(self, run: Run) -> None:
         if run.outcome is LEFT:
             self._settler.leave(run.delivery)
             self._slots.give_back(1)
             return
-        if run.fate is not None:
-            self._fates[run.delivery] = run.fate
+        if run.manual is not None:
+            self._unwritten[run.delivery] = run.manual
         self._settler.put(run.delivery, run.outcome)
 
     def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         super().settled(settlements, lost)
         for item in settlements:
-            fate = self._fates.pop(item.delivery, None)
-            if fate is not None:
-                fate.written(_lost(item.delivery) if item.delivery in lost else None)
+            manual = self._unwritten.pop(item.delivery, None)
+            if manual is not None:
+                manual.written(_lost(item.delivery) if item.delivery in lost else None)
 
     def close(self) -> None:
-        for fate in self._fates.values():
-            fate.written(StoreUnavailable("the worker ended before this was written to the store"))
-        self._fates.clear()
+        for manual in self._unwritten.values():
+            manual.written(
+                StoreUnavailable("the worker ended before this was written to the store")
+            )
+        self._unwritten.clear()
 
 
 class AckOnReceive(AckOnSuccess):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.failure import NotNow
+from headrace.core.job.failure import GateClosed
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
 from headrace.store.values import IdempotencyKey
@@ -28,9 +28,9 @@ class Admitter:
         self._asking: dict[str, _Questions] = {}
         self._askers: set[asyncio.Task[None]] = set()
 
-    async def admit(self, run: Run, refuse: Callable[[Run, NotNow], None]) -> None:
-        """Have the start of a run counted; `NotNow` if it may not start. Jobs of a batch that may
-        not start are left out and refused."""
+    async def admit(self, run: Run, refuse: Callable[[Run, GateClosed], None]) -> None:
+        """Have the start of a run counted; `GateClosed` if it may not start. Jobs of a batch
+        that may not start are left out and refused."""
         if not isinstance(run, BatchRun):
             await self.begin(run.delivery)
             return
@@ -39,15 +39,15 @@ class Admitter:
         for member, gate in zip(limited, gates, strict=True):
             if gate and not member.abandoned:
                 run.leave_out(member)
-                refuse(member, NotNow(gate))
+                refuse(member, GateClosed(gate))
         if not run.members:
-            raise NotNow(gates[0])
+            raise GateClosed(gates[0])
 
     async def begin(self, delivery: LeasedDelivery) -> None:
-        """Return when the start is counted; `NotNow` if the job may not start."""
+        """Return when the start is counted; `GateClosed` if the job may not start."""
         gate = await self.ask(delivery)
         if gate:
-            raise NotNow(gate)
+            raise GateClosed(gate)
 
     def ask(self, delivery: LeasedDelivery) -> asyncio.Future[str]:
         """The gate at which the job must wait; empty if its start has been counted."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from headrace.core.job.envelope import NO_OVERRIDES
-from headrace.core.job.failure import NotNow, Unfit, describe
+from headrace.core.job.failure import GateClosed, Unfit, describe
 from headrace.core.job.history import NO_HISTORY
 from headrace.core.job.retry import RemoteError, names_of
 from headrace.core.job.state import Reason
@@ -183,7 +183,7 @@ def errors_of(batch: BatchRun, error: BaseException) -> Sequence[Any]:
             )
         else:
             return [named.get(place) for place in range(count)]
-    if isinstance(error, Exception) and not isinstance(error, (Unfit, NotNow, TaskControl)):
+    if isinstance(error, Exception) and not isinstance(error, (Unfit, GateClosed, TaskControl)):
         # Described once, not for each job.
         _, text, trace = describe(error)
         error = RemoteError(names_of(error), text, trace)

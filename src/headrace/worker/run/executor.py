@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.failure import NotNow
+from headrace.core.job.failure import GateClosed
 from headrace.core.job.outcome import Outcome
 from headrace.errors import AuditError
 from headrace.store.values import Control
@@ -168,8 +168,8 @@ class Executor:
         await self._audit(auditing, run, [run])
         # The function may go on, and be ended.
         self.in_flight.resume(run)
-        if run.outcome is not decided and run.fate is not None:
-            run.fate.written(AuditError(UNRECORDED))
+        if run.outcome is not decided and run.manual is not None:
+            run.manual.written(AuditError(UNRECORDED))
 
     def _settle(self, run: Run) -> None:
         if self._runners.wrapped and run.delivery.on_outcome is not None:
@@ -204,7 +204,7 @@ class Executor:
         else:
             auditing.add_done_callback(lambda _: self.in_flight.give_slot())
 
-    def _refuse(self, run: Run, why: NotNow) -> None:
+    def _refuse(self, run: Run, why: GateClosed) -> None:
         """End a run that may not start now: a limit is used up."""
         self.conclude(run, self._outcomes.of_error(run, why))
 

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.bounds import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.job.constraints import read_constraints
 from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope
-from headrace.core.job.failure import NotNow, Unfit
+from headrace.core.job.failure import GateClosed, Unfit
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
@@ -27,7 +27,7 @@ _decode_inputs = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 class Intake:
     """The first steps of every job. Each raises if the job goes no further: `Unfit` for good,
-    `NotNow` for now. Arguments for a process are left as they are unless `unpack_all`."""
+    `GateClosed` for now. Arguments for a process are left as they are unless `unpack_all`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Intake:
             run.cancelled = True
             raise TaskCancelled
         if run.envelope.task in control.paused:
-            raise NotNow(task_gate(run.envelope.task))
+            raise GateClosed(task_gate(run.envelope.task))
 
     def _stop_crash_loop(self, run: Run) -> None:
         crashes = run.history.crashes + run.delivery.count - 1

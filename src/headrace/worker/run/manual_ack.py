@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.client.topic.delivery import Decision, Dropped, Fate
+from headrace.client.topic.delivery import Decision, DeliveryDropped, ManualSettlement
 from headrace.core.job.outcome import LEFT, Outcome
 from headrace.errors import DeliveryUsed, HeadraceError, LeaseLost, TaskControl
 from headrace.worker.run.outcomes import Outcomes
@@ -26,10 +26,10 @@ class ManualRun:
 
     def __init__(self, run: Run, enter: Enter) -> None:
         self._run = run
-        run.fate = fate = Fate()
-        self.fate = fate
+        run.manual = manual = ManualSettlement()
+        self.manual = manual
         self._function = asyncio.ensure_future(_entered(run, enter))
-        self._deciding = asyncio.ensure_future(fate.decided())
+        self._deciding = asyncio.ensure_future(manual.decided())
 
     async def outcome(self, outcomes: Outcomes) -> Outcome:
         """The outcome that was decided, or that follows if the function ends without a decision."""
@@ -38,19 +38,19 @@ class ManualRun:
             if decision is not None:
                 raise decision
             return outcomes.of_value(self._run, None)
-        except Dropped:
+        except DeliveryDropped:
             return LEFT
         except BaseException as error:
-            self.fate.close(why_too_late(self._run) or _failed(self._run, error))
+            self.manual.close(why_too_late(self._run) or _failed(self._run, error))
             return outcomes.of_error(self._run, error)
 
     async def _decided(self) -> Decision:
-        """The decision. Raises `Dropped`, or what the function raised before it decided. If this is
-        cancelled, so is the function, and nothing can be decided any more."""
+        """The decision. Raises `DeliveryDropped`, or what the function raised before it decided. If
+        this is cancelled, so is the function, and nothing can be decided any more."""
         try:
             return await self._decision()
         except asyncio.CancelledError:
-            self.fate.close(why_too_late(self._run))
+            self.manual.close(why_too_late(self._run))
             await self._stop_function()
             raise
         finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
-from headrace.core.job.failure import FailedRun, NotNow, Unfit, judge
+from headrace.core.job.failure import FailedRun, GateClosed, Unfit, decide_outcome
 from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason
@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.worker")
 
 
 # Asked for by the task, or observed already.
-_NOT_OBSERVED = (TaskControl, NotNow, AuditError)
+_NOT_OBSERVED = (TaskControl, GateClosed, AuditError)
 
 
 class Encoded:
@@ -87,7 +87,7 @@ class Outcomes:
 
     def note(self, run: Run, error: BaseException) -> None:
         """Log an error that changes nothing: the function had settled its event before."""
-        trouble = None if run.fate is None else run.fate.trouble
+        trouble = None if run.manual is None else run.manual.trouble
         event = run.delivery.id_text
         if error is trouble:
             # Its decision was not written, and it got this error.
@@ -108,7 +108,7 @@ class Outcomes:
             if run.sent_away:
                 return RELEASED
             if run.gate:
-                error = NotNow(run.gate)
+                error = GateClosed(run.gate)
         if run.lease_lost:
             error = LeaseLost(f"another worker has job {run.delivery.id_text} now")
         elif run.timed_out:
@@ -119,7 +119,7 @@ class Outcomes:
         ended_ms = self._now_ms()
         spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
         retry, ttl = _policy(run)
-        return judge(
+        return decide_outcome(
             FailedRun(
                 error=error,
                 history=run.history,

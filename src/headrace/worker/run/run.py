@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
 from headrace.client.job import Job
-from headrace.client.topic.delivery import Delivery, Fate
+from headrace.client.topic.delivery import Delivery, ManualSettlement
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
@@ -67,7 +67,7 @@ class Run:
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
     """When it has run too long or, if it is being ended, has ignored that too long."""
-    fate: Fate | None = None
+    manual: ManualSettlement | None = None
     """Of an event that its function settles: where that is decided."""
     interrupt: Callable[[], None] | None = None
     """Of a function in a thread: raises `TaskCancelled` in it."""
@@ -146,7 +146,7 @@ class Run:
             attempt=self.attempt,
             fence=fence,
             redelivered=fence > 1,
-            fate=self.fate,
+            manual=self.manual,
         )
 
     def let_go(self) -> None:

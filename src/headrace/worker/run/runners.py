@@ -27,7 +27,7 @@ from headrace.worker.run.run import Run
 
 Enter = Callable[[Run], Awaitable[Any]]
 Admit = Callable[[Run], Awaitable[None]]
-"""Returns when the start of a run with limits is counted; raises `NotNow` if it may not start."""
+"""Returns when the start of a run with limits is counted; `GateClosed` if it may not start."""
 
 _forks = 0
 

@@ -177,8 +177,8 @@ class Stopper:
         self._in_flight.outlast(run)
         for one in run.members:
             if not one.abandoned:
-                if one.fate is not None:
-                    one.fate.close(why_too_late(one))
+                if one.manual is not None:
+                    one.manual.close(why_too_late(one))
                 self._conclude(one, outcome_of(one))
         run.abandoned = True
 
