@@ -103,7 +103,7 @@ async def test_work_goes_on_after_the_master_died(group: Group) -> None:
 
 async def test_sentinels_that_cannot_be_reached_are_named() -> None:
     app = Headrace(f"redis+sentinel://127.0.0.1:{free_port()}/shop/0")
-    with pytest.raises(StoreUnavailable, match="no sentinel tells where master 'shop' is"):
+    with pytest.raises(StoreUnavailable, match="no sentinel reports where master 'shop' is"):
         await app.session()
     await closed(app)
 

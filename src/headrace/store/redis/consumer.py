@@ -110,7 +110,7 @@ class RedisConsumer(RedisUpkeep):
             given = tally if len(part) == len(settlements) else None
             step = idempotency.part(at) if idempotency else IdempotencyKey()
             if not step.answered:
-                # Not asked for again when a later part fails: its number is not the last any more.
+                # Not repeated if a later part fails: its number is then no longer the last.
                 step.answer = await self._settle(
                     queue, part, self._tally(part, given), repeat, step
                 )
@@ -127,7 +127,7 @@ class RedisConsumer(RedisUpkeep):
         return ready_ms(delivery.receipt)
 
     async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
-        # The asking link of the loop that renews, which is not the worker's.
+        # The link of the loop that renews, which is not the worker's.
         link = self._store.links().ask
         lost: list[LeasedDelivery] = []
         trouble: StoreError | None = None
@@ -139,7 +139,7 @@ class RedisConsumer(RedisUpkeep):
                     link, self._store.keys(queue), consumer=self._signed, deliveries=pairs
                 )
             except StoreError as error:
-                # The leases of other queues, on other nodes, must not run out over it.
+                # It must not let the leases of other queues, on other nodes, run out.
                 trouble = error
                 continue
             lost += _named(gone, mine)
@@ -190,7 +190,7 @@ class RedisConsumer(RedisUpkeep):
         checked: bool,
         idempotency: IdempotencyKey,
     ) -> list[LeasedDelivery]:
-        # Of an earlier try, too: what it found gone is not part of what it was answered.
+        # Of an earlier try, too: its answer does not repeat what it found gone.
         lost: list[LeasedDelivery] = idempotency.answer or []
         batch = Batch(held, tally)
         while True:
@@ -199,14 +199,14 @@ class RedisConsumer(RedisUpkeep):
                 # Nothing was written under this number, and others may come before the next try.
                 self._store.server.abandoned.renumber(idempotency)
             if said == b"epoch":
-                # Somewhere a lease was taken from its holder: see which of these are still ours.
+                # A lease was taken from some holder: find out which of these are still ours.
                 self._sources[queue].epoch = int(rest[0])
                 checked = True
                 continue
             lost = [*lost, *_named(rest, [item.delivery for item in held])] if rest else lost
             if said == b"lost":
                 return lost
-            # Nothing was written yet: what is left goes and is counted by itself.
+            # Nothing was written yet: the rest is sent again, with a count of its own.
             idempotency.answer = lost
             gone = set(lost)
             held = [item for item in held if item.delivery not in gone]
@@ -239,6 +239,6 @@ class RedisConsumer(RedisUpkeep):
 
 
 def _named(pairs: Sequence[bytes], deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
-    """Those of the deliveries that a script names, by receipts and counts in turn."""
+    """The deliveries that a script returned, as receipts and counts in turn."""
     named = {(receipt, int(count)) for receipt, count in zip(pairs[::2], pairs[1::2], strict=True)}
     return [each for each in deliveries if (each.receipt, each.count) in named]

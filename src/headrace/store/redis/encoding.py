@@ -1,4 +1,4 @@
-"""Between the contract's values and what scripts take and answer."""
+"""The contract's values, as arguments of scripts and from their replies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def when(parcel: Parcel) -> str:
 
 
 def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
-    """What `enter.lua` takes for each job."""
+    """The arguments of `enter.lua` for each job."""
     return (
         parcel.job_id,
         when(parcel),
@@ -45,8 +45,8 @@ def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
 
 
 def of_events(events: Sequence[Parcel]) -> tuple[int, list[Argument]]:
-    """What `publish.lua` takes, and how many arguments for each event: the envelope alone if all
-    are due at once, have no id here and are found in their envelopes."""
+    """How many arguments `publish.lua` gets for each event, and the arguments. It is the envelope
+    alone if all events are due now, have no constraints, and have their ids in their envelopes."""
     plain: list[Argument] = []
     for parcel in events:
         if parcel.constraints is not NO_CONSTRAINTS or not parcel.envelope.startswith(
@@ -85,7 +85,8 @@ def cancelled(answer: bytes) -> State | None:
 
 
 def snapshot(reply: list[Any]) -> JobSnapshot | None:
-    """What `get.lua` says of a job; `Malformed` if there is but a verdict that is none."""
+    """The reply of `get.lua` for one job; raises `Malformed` if all there is is an unreadable
+    verdict."""
     state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress = (
         reply
     )
@@ -115,8 +116,8 @@ def _moment(due: bytes) -> int | None:
 
 
 def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJob:
-    """A dead job by what its entry holds, which may be anything. `place` is where the index has the
-    job: if that is elsewhere, it goes by the id of the entry, so that it can be purged."""
+    """A dead job from its entry, whatever that holds. `place` is the job's place in the index: if
+    it is not this entry, the job gets the id of the entry, so that it can be purged."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     died_ms = int(entry_id.split(b"-")[0])
     own = id_of(fields)

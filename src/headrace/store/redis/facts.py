@@ -75,7 +75,7 @@ def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> FactBatch:
 
 
 def _named(parcel: Parcel) -> tuple[bytes, bytes]:
-    """The job's id and task as they stand in the envelope, which may be anyone's bytes."""
+    """The job's id and task as encoded in the envelope, if it has this id."""
     named, task = id_and_task(parcel.envelope)
     if parcel.job_id not in named:
         return _encode((parcel.job_id, ""))[1:], b""
@@ -86,7 +86,7 @@ def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> FactBatch
     rows: list[_Row] = []
     for item in settlements:
         delivery, outcome = item.delivery, item.outcome
-        # Most are done: there is no need to ask.
+        # Most are done: a shortcut.
         done = type(outcome) is Done
         rows.append(
             (
@@ -130,7 +130,7 @@ async def read_events(
                 break
         if events or not entries:
             return _cut(events, limit)
-        # Written in advance, and none of it came true: go on behind it.
+        # Written in advance, and none of it came true: read on after it.
         entry_id, seen = entries[-1][0].decode(), None
 
 
@@ -172,7 +172,7 @@ async def _gap(
     info = await store.links().ask.call("XINFO", "STREAM", keys.events, key=keys.events)
     about = dict(zip(info[::2], info[1::2], strict=True))
     deleted = about.get(b"max-deleted-entry-id", b"0-0").decode()
-    # Of the entry itself some facts may be missing: those that were not seen.
+    # Of the entry itself, facts that were not seen may be missing.
     if _order(deleted) < _order(entry_id) or (deleted == entry_id and seen is None):
         return []
     return [RecordedFact(deleted, _order(deleted)[0], _LOST)]
@@ -184,9 +184,9 @@ def _order(entry_id: str) -> tuple[int, int]:
 
 
 def _events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[RecordedFact]:
-    """The facts of one entry, without the first `skip`. The start of a run comes with its end, and
-    with the cursor before it, so that reading on from there misses nothing. Raises `Malformed` if
-    the entry is not ours."""
+    """The facts of one entry, without the first `skip`. The start of a run comes right before its
+    end, with the cursor before both, so that reading on from there misses nothing. Raises
+    `Malformed` if the entry is not ours."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     try:
         facts = _decode_facts(named.get(b"f", b""))
@@ -207,8 +207,8 @@ def _events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Record
 
 
 def _untrue(facts: Sequence[Fact], lost: Sequence[JobId]) -> set[int]:
-    """The numbers of facts that were written in advance and did not come true: for each job, its
-    last facts, as many as it is named in `lost`."""
+    """Numbers of facts that were written in advance and did not come true: the last facts of each
+    job in `lost`, one for each time it is listed there."""
     left, found = Counter(lost), set()
     for at in range(len(facts), 0, -1):
         if left[facts[at - 1].job_id]:
@@ -222,7 +222,7 @@ def _cursor(entry_id: str, seen: int) -> str:
 
 
 def _parsed_cursor(cursor: str) -> tuple[str, int | None]:
-    """The entry, and how many of its facts were seen; None for all."""
+    """The entry id, and how many of its facts were seen; None for all."""
     found = re.fullmatch(r"(?:(\d+-\d+)(?:\.(\d+))?)?", cursor)
     if found is None:
         raise ConfigError(f"{cursor!r} is not a cursor of events: use one that an event had")

@@ -1,4 +1,4 @@
-"""The names of all keys and channels. Nowhere else is one spelled.
+"""The names of all keys and channels. None is spelled anywhere else.
 
 All keys of a queue carry the hash tag `{namespace:queue}`, so they live in one slot of a cluster
 and a script may touch them together.
@@ -20,16 +20,16 @@ LOG = b"@/"
 """Before the entry id in the receipt of an event that was read from its log."""
 
 RETURNED = "returned"
-"""The consumer that owns what a stopping worker handed back: anyone may take it at once."""
+"""The consumer that owns what a stopping worker handed back; any worker may take it at once."""
 
 
-# What means something in a pattern of SCAN.
+# Special characters in a pattern of SCAN.
 _SPECIAL = re.compile(r"([\\*?\[\]^])")
 
 
 def signed(worker: str, lease_ms: int) -> str:
-    """The name of a worker in the consumer group: with its lease, by which others judge whether it
-    is gone, whatever lease they have themselves."""
+    """The name of a worker in the consumer group. It includes the worker's lease, so that others
+    know when it is gone, whatever their own leases are."""
     return f"{worker}~{lease_ms}"
 
 
@@ -66,9 +66,9 @@ class QueueKeys:
     | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
     | children        | hash   | job id → those that wait for it                                 |
     | flow_messages   | stream | endings on their way to jobs of other queues                     |
-    | cancelling      | hash   | running jobs that are to end                                     |
+    | cancelling      | hash   | running jobs that should end                                     |
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
-    | progress        | hash   | job id → how far it is                                           |
+    | progress        | hash   | job id → its progress                                            |
     | journal + k     | list   | log lines of job k, the number of the first before them; expires |
     | once            | hash   | job id → what was done once, by name                             |
     | ticks           | zset   | schedules by the last time for which they sent a job             |
@@ -94,7 +94,7 @@ class QueueKeys:
     | counted         | hash   | group → the life of the server in which it was last counted how  |
     |                 |        | much the group was given; the same for all of the topic          |
     | stopped         | hash   | key → `state since event` if an event of the key went dead       |
-    | disbanded       | string | the group was removed: nobody should make it anew; expires       |
+    | disbanded       | string | the group was removed: it must not be created again; expires     |
     | trimmer         | string | someone trims the log now; expires by itself                     |
     """
 
@@ -200,7 +200,7 @@ class QueueKeys:
         self.all = [getattr(self, name) for name in self.ALL]
         whole = _SPECIAL.sub(r"\\\1", base)
         self.patterns = (f"{whole}:*", f"{whole}/*")
-        """What SCAN finds all keys of the queue by, and of a log those of its groups."""
+        """A SCAN pattern for all keys of the queue; for a log, also those of its groups."""
 
 
 class KvKeys:
@@ -227,13 +227,13 @@ class KvKeys:
 
 
 def escaped(namespace: str) -> str:
-    """A colon of the namespace's own must not look like the one between it and the queue."""
+    """Escape colons: one in the namespace must not look like the one between it and the queue."""
     return namespace.replace("%", "%25").replace(":", "%3A")
 
 
 def confirmation_key(key: str) -> str:
-    """What is written, for a moment, before replicas are asked for what they have; on the same node
-    of a cluster as `key`."""
+    """A short-lived key that is written before replicas are asked to confirm; in a cluster, on the
+    same node as `key`."""
     return f"{key[: key.index('}') + 1]}:confirmed"
 
 

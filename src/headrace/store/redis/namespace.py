@@ -35,14 +35,14 @@ class LoopLinks:
         self.send = server.link()
         self.ask = server.link(repeats=True)
         self.put = server.confirmed_link() or self.send
-        """For jobs and events: as the app wants it, when replicas have them."""
+        """For jobs and events: returns when replicas have them, if the app wants that."""
         self.pubsub = PubSub(server.connect)
         self._server = server
         self._idle: dict[str, list[Link]] = {}
 
     @asynccontextmanager
     async def waiting_at(self, stream: str) -> AsyncIterator[Link]:
-        """A connection for a read of this stream that may block: nobody else's meanwhile."""
+        """A connection for a read of this stream that may block, reserved meanwhile."""
         idle = self._idle.setdefault(stream, [])
         link = idle.pop() if idle else self._server.link_at(stream)
         try:
@@ -84,14 +84,14 @@ class RedisNamespace:
         self._announced: dict[str, float] = {}
         self.oddities = Oddities()
         self._joined: dict[str, Group] = {}
-        """What this process wants of each group, for the case that someone empties the server."""
+        """What this process wants of each group, in case someone empties the server."""
 
     async def open(self) -> None:
         ask = self.links().ask
         try:
             await self.server.check(ask, require_durable=self._require_durable)
         except BaseException:
-            # Whoever is refused has nothing to close.
+            # A caller that is refused has nothing to close.
             await ask.drop()
             raise
 
@@ -108,7 +108,7 @@ class RedisNamespace:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def read_later(self, stream: str, after: str, limit: int, wait: float) -> list[Any]:
-        """Entries that come after one, once there are any; none if that takes longer."""
+        """Entries after one, once there are any; an empty list after `wait` seconds."""
         async with self.links().waiting_at(stream) as link:
             reply = await link.call(
                 "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", limit,
@@ -118,8 +118,8 @@ class RedisNamespace:
         return reply[0][1] if reply else []
 
     async def announce(self, link: Link, *queues: str) -> None:
-        """Add to the list of queues, of a group its log; again now and then, in case someone
-        emptied the server."""
+        """Add the queue, or a group's log, to the list of queues; again now and then, in case
+        someone emptied the server."""
         sources = {queue: group_source(queue) for queue in queues}
         names = {source.log if source else queue for queue, source in sources.items()}
         key = queues_key(self.namespace)
@@ -154,8 +154,8 @@ class RedisNamespace:
         return 0
 
     async def _forget_rest(self, keys: QueueKeys) -> None:
-        """Keys that have the names of jobs, lanes or limits in theirs; an empty queue has none that
-        do not expire."""
+        """Keys with the name of a job, lane or limit in theirs; an empty queue has only such that
+        expire."""
         try:
             for pattern in keys.patterns:
                 await self._forget_all(pattern, keys.jobs)

@@ -70,7 +70,7 @@ class Script:
         self.keys = QueueKeys.ALL if self.takes_all else tuple(names.split())
         self.changes = "applied" in _calls(source)
         self.sessions_at = self.keys.index("sessions") if self.changes else -1
-        # The first line says to the server what the script may do, so the rest comes after it.
+        # The first line declares to the server what the script may do, so the rest comes after it.
         flags, _, rest = source.partition("\n")
         if self.takes_all:
             moving = [_source(f"moving/{part}") for part in MOVING]
@@ -82,7 +82,7 @@ class Script:
         self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
     def names(self, queues: Sequence[QueueKeys]) -> list[str]:
-        """Its keys of each of these queues."""
+        """Its keys, of each of these queues."""
         return [getattr(keys, name) for keys in queues for name in self.keys]
 
     def _named_keys(self) -> str:
@@ -95,7 +95,7 @@ class Script:
 
 
 def groups_of(queues: Sequence[QueueKeys]) -> bytes:
-    """The consumer groups of queues, as a script about many of them takes these."""
+    """The consumer groups of queues, as the argument of a script about many of them."""
     return _encode([keys.group for keys in queues])
 
 
@@ -117,8 +117,8 @@ def _shared() -> list[tuple[str, str, set[str]]]:
 
 
 def _used_by(script: str) -> list[str]:
-    """The functions of the prelude that a script needs, itself or for another of them. The server
-    makes each anew whenever a script is run, so those that it does not need stay out."""
+    """The functions of the prelude that a script needs, directly or indirectly. The server creates
+    each of them again for every run of a script, so the others are left out."""
     used: list[str] = []
     called = _calls(script)
     for name, text, calls in _shared():

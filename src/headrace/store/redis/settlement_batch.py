@@ -1,4 +1,4 @@
-"""Settlements, sorted into what `settle.lua` takes."""
+"""Settlements as the arguments of `settle.lua`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Batch:
 
 
 def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
-    """The outcome as kind, delay or reason or gate, history, verdict, and how long that is kept."""
+    """The outcome as kind; delay, reason or gate; history; verdict; and how long that is kept."""
     delivery, outcome = item.delivery, item.outcome
     if isinstance(outcome, Done):
         return "done", "", b"", outcome.verdict, outcome.ttl_ms
@@ -105,7 +105,7 @@ def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
 
 
 def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
-    """Batches that are bounded both ways: many small outcomes, or a few large ones."""
+    """Batches limited in count and in bytes: many small outcomes, or a few large ones."""
     if len(settlements) <= _MOST and all(item.outcome is DONE for item in settlements):
         yield settlements
         return
@@ -123,7 +123,7 @@ def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 
 def identity(delivery: LeasedDelivery) -> tuple[Argument, bytes, int]:
-    # What is not an envelope has no key; it still gets a name under which it can be found.
+    # Bytes that are not an envelope have no id; they still get one, by which they can be found.
     receipt = receipt_of(delivery)
     return receipt, delivery.job_id or b"=entry-" + receipt, delivery.count
 

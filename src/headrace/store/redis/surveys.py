@@ -1,4 +1,4 @@
-"""The part of the Redis store that looks at queues, at many in one call where it can."""
+"""The Redis store's verbs that read the state of queues, many in one call where possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MINUTES_TOGETHER = 3000
 
 Reply = TypeVar("Reply")
 Ask = Callable[[Link, Sequence[QueueKeys]], Awaitable[list[Reply]]]
-"""What a script says of each of some queues; perhaps only of the first ones, if that is a lot."""
+"""A call whose reply has one item for each queue; only for the first ones if that is a lot."""
 
 
 class RedisSurveys(RedisNamespace):
@@ -62,8 +62,8 @@ class RedisSurveys(RedisNamespace):
         return {queue: self._counts(queue, minutes) for queue, minutes in counted}
 
     async def of_each(self, queues: Sequence[str], ask: Ask[Reply]) -> list[Reply]:
-        """What a script says of each queue. In a cluster it can be asked only of those together
-        that are in one slot; all nodes are asked at the same time."""
+        """The reply of a script for each queue. In a cluster, one call covers only queues in the
+        same slot; all nodes are asked at the same time."""
         keys = [self.keys(queue) for queue in queues]
         if self.server.reads_span:
             return await self._in_turn(keys, ask)
@@ -71,7 +71,7 @@ class RedisSurveys(RedisNamespace):
         for at, each in enumerate(keys):
             slots.setdefault(slot_of(each.ready), []).append(at)
         parts = [self._in_turn([keys[at] for at in places], ask) for places in slots.values()]
-        # Each to its end, also after an error: nothing goes on when this is over.
+        # Each to its end, also after an error: nothing may still be running afterwards.
         answers = await asyncio.gather(*parts, return_exceptions=True)
         found: dict[int, Reply] = {}
         for places, answer in zip(slots.values(), answers, strict=True):

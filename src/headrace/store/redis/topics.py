@@ -1,4 +1,4 @@
-"""The part of the Redis store that is about topics."""
+"""The Redis store's verbs for topics."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class RedisTopics(RedisSurveys):
     """See `headrace.store.topics.TopicStore`."""
 
     def member(self, queue: str) -> str:
-        """What this process wants of the group of a queue, as scripts write it; empty for an
-        ordinary queue."""
+        """What this process wants of a queue's group, as scripts write it; empty for an ordinary
+        queue."""
         if "@" not in queue:
             return ""
         return _record(self._joined.get(queue, Group()))
@@ -156,7 +156,7 @@ class RedisTopics(RedisSurveys):
         return found
 
     def _members(self, log: str, pairs: Sequence[bytes]) -> dict[str, bytes]:
-        """The records of the groups of a log, by name; without what is none."""
+        """The records of the groups of a log, by name; malformed ones are passed over."""
         key, records = self.keys(log).groups, dict(zip(pairs[::2], pairs[1::2], strict=True))
         found: dict[str, bytes] = {}
         for name in self.oddities.texts(key, records):

@@ -63,9 +63,9 @@ class RedisUpkeep:
     async def _reclaim(
         self, source: ReadSource, limit: int, last_chance: bool, going_on: bool
     ) -> tuple[list[LeasedDelivery], bool]:
-        """One step of a search: what it took over, and whether there is more to search. It is
-        short, however much is pending, so that the server has time for others in between."""
-        # Read before, so that no take-over goes unnoticed between the two.
+        """One step of a search: what it took over, and whether there is more to search. Each step
+        is short, however much is pending, so that the server can serve others in between."""
+        # Read first, so that no take-over between the two goes unnoticed.
         epoch = source.epoch
         entries, counts, levels, paused, more = await scripts.reclaim(
             self._upkeep,
@@ -116,7 +116,7 @@ class RedisUpkeep:
             try:
                 messages.append(_message(id, fields))
             except (KeyError, ValueError):
-                # Its receiver is unknown: it must not stand before the others for ever.
+                # Its receiver is unknown: it must not hold up the others for ever.
                 log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
                 odd.append(id.decode())
         if odd:
@@ -148,7 +148,7 @@ class RedisUpkeep:
 
     async def _make_anew(self) -> None:
         log.warning(
-            "the streams or consumer groups of %s were deleted (FLUSHALL?); they are made anew",
+            "the streams or consumer groups of %s were deleted (FLUSHALL?); they are created again",
             ", ".join(self._sources),
         )
         await self._reading.prepare()

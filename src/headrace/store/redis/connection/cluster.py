@@ -1,4 +1,4 @@
-"""What is known of a Redis Cluster: its nodes, and who has which slot."""
+"""The nodes of a Redis Cluster, and which of them has which slot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def slot_of(key: str) -> int:
 
 
 class PlacedConnection(Connection):
-    """A connection that asks where to go each time it is made."""
+    """A connection that finds its node each time it is opened."""
 
     def __init__(self, *, place: Place, **options: Any) -> None:
         super().__init__(**options)
@@ -58,8 +58,8 @@ class PlacedTLSConnection(PlacedConnection, SSLConnection):
 
 
 class Cluster:
-    """What is known of the nodes behind a `redis+cluster://` URL. Shared by all links, on whatever
-    event loop they are."""
+    """The nodes behind a `redis+cluster://` URL, as far as known. Shared by all links, on any event
+    loop."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._seeds = _seeds(url)
@@ -70,7 +70,7 @@ class Cluster:
         self.nodes: frozenset[ClusterNode] = frozenset()
 
     def connect(self) -> Connection:
-        """To some node that answers; not always the same."""
+        """A connection to any node that answers; not always the same."""
         return self._connection(self.refresh)
 
     def connect_to(self, node: ClusterNode) -> Connection:
@@ -83,7 +83,7 @@ class Cluster:
         return self._connection(partial(self.owner, slot))
 
     async def masters(self) -> list[ClusterNode]:
-        """Every node that has slots, by the latest word."""
+        """Every node that has slots, as last reported."""
         await self.refresh()
         return sorted({node for node in self._owners if node})
 
@@ -102,7 +102,7 @@ class Cluster:
         self._stale = True
 
     def moved(self, moved: Moved) -> None:
-        """Believe a node that has sent us on: others may not know of it yet."""
+        """Follow a redirection: other nodes may not know of it yet."""
         if moved.host in ("", "?"):
             self.distrust()
             return
@@ -111,7 +111,7 @@ class Cluster:
         self.nodes |= {node}
 
     async def refresh(self) -> ClusterNode:
-        """Ask the nodes in turn, beginning anywhere, who has what; returns the first to answer."""
+        """Ask the nodes in random order for the slots; returns the first node that answers."""
         problems: list[StoreError] = []
         asked = list({*self.nodes, *self._seeds})
         random.shuffle(asked)
@@ -166,11 +166,11 @@ def _summed(problems: Sequence[StoreError]) -> StoreError:
     texts = "; ".join(dict.fromkeys(str(problem) for problem in problems))
     refused = bool(problems) and all(isinstance(problem, Refused) for problem in problems)
     kind = Refused if refused else StoreUnavailable
-    return kind(f"no node of the cluster tells where the slots are: {texts}")
+    return kind(f"no node of the cluster reports where the slots are: {texts}")
 
 
 def _node(server: Sequence[Any], teller: ClusterNode) -> ClusterNode | None:
-    """A node of a reply; without a host, it is on the host of the node that replied."""
+    """A node in a reply; without a host, it is on the host of the node that replied."""
     host = (server[0] or b"").decode()
     return None if host == "?" else ClusterNode(host or teller.host, int(server[1]))
 
@@ -196,7 +196,7 @@ def _seed(address: str) -> ClusterNode:
 
 
 def _options(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a connection to any node takes, but for where it goes."""
+    """Arguments for a connection to any node, without its address."""
     parts = urlsplit(url)
     credentials, at, _ = parts.netloc.rpartition("@")
     scheme = parts.scheme.removesuffix("+cluster")
@@ -215,10 +215,10 @@ def pool_of(url: str, options: Mapping[str, Any], *, shown: str) -> ConnectionPo
     """The driver's view of a URL of one server."""
     try:
         pool = ConnectionPool.from_url(url, **options)
-        # The driver notices only here what it does not know.
+        # The driver checks the options only here.
         pool.make_connection()  # type: ignore[no-untyped-call]
         return pool
     except (ValueError, TypeError, RedisError) as error:
         said = masked(str(error), url)
-    # Outside of the handler: the driver's error, which may quote a password, is not to hang on.
+    # Outside of the handler: the driver's error may quote a password, and must not be chained.
     raise ConfigError(f"the Redis URL {shown!r} cannot be used: {said}")

@@ -1,4 +1,4 @@
-"""Links that find the node of a cluster which has the key they are about."""
+"""Links to the node of a cluster that has the key of a request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class ClusterLink(Link):
             try:
                 return await link.call(*command, timeout=timeout, request=request)
             except Moved as moved:
-                # Surely not carried out, so repeating it is safe, as after nothing else.
+                # Only after a redirection it is certain that nothing was applied, so repeating is
+                # safe.
                 self._cluster.moved(moved)
             except StoreUnavailable:
                 self._cluster.distrust()
@@ -79,7 +80,7 @@ class ClusterLink(Link):
         return link
 
     async def _drop_gone(self) -> None:
-        """Nodes come and go, for as long as a process lives."""
+        """Close links to nodes that are gone."""
         for node, link in tuple(self._links.items()):
             if node not in self._cluster.nodes and not link.busy:
                 self._links.pop(node, None)
@@ -120,8 +121,8 @@ class KeyLink(Link):
         try:
             return await super().call(*command, timeout=timeout, request=request)
         except NoGroup:
-            # A stream that goes to another node looks as if it were deleted; asked again, the node
-            # says that it is there no more.
+            # A stream that moves to another node looks as if it were deleted; asked again, the node
+            # answers with a redirection.
             await super().call("EXISTS", self._key)
             raise
 

@@ -1,4 +1,4 @@
-"""Sends that are answered only when replicas, or disks, have them too."""
+"""Sends that return only when replicas, or disks, have them too."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Confirmation:
 
     async def exchange(self, connection: AbstractConnection, script: Sequence[Any]) -> Any:
         """The reply to an EVALSHA or EVAL, when it is confirmed."""
-        # A write of its own: a script that is repeated may find all done and write nothing, and the
-        # server waits for what this connection has written.
+        # A separate write: a repeated script may find everything done and write nothing, and the
+        # server waits only for what this connection has written.
         write = ("SET", confirmation_key(script[3]), "1", "PX", _KEPT_MS)
         packed = [hiredis.pack_command(tuple(each)) for each in (script, write, self._wait)]
         await connection.send_packed_command(b"".join(packed), check_health=False)
@@ -55,7 +55,7 @@ class Confirmation:
         return ("WAIT", self.replicas, WAIT_MS)
 
     def _missing(self, confirmed: Any) -> str:
-        """What the server waited for in vain; empty if all is as it was asked for."""
+        """What was not confirmed in time; empty if everything was."""
         here, replicas = confirmed if self.on_disk else (1, confirmed)
         within = f"within {self._wait[-1] / 1000:g} s"
         if not here:
@@ -66,7 +66,7 @@ class Confirmation:
 
 
 async def _reply(connection: AbstractConnection) -> Any:
-    """A reply, also if it is an error: the others come behind it all the same."""
+    """A reply, or the error that it is: further replies follow it in any case."""
     try:
         return await connection.read_response(timeout=_FOREVER)
     except driver.ResponseError as error:

@@ -34,7 +34,7 @@ _OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": 5.0,
     "socket_keepalive": True,
     "socket_read_size": 256 * 1024,
-    # One xadd() sent twice is two jobs: nothing is repeated behind our back.
+    # The driver must not repeat anything: one xadd() sent twice is two jobs.
     "retry": Retry(NoBackoff(), 0),
 }
 _SOCKET_OPTIONS = {name: it for name, it in _OPTIONS.items() if name != "socket_keepalive"}
@@ -83,8 +83,8 @@ class RedisEndpoint:
         return Link(self.connect, repeats=repeats, abandoned=self.abandoned)
 
     def confirmed_link(self) -> Link | None:
-        """A link for scripts that return when what they wrote is confirmed; None if it need not
-        be."""
+        """A link for scripts that return when their writes are confirmed; None without
+        confirmation."""
         confirmation = self._confirmation
         if confirmation is None:
             return None
@@ -98,14 +98,15 @@ class RedisEndpoint:
         return Link(self.connect, abandoned=self.abandoned, confirmation=confirmation)
 
     def link_at(self, key: str) -> Link:
-        """A link of one connection, to wherever `key` is: for calls that wait, and to end them."""
+        """A link of one connection, to the node that has `key`: for calls that wait, and to end
+        them."""
         if self._cluster is not None:
             return KeyLink(self._cluster, key, abandoned=self.abandoned)
         return Link(self.connect, abandoned=self.abandoned)
 
     async def check(self, link: Link, *, require_durable: bool) -> None:
         """Refuse a server that is too old; say which settings may lose jobs, and refuse those
-        under `require_durable`. In a cluster, all masters are looked at."""
+        under `require_durable`. In a cluster, all masters are checked."""
         shown = without_password(self.url)
         found = await self.describe(link)
         if found.risks and require_durable:
@@ -116,7 +117,7 @@ class RedisEndpoint:
             log.info("Redis at %s: %s", shown, sentence)
 
     async def describe(self, link: Link) -> Description:
-        """What it is; of a cluster, what the masters are that were looked at last."""
+        """What the server is; of a cluster, the masters that were checked last."""
         shown = without_password(self.url)
         self._inspection.unread.clear()
         try:
@@ -145,7 +146,7 @@ class RedisEndpoint:
 
 
 def _check_parts(url: str) -> None:
-    """Refuse what would be ignored, or would change how we talk to the server."""
+    """Refuse options that would be ignored, or would change the protocol."""
     parts = urlsplit(url)
     shown = without_password(url)
     has_sentinels = parts.scheme in sentinel.SCHEMES

@@ -16,16 +16,16 @@ class NoScript(StoreError):
 
 
 class Void(StoreUnavailable):
-    """The server has applied newer requests of the same session: whether this one, nobody knows. It
-    may be made again, as another, if it is checked what was done."""
+    """The server has applied newer requests of the same session, so it is not known whether it has
+    applied this one. It may be made again, as a new request, after a check of what was done."""
 
     def __init__(self) -> None:
-        super().__init__("Redis: a request came too late to be told apart", sent=True)
+        super().__init__("Redis: a request came too late to be recognised", sent=True)
 
 
 class Moved(StoreUnavailable):
-    """Nothing was done: another node of the cluster has the slot, by the word of the one asked. The
-    `host` is empty if it is the same."""
+    """Nothing was done: another node of the cluster has the slot. `host` is empty if it is the host
+    of the node that was asked."""
 
     def __init__(self, slot: int, host: str, port: int) -> None:
         super().__init__(f"Redis: slot {slot} of the cluster is now at {host}:{port}")
@@ -33,13 +33,13 @@ class Moved(StoreUnavailable):
 
 
 class Refused(StoreUnavailable):
-    """The server does not let this user in, or does not allow it what Headrace needs. That does not
-    pass by itself: a person must look."""
+    """The server refuses this user, or a command that Headrace needs. It stays so until someone
+    changes it."""
 
     retryable = False
 
 
-# Codes at the start of an error reply, sent before anything was done, that pass by themselves.
+# Codes of error replies for temporary conditions, sent before anything was done.
 _PASSING = {
     "ASK": "the cluster is moving a slot",
     "BUSY": "the server is busy with a script",
@@ -56,8 +56,8 @@ _PASSING = {
 
 
 def translated(error: Exception, *, sent: bool) -> StoreError:
-    """The error in Headrace's words. `sent` says that the request had left for the server, so that
-    after a broken connection it may have been carried out."""
+    """The driver's error as one of Headrace. `sent` says that the request was sent, so that after a
+    broken connection it may have been applied."""
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if isinstance(error, driver.BusyLoadingError):

@@ -1,4 +1,4 @@
-"""What a server's settings mean for the jobs: which it refuses, and which it warns of."""
+"""Checks a server's settings: refuses some, and warns of others that may lose jobs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Inspection:
                 f"it has {replicas} replicas, and confirm_replicas is {confirmed}: sends will fail"
             ]
         if replicas and "min_slaves_good_slaves" in info:
-            # It is there if the setting is; only CONFIG has the number.
+            # INFO shows that the setting is there; only CONFIG has the number.
             wanted = await self._setting(link, _REPLICAS) or ""
             if not wanted:
                 log.info(
@@ -87,14 +87,14 @@ class Inspection:
         try:
             reply = await link.call("CONFIG", "GET", name)
         except StoreError:
-            # Hosted servers hide CONFIG, and so does the user that the documents advise.
+            # Hosted servers hide CONFIG, and the user that the documents advise may not use it.
             self.unread[name] = None
             return None
         return reply[1].decode() if len(reply) > 1 else None
 
 
 def _check_disk(info: dict[str, str], version: tuple[int, ...], shown: str) -> None:
-    """Refuse a server that cannot tell when a write is on its disk."""
+    """Refuse a server that cannot confirm writes to its disk."""
     if version < _TELLS_OF_DISK:
         raise ConfigError(
             f"confirm_disk needs Redis 7.2 or newer, or Valkey; the server at {shown} is "
@@ -134,7 +134,7 @@ def _may_not_read(setting: str) -> str:
 
 
 def _known_as(info: dict[str, str]) -> tuple[str, str]:
-    """Kind and version. Valkey tells the version of Redis that it can stand in for, too."""
+    """Kind and version. Valkey also reports the Redis version that it is compatible with."""
     if "valkey_version" in info:
         return "Valkey", info["valkey_version"]
     return "Redis", info.get("redis_version", "")

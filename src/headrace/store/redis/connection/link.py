@@ -62,8 +62,8 @@ class Link:
         arguments: Sequence[Argument],
         request: IdempotencyKey | None = None,
     ) -> Any:
-        """Run a script; one that the server does not know is sent along. If it changes something,
-        it does so once for each `request`; without one, this is all that is asked."""
+        """Run a script; one that the server does not know is sent along. Its changes are applied
+        once for each `request`; without one, nothing protects against a repeat."""
         keys = self._keys_of_script(keys)
         if not script.changes:
             return await self._evaluate(script, keys, arguments, None)
@@ -118,7 +118,7 @@ class Link:
             if request is None:
                 return await self._exchange_twice(command, timeout)
             try:
-                # Not before it is its turn: the numbers of a session are applied in their order.
+                # Only when it is sent: the numbers of a session are applied in order.
                 return await self._exchange_twice(
                     (*command, request.argument(self._session)), timeout
                 )
@@ -195,7 +195,7 @@ class Link:
         except driver.ResponseError as error:
             fault = translated(error, sent=sent)
             if isinstance(fault, StoreUnavailable):
-                # READONLY and its kind: the next connection may find the right server.
+                # Such as READONLY: the next connection may find the right server.
                 await self.drop()
             raise fault from error
         except (driver.RedisError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Signals over publish/subscribe: best effort, never needed for anything but speed."""
+"""Notifications over publish/subscribe: best effort, needed only for speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("headrace.store")
 
 _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
 _RECONNECT = 1.0
-# Silence may be that of a node that has died without a word, while the cluster goes on.
+# A silent node may have died, while the cluster goes on.
 _PING_EVERY = 10.0
 
 
@@ -27,8 +27,7 @@ def encode_keys(job_ids: Sequence[JobId]) -> bytes:
 
 
 class PubSub:
-    """One subscribed connection for all that one event loop listens to; there only while someone
-    does."""
+    """One subscribed connection for all listeners of one event loop; open while there are any."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -85,7 +84,7 @@ class PubSub:
             await asyncio.gather(pinging, return_exceptions=True)
 
     async def _ping(self, link: Link) -> None:
-        """Close a connection on which nothing comes any more, not even an answer."""
+        """Close a connection on which nothing arrives any more, not even an answer to a ping."""
         self._heard = True
         with contextlib.suppress(StoreError):
             while self._heard:
@@ -96,7 +95,7 @@ class PubSub:
 
     async def _subscribe(self, link: Link) -> None:
         subscribed: set[str] = set()
-        # Again for those that came while we were connecting.
+        # Again for listeners that were added while we were connecting.
         while missing := self._listeners.keys() - subscribed:
             await link.send("SUBSCRIBE", *missing)
             subscribed |= missing
@@ -108,7 +107,7 @@ class PubSub:
         if kind == b"message":
             self._tell(channel, _keys(message[2]))
         elif kind == b"subscribe":
-            # What was said before we listened is lost: let everyone look.
+            # Earlier notifications are lost: let all listeners look.
             self._tell(channel, None)
 
     def _tell(self, channel: bytes, job_ids: Sequence[JobId] | None) -> None:

@@ -20,8 +20,8 @@ _MOST = 1000
 
 
 class RequestSession:
-    """Numbers requests that are made one after the other. After one that was not answered as it
-    should be, the session is over: that one may still be repeated, and then must be its last."""
+    """Numbers requests that are made one after the other. A request that was not answered properly
+    ends the session: it may still be repeated, and then must be its last."""
 
     __slots__ = ("_id", "_number")
 
@@ -35,7 +35,7 @@ class RequestSession:
 
 
 class Numbered:
-    """A request on its way to a script, with the ids of others that it makes void."""
+    """A request to a script, with the ids of others that it makes void."""
 
     __slots__ = ("_request", "_void")
 
@@ -44,15 +44,15 @@ class Numbered:
         self._void = void
 
     def argument(self, session: RequestSession) -> str:
-        """What the script finds in REQUEST; its first try is numbered by this session."""
+        """The script's REQUEST argument; this session numbers the first try."""
         request = self._request
         request.id = request.id or session.next_id()
         return " ".join((request.id, *self._void)) if self._void else request.id
 
 
 class Abandoned:
-    """Requests that may still be on their way although nobody repeats them. The next request about
-    the same queue makes them void, so that they come before it or not at all."""
+    """Requests that were given up, and may still arrive at the server. The next request about the
+    same queue makes them void, so that they are applied before it or never."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[str, float]] = {}
@@ -69,19 +69,19 @@ class Abandoned:
                 known.pop(next(iter(known)))
 
     def renumber(self, request: IdempotencyKey) -> None:
-        """Nothing was applied under its number; its next try has another."""
+        """Nothing was applied under its number; its next try gets another."""
         self.add(request)
         request.id = ""
 
     def of(self, scope: str) -> tuple[str, ...]:
-        """The ids of those that were made about one queue."""
+        """The ids of lost requests about one queue."""
         if scope not in self._of:
             return ()
         with self._lock:
             return tuple(self._of.get(scope, ()))
 
     def voided(self, scope: str, ids: tuple[str, ...]) -> None:
-        """These are void now, and those that are too old are to be taken for lost."""
+        """Drop these, which are void now, and all that are too old to arrive."""
         now = time.monotonic()
         with self._lock:
             known = self._of.get(scope, {})

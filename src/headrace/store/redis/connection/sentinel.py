@@ -26,17 +26,17 @@ Pool = Callable[[str], ConnectionPool]
 
 
 class SentinelTarget(msgspec.Struct, frozen=True):
-    """What a sentinel URL says: whom to ask, for which master, and how to talk to both."""
+    """A sentinel URL: the sentinels, the name of the master, and the options for both."""
 
     sentinels: tuple[tuple[str, int], ...]
     master: str
     server_url: str
-    """Of a server, with a host that stands for whichever it is."""
+    """The URL of a server, with a placeholder as its host."""
     sentinel_url: str
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the connection to the master is."""
+        """Whether the connection to the master is encrypted."""
         return self.server_url.startswith("rediss:")
 
     def __repr__(self) -> str:
@@ -110,8 +110,8 @@ def _url(
 
 
 def pool_behind(target: SentinelTarget, pool: Pool) -> ConnectionPool:
-    """Connections to whatever server is the master when they are made. `pool` makes the driver's
-    view of a URL of one server, or says what is wrong with it."""
+    """Connections to the server that is the master when they are opened. `pool` makes the driver's
+    pool for the URL of one server, or raises an error that says what is wrong with it."""
     asked = _options(pool(target.sentinel_url))
     kind = SentinelTLSConnection if target.is_encrypted else SentinelConnection
     sentinels = SSLConnection if target.sentinel_url.startswith("rediss:") else Connection
@@ -125,8 +125,9 @@ def _options(pool: ConnectionPool) -> dict[str, Any]:
 
 
 class SentinelConnection(Connection):
-    """A connection to whatever server is the master when it is made. After a failover the old one
-    answers READONLY or not at all; the connection is dropped, and the next finds the new master."""
+    """A connection to the server that is the master when it is opened. After a failover the old
+    master answers READONLY or not at all; the connection is dropped, and the next finds the new
+    master."""
 
     def __init__(self, *, target: SentinelTarget, asking: ConnectionPool, **options: Any) -> None:
         super().__init__(**options)
@@ -144,7 +145,7 @@ class SentinelTLSConnection(SentinelConnection, SSLConnection):
 
 
 async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[str, int]:
-    """The address of the master by the word of the first sentinel that knows it."""
+    """The address of the master, from the first sentinel that knows it."""
     problems = []
     for host, port in target.sentinels:
         sentinel = asking.connection_class(
@@ -158,12 +159,14 @@ async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[
             problems.append(f"{host}:{port} {_reason(error)}")
             continue
         finally:
-            # Below the driver's client, which leaves a connection open that was refused half way.
+            # Not with the driver's client, which leaves a half-refused connection open.
             await sentinel.disconnect(nowait=True)
         if found:
             return found[0].decode(), int(found[1])
         problems.append(f"{host}:{port} does not know it")
-    raise Unreachable(f"no sentinel tells where master {target.master!r} is: {'; '.join(problems)}")
+    raise Unreachable(
+        f"no sentinel reports where master {target.master!r} is: {'; '.join(problems)}"
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -4,7 +4,7 @@
 -- ARGV: events:int check:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
 -- Returns list[int]: the positions, from 1, of jobs that were known already and are left as they are.
 
--- when: '' now, '+ms' so long from now, '@ms' at that time.
+-- when: '' now, '+ms' that long from now, '@ms' at that time.
 local most, check = tonumber(ARGV[1]), ARGV[2] == '1'
 local HEAD, EACH = 4, 3
 local count = (#ARGV - HEAD) / EACH
@@ -45,14 +45,14 @@ for i = 1, count do
 end
 local places = redis.call('HMGET', key.jobs, unpack(job_ids))
 
--- A place in a stream that someone deleted is no place.
+-- A place does not count if someone deleted its stream.
 local function is_there(place)
   return not check or not string.find(place, '^%d+%-') or #redis.call('XRANGE', key.ready, place, place) > 0
 end
 
 local known, lost, seen, index, made = {}, {}, {}, {}, {}
 
--- The sender counted all of them.
+-- The sender has counted all of them as sent.
 local function uncount(envelope)
   local name = 'sent ' .. task_of(envelope)
   made[name] = (made[name] or 0) - 1

@@ -1,5 +1,5 @@
 #!lua
--- Tell blocked jobs that those they waited for have ended; atomic, so that the last one sets a job free once.
+-- Record with blocked jobs that jobs they wait for have ended; atomic, so that the last one sets a job free once.
 -- KEYS: *
 -- ARGV: events:int queue, then *arrivals, for each: child parent state value anyway
 -- Returns int: how many jobs were found.
@@ -7,6 +7,6 @@
 for i = 3, #ARGV, 5 do
   agenda[#agenda + 1] = {QUEUE, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] == '1'}
 end
-local told_now = #agenda
+local arrived_now = #agenda
 finish(0, '', {}, '')
-return applied(told_now)
+return applied(arrived_now)

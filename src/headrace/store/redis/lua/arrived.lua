@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Whether jobs that wait for others know that these have ended; atomic, so that all is of one moment.
+-- Whether the ends of parents have arrived at blocked jobs; atomic, so that all answers are of one moment.
 -- KEYS: flow
 -- ARGV: *pairs:bytes, for each: the ids of a job and of one that it waits for
 -- Returns list[int]: for each pair 1 if it has arrived, 0 otherwise.

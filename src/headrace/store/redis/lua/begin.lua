@@ -23,7 +23,7 @@ local function refused(job)
     end
     count_start(limit)
     if redis.call('EXISTS', key.line .. limit[1]) == 1 and not redis.call('ZSCORE', key.gates, limit[1]) then
-      -- Those who wait knew of no time at which to look again.
+      -- The jobs that are blocked here had no time at which to look again.
       arm(limit[1], limit[3])
     end
   end
@@ -34,7 +34,7 @@ local answers = {}
 for i = 3, #ARGV, 2 do
   local job = {id = ARGV[i], envelope = '', history = '', constraints = ARGV[i + 1], inputs = ''}
   local fine, answer = pcall(refused, job)
-  -- Of a limit whose keys are not what they should be nothing can be counted: none may start.
+  -- If the keys of a limit are not of their types, nothing can be counted: none may start.
   answers[#answers + 1] = fine and answer or constraints_of(job).limits[1][1]
 end
 finish(0, '', {}, '')

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- A page of the ids of jobs in a state; atomic, so that what is pending is told from what waits.
+-- A page of the ids of jobs in a state; atomic, so that pending entries are not taken for waiting ones.
 -- KEYS: ready level levels jobs scheduled log
 -- ARGV: group returned state:str cursor:str limit:int
 -- Returns list[bytes]: {cursor, key…}; the cursor is '' after the last page.
 
 local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
--- The streams one after the other: a cursor is a level and the last id that was seen in it.
+-- The streams one after the other. A cursor is a level and the last id seen in it.
 local function streams()
   local levels = levels_in(key.levels)
   levels[#levels + 1] = '0'
@@ -18,7 +18,7 @@ local function streams()
     end
   end
   if key.log ~= key.ready then
-    -- Of what the log holds, mostly settled, only the end can wait.
+    -- Most of the log is settled: only events at its end can be waiting.
     local info = state == 'waiting' and group_info(key.log, group)
     found[#found + 1] = {'-1', key.log, begun == '-1' and '(' .. last or (info and '(' .. info.last or '-')}
   end
@@ -49,7 +49,7 @@ end
 
 local function add_waiting(page, stream, from)
   local found, last = redis.call('XRANGE', stream, from, '+', 'COUNT', limit), nil
-  -- Those behind the last entry that was ever handed out surely wait.
+  -- Everything after the last entry that was ever handed out is waiting.
   local info = #found > 0 and group_info(stream, group)
   local handed_out = info and info.last or '0-0'
   for _, entry in ipairs(found) do
@@ -88,8 +88,8 @@ local function precedes(one, other)
   return #one < #other
 end
 
--- The rank of the first job behind the cursor, which is the time and the key of the last one seen:
--- ranks themselves change when jobs before them go.
+-- The rank of the first job after the cursor, which is the time and id of the last one seen. Ranks
+-- themselves change when earlier jobs go.
 local function first_behind()
   local due, hex = string.match(cursor, '^(%d+) (%x*)$')
   if not due then

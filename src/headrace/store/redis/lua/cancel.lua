@@ -2,7 +2,7 @@
 -- Cancel jobs wherever they are; atomic, so that a job is either cancelled or delivered.
 -- KEYS: *
 -- ARGV: events:int queue running:bool, then *job_ids:bytes
--- Returns list[bytes]: for each job what it is now: cancelled, running, dead, or its verdict, '' if there is none.
+-- Returns list[bytes]: for each job its state now (cancelled, running, dead) or its verdict, '' if it is unknown.
 
 local function in_stream(job_id, place)
   local stream, id = entry_at(place)
@@ -29,7 +29,7 @@ end
 local function parked(job_id, place)
   local job, in_lane = unpark(job_id), false
   if not job then
-    -- Nothing of it is left but its place.
+    -- Only its place is left.
     places[job_id] = false
     redis.call('ZREM', key.scheduled, job_id)
     return redis.call('GET', key.result .. job_id) or ''
@@ -43,7 +43,7 @@ local function parked(job_id, place)
       redis.call('ZREM', key.lane .. name, job_id)
     end
     if name and lane_of(name).width == 0 then
-      -- It may have been the one that the others waited behind.
+      -- It may have been the first, with others blocked behind it.
       enter_while_wide(lane_of(name), key.lane .. name)
     end
   elseif place == 'f' then
@@ -56,8 +56,8 @@ local function parked(job_id, place)
   return 'cancelled'
 end
 
--- An event in the hands of a worker that has it from the log; one that waits there cannot be told
--- from those of other groups.
+-- An event that a worker has from the log. One that waits there cannot be cancelled: it belongs to
+-- all groups.
 local function in_log(event)
   local id = MEMBERS and redis.call('HGET', key.log_jobs, event)
   local entry = id and string.find(id, '^%d+%-%d+$') and redis.call('XPENDING', key.log, GROUP, id, id, 1)[1]
@@ -76,14 +76,14 @@ local function cancel(job_id)
   if not place then
     return redis.call('GET', key.result .. job_id) or in_log(job_id)
   elseif string.find(place, '^%d') and string.sub(ARGV[2], 1, 1) == '@' then
-    -- What a log holds belongs to its groups.
+    -- Events in a log belong to its groups.
     return ''
   elseif string.find(place, '^%d') then
     return is_entry(place) and in_stream(job_id, place) or ''
   elseif string.sub(place, 1, 1) == 'd' then
     return 'dead'
   elseif not string.find(place, '^[sSkfg]') then
-    -- No place of ours: there is nothing to cancel.
+    -- Not a place: there is nothing to cancel.
     return ''
   end
   return parked(job_id, place)

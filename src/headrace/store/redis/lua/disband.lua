@@ -21,7 +21,7 @@ redis.call('UNLINK', key.ready, key.jobs,
   key.flow_messages, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
   key.epoch, key.reclaims, key.promoter, key.flow_relay, key.stopped, key.levels
 )
--- Workers that still run must not make it anew.
+-- Workers that still run must not create it again.
 redis.call('SET', key.disbanded, '1', 'EX', ARGV[3])
 redis.call('PUBLISH', key.control_channel, '')
 return applied((there == 1 or destroyed == 1) and 1 or 0)

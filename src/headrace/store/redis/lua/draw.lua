@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Fill the queue of an ordered group from the log, if it holds less than is wanted; atomic, so that events of a key come into it in the order of the log, whoever asks.
+-- Fill the queue of an ordered group from the log, if it holds less than is wanted; atomic, so that events of a key enter it in the order of the log, whichever worker asks.
 -- KEYS: *
 -- ARGV: events:int queue limit:int pump
 -- Returns tuple[bytes, int]: {last, more}: the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
 
 local limit = tonumber(ARGV[3])
--- Events that wait behind others of their key are copies: of these not without end.
+-- Blocked events are copies, so their number is limited.
 local BLOCKED_MOST = 100000
 local PAGE = math.max(100, math.min(limit * 2, 500))
 
@@ -14,7 +14,7 @@ local function many_blocked()
   return redis.call('HLEN', key.jobs) - elsewhere >= BLOCKED_MOST
 end
 
--- What an entry of the log holds, if it is an event of ours.
+-- The contents of an entry of the log, if it is an event of ours.
 local function event_of(fields)
   local envelope, constraints = fields[2], fields[4] or ''
   local job_id = fields[1] == 'j' and (constraints == '' or fields[3] == 't') and id_of(envelope) or ''
@@ -27,7 +27,7 @@ local function take_in(job)
   if known and not is_dead then
     return
   end
-  -- With the event that stopped its key, the key goes on: after what came before it.
+  -- The event that stopped its key comes again: the key goes on, after the events before it.
   if is_dead and freed_by(job) == 'blocked' then
     leave_lane(constraints_of(job).lane, constraints_of(job).width)
   end
@@ -58,8 +58,8 @@ local function fill()
   read_ahead(places, key.jobs, job_ids)
   read_ahead(lanes, key.lanes, keyed)
   for i, entry in ipairs(page) do
-    -- The log has passed on: whatever is wrong with one, none may be lost. What is not ours goes
-    -- dead as soon as a worker has looked at it.
+    -- The group's position has moved on, so none may be lost, whatever is wrong with it. Entries
+    -- that are not ours go dead as soon as a worker decodes them.
     if not jobs[i] or not pcall(take_in, jobs[i]) then
       redis.call('XADD', key.ready, '*', unpack(entry[2]))
     end
@@ -69,7 +69,7 @@ end
 
 local wrong = wrong_way()
 if wrong then
-  -- Before anything is taken from the log: what is taken is not given again.
+  -- Before anything is taken from the log: the log does not give it twice.
   return wrong
 end
 local taken, wants = 0, redis.call('XLEN', key.ready) - pending_in(key.ready, GROUP) < limit

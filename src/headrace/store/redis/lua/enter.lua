@@ -17,7 +17,7 @@ if wrong then
   return wrong
 end
 
--- A place in a stream that someone deleted is no place.
+-- A place does not count if someone deleted its stream.
 local function is_there(place)
   if not check or not string.find(place, '^%d') then
     return true
@@ -31,7 +31,7 @@ local function is_known(job_id)
   return (place and is_there(place)) or (check and redis.call('EXISTS', key.result .. job_id) == 1)
 end
 
--- Children of a job that lives are told at its end; of one that has ended, now.
+-- The end of a live job arrives at its children then; if it has ended, now.
 local function adopt(parent, children, known_as)
   if children == '' then
     return
@@ -46,11 +46,11 @@ local function adopt(parent, children, known_as)
   local place = place_of(parent)
   if not place or string.sub(place, 1, 1) == 'd' then
     local verdict = redis.call('GET', key.result .. parent) or '\145\164done'
-    tell_children(parent, place and 'dead' or state_of(verdict), value_of(verdict))
+    notify_children(parent, place and 'dead' or state_of(verdict), value_of(verdict))
   end
 end
 
--- The job that has the unique name, unless it is gone without a trace.
+-- The job that has the unique name, unless nothing is left of it.
 local function holder_of(unique)
   local holder = redis.call('GET', unique)
   if holder and (place_of(holder) or redis.call('PTTL', unique) > 0) then
@@ -58,13 +58,13 @@ local function holder_of(unique)
   end
 end
 
--- The same job under another key, which is the second field of an envelope.
+-- The same envelope with another job id, its second field.
 local function with_id(job, other)
   return string.sub(job.envelope, 1, 2) .. binary(other) .. string.sub(job.envelope, 3 + #binary(job.id))
 end
 
--- A debounced job takes the time, the arguments and the constraints of the one that comes after it, as long
--- as it waits for its time and has not run.
+-- A debounced job takes the time, arguments and constraints of a later one, as long as it is
+-- scheduled and has not run.
 local function put_off(holder, job, when)
   local body = place_of(holder) == 's' and body_of(holder)
   local first = body and unparked(holder, body)
@@ -103,8 +103,8 @@ local function block(job, parents, when)
   return 'blocked'
 end
 
--- Whether a job of this or a later tick was sent. A tick that is new counts as fired from now on,
--- whatever becomes of its job; very old ones no worker can still be about to fire.
+-- Whether a job of this or a later tick was sent. A new tick counts as fired from now on, even if its
+-- job is not added. Very old ticks are removed: no worker can still fire them.
 local function is_fired(schedule_name, tick)
   if tonumber(redis.call('ZSCORE', key.ticks, schedule_name) or -1) >= tick then
     return true
@@ -135,13 +135,13 @@ for at = HEAD + 1, #ARGV, EACH do
   if instead then
     known[#known + 1] = (at - HEAD - 1) / EACH + 1
     known[#known + 1] = instead
-    -- The sender counted all of them.
+    -- The sender has counted all of them as sent.
     local name = 'sent ' .. task_of(envelope)
     made[name] = (made[name] or 0) - 1
   elseif parents ~= '' then
-    tell(block(job, parents, when), job)
+    record_fact(block(job, parents, when), job)
   else
-    tell(place_at(job, when), job)
+    record_fact(place_at(job, when), job)
   end
   adopt(instead or job_id, children, job_id)
 end

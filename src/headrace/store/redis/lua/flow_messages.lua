@@ -5,7 +5,7 @@
 -- Returns list[Any]: entries, as {id, fields}.
 
 local holder = redis.call('GET', key.flow_relay)
--- One that lasts longer than any ticket was given out before the clock was set back.
+-- A ticket that lasts longer than any was taken before the clock was set back.
 if holder and holder ~= ARGV[1] and redis.call('PTTL', key.flow_relay) <= tonumber(ARGV[3]) then
   return {}
 end

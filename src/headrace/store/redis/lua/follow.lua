@@ -1,8 +1,8 @@
 #!lua
--- Have jobs told when another ends; atomic, so that it cannot end unnoticed in between.
+-- Make jobs children of another, so that its end arrives at them; atomic, so that it cannot end in between.
 -- KEYS: jobs children result sessions
 -- ARGV: parent:bytes children:bytes
--- Returns list[bytes]: {} if it will be told, else the state in which the job has ended and its verdict, {'', ''} if it is unknown.
+-- Returns list[bytes]: {} if it will arrive, else the state in which the job has ended and its verdict, {'', ''} if it is unknown.
 
 local place = redis.call('HGET', key.jobs, ARGV[1])
 if place and string.sub(place, 1, 1) ~= 'd' then

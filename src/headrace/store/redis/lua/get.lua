@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Tell where jobs are; atomic, so that a job on its way between two places is seen in one of them.
+-- The states of jobs; atomic, so that a job that moves is seen in one place.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
 -- ARGV: groups returned bodies:bool, then *job_ids:bytes
--- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress}; state is '' if it is in no place, and of a dead job `due` is when it died.
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress}; state is '' if it is in no place; for a dead job, `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
@@ -42,7 +42,7 @@ end
 local function in_line(stream, id)
   local fields = in_stream(stream, id)
   if #fields == 0 then
-    -- Someone deleted the stream: the index remembers a job that is gone.
+    -- Someone deleted the stream: the job is gone, though it is in the index.
     return {unpack(GONE)}
   end
   local snapshot = {'waiting', '0', '', 0, '', '', '', '', '', ''}
@@ -64,8 +64,8 @@ local function ready(place)
   return in_line(level and key.level .. level or key.ready, id or place)
 end
 
--- An event that its group has in no place of its own: still to come from the log, in a worker's
--- hands, or settled.
+-- An event that is not in the group's own queue: still to come from the log, held by a worker, or
+-- settled.
 local function in_log(event)
   local id = key.log ~= key.ready and redis.call('HGET', key.log_jobs, event)
   local info = id and string.find(id, '^%d+%-%d+$') and group_info(key.log, group)
@@ -102,7 +102,7 @@ each_queue(ARGV[1], function(its_group)
     local stray = not place and string.match(job_id, '^=dead%-(%d+%-%d+)$')
     local snapshot
     if stray and redis.call('XRANGE', key.dead, stray, stray)[1] then
-      -- An entry that the index does not know goes by its own id (see encoding.py).
+      -- An entry that is not in the index has its own id as its job id (see encoding.py).
       snapshot = dead(stray)
     else
       snapshot = place and snapshot_of(job_id, place) or in_log(job_id)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Pause or resume a queue or one of its tasks; atomic, so that nobody who waits for it is forgotten.
+-- Pause or resume a queue or one of its tasks; atomic, so that no job held because of it is forgotten.
 -- KEYS: *
 -- ARGV: events:int queue task:str gate:str on:bool
 -- Returns int: 1 if that changed anything.

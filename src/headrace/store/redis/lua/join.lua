@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- See to it that a group of a topic exists; atomic, so that of two who make it one says where it begins.
+-- Create a group of a topic if there is none; atomic, so that one of two callers decides where it begins.
 -- KEYS: log log_jobs groups counted disbanded sessions
 -- ARGV: group member:str again:bool kind:str value:Argument
 -- Returns int: 1 if it is new, 0 if not, -1 if the event where it should begin is not in the log.
 
--- again: who asks has seen the group. If it is gone, so are all events that it had settled, unless
--- someone removed it on purpose.
+-- again: the caller has seen the group. If it is missing, it was lost with its log, unless it was
+-- removed on purpose.
 local group, member, again = ARGV[1], ARGV[2], ARGV[3] == '1'
 if again and redis.call('EXISTS', key.disbanded) == 1 then
-  -- As long as someone would make it anew.
+  -- Keep this as long as a worker might create the group again.
   redis.call('EXPIRE', key.disbanded, 3600)
   return 0
 end

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- All values of a space that have not expired; atomic, so that their times are compared with one moment.
+-- All values of a space that have not expired; atomic, so that all are compared with the same time.
 -- KEYS: values expiry
 -- ARGV: none
 -- Returns list[bytes]: names and values in turn.

@@ -25,7 +25,7 @@ if ARGV[6] ~= '' then
 else
   redis.call('PUBLISH', key.changed_channel, '')
 end
--- Where all values expire, the keys go with the last of them.
+-- If all values expire, so do the keys, with the last of them.
 if redis.call('ZCARD', key.expiry) == redis.call('HLEN', key.values) then
   local last = redis.call('ZRANGE', key.expiry, -1, -1, 'WITHSCORES')[2] or 0
   redis.call('PEXPIREAT', key.values, last)

@@ -29,7 +29,7 @@ end
 for _, level in ipairs(levels_in(key.levels)) do
   back = back + leave(key.level .. level)
 end
--- Others need not wait until what it was in charge of expires.
+-- Others need not wait until its tickets expire.
 for _, ticket in ipairs({key.promoter, key.flow_relay}) do
   if redis.call('GET', ticket) == consumer then
     redis.call('DEL', ticket)

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Tell how long logs are and which groups they have; atomic, as all that is asked of many at once.
+-- The length and the groups of logs; atomic, as one call for many of them.
 -- KEYS: log groups, of each queue
 -- ARGV: groups
 -- Returns list[list[Any]]: for each log {length, groups}: `groups` has name and record of each, in no order.

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Tell how groups of a topic are doing; atomic, so that the figures of each fit together.
+-- The state of groups of a topic; atomic, so that the figures of each are of one moment.
 -- KEYS: ready log log_jobs stopped scheduled lane counted, of each queue
 -- ARGV: groups
--- Returns list[list[int]]: for each {behind, oldest, stopped}: `oldest` is when the oldest event was added that it has not settled, 0 if there is none.
+-- Returns list[list[int]]: for each {behind, oldest, stopped}: `oldest` is when its oldest unsettled event was added, 0 if there is none.
 
 local oldest
 local function consider(entry)
@@ -12,13 +12,13 @@ local function consider(entry)
   end
 end
 
--- An event in the group's own queue, by when it came into the log if that still has it.
+-- When an event in the group's own queue was added to the log, if that still has it.
 local function consider_own(event, otherwise)
   local at = event and redis.call('HGET', key.log_jobs, event)
   consider(at and {at} or otherwise)
 end
 
--- The first few are mostly the oldest.
+-- Only the first few: the oldest is mostly among them.
 local function consider_queue()
   for _, entry in ipairs(redis.call('XRANGE', key.ready, '-', '+', 'COUNT', 10)) do
     consider_own(id_of(field(entry[2], 'j')), entry)

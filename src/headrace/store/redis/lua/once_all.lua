@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What was noted with a job; atomic, as one value that is read and taken apart.
+-- What a job has done once; atomic, as a read of one value.
 -- KEYS: once
 -- ARGV: job:bytes
 -- Returns list[bytes]: names and values in turn.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Write with a job that something was done; atomic, so that two writes of one job do not overwrite each other.
+-- Mark with a job that something was done; atomic, so that two writes of one job do not overwrite each other.
 -- KEYS: jobs once log log_jobs sessions
 -- ARGV: group job:bytes name:str value:bytes
 -- Returns int: 1 if the job is alive.

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Where a place in a log is; atomic, so that the event is there when it is looked up.
+-- The entry id of a place in a log; atomic, so that the event is there when it is looked up.
 -- KEYS: ready jobs
 -- ARGV: kind:str value:Argument
 -- Returns bytes: the id behind which it begins, '' if the event is not in the log.

@@ -1,4 +1,4 @@
--- What several scripts need; stands at the head of each. `key` has the names of its KEYS.
+-- Functions that several scripts share; each script gets those that it needs. `key` has the names of its KEYS.
 
 -- The server's time in ms.
 local function now_ms()
@@ -33,17 +33,17 @@ local function applied(answer)
   return answer
 end
 
--- The moment that a sender names: '+ms' is so long from now, '@ms' that time.
+-- The time that a sender means: '+ms' from now, '@ms' at that time.
 local function due_at(when, now)
   local due = tonumber(string.sub(when, 2))
   if string.sub(when, 1, 1) == '+' then
-    -- One more: `now` has lost its fraction, and nothing must ever come early.
+    -- Plus 1: `now` has lost its fraction, and no job may start early.
     return now + due + 1
   end
   return due
 end
 
--- An error reply if a key is not of its type: found half way, it would leave a job nowhere.
+-- An error reply if a key is not of its type: an error half way would leave a job in no place.
 local function wrong_type(kinds)
   for name, kind in pairs(kinds) do
     local found = redis.call('TYPE', name).ok
@@ -53,7 +53,7 @@ local function wrong_type(kinds)
   end
 end
 
--- The priorities in use, the highest first; what is none is passed over.
+-- The priorities in use, the highest first; other values are passed over.
 local function levels_in(name)
   local found = {}
   for _, level in ipairs(redis.call('ZREVRANGE', name, 0, -1)) do
@@ -64,23 +64,23 @@ local function levels_in(name)
   return found
 end
 
--- The epoch, as text. One that is no number is made anew, so that it is none that any holder knows.
+-- The epoch, as text. One that is not a number is replaced by one that no holder knows.
 local function epoch_now()
   local epoch = redis.call('GET', key.epoch) or '0'
   if not string.find(epoch, '^%d+$') or #epoch > 15 then
-    redis.log(redis.LOG_WARNING, 'headrace: ' .. key.epoch .. ' was not a number; it begins anew')
+    redis.log(redis.LOG_WARNING, 'headrace: ' .. key.epoch .. ' was not a number; it starts again')
     epoch = string.format('%d', now_ms())
     redis.call('SET', key.epoch, epoch)
   end
   return epoch
 end
 
--- Leases were taken: who settles with an older epoch must first see what it still holds.
+-- Leases were taken: a worker that settles with an older epoch must first check what it still holds.
 local function next_epoch()
   redis.call('SET', key.epoch, string.format('%d', epoch_now() + 1))
 end
 
--- What was done once for a job, by name; what cannot be read was not done.
+-- What a job has done once, by name; an unreadable value counts as not done.
 local function once_in(raw)
   local fine, read = pcall(cmsgpack.unpack, raw or '')
   local once = {}
@@ -92,13 +92,13 @@ local function once_in(raw)
   return once
 end
 
--- Whether a place is an entry of a stream, and not anyone's bytes.
+-- Whether a place is an entry id of a stream, and not other bytes.
 local function is_entry(place)
   return string.find(place, '^%d+%-%d+$') or string.find(place, '^%d+/%d+%-%d+$')
 end
 
--- What a hash of a parked job holds, as a stream entry would. What is none of ours is all envelope:
--- a worker will say so.
+-- The fields of a parked job, as in a stream entry. Bytes that are not ours count as an envelope: a
+-- worker will refuse it.
 local function unparked(job_id, body)
   local history, constraints, inputs, at = string.match(body, '^(%d+),?(%d*),?(%d*):()')
   if not at then
@@ -125,7 +125,7 @@ local function field(fields, name)
   return ''
 end
 
--- Where the job id in an envelope, its second field, begins and ends; nil if that is none.
+-- Start and end of the job id in an envelope, its second field; nil if there is none.
 local function key_place(envelope)
   local first, size, more = string.byte(envelope, 3, 5)
   if first == 196 and size then
@@ -141,7 +141,7 @@ local function id_of(envelope)
   return first and string.sub(envelope, first, last) or ''
 end
 
--- MessagePack that says of bytes that they are bytes, which the library does not.
+-- MessagePack with the type for bytes, which the library does not use.
 local function binary(bytes)
   local size = #bytes
   if size < 256 then
@@ -150,7 +150,7 @@ local function binary(bytes)
   return '\197' .. string.char(math.floor(size / 256), size % 256) .. bytes
 end
 
--- The result in the verdict on a job that is done, '' for any other: the bytes after `[done, `.
+-- The result in the verdict of a done job: the bytes after `[done, `; '' for any other verdict.
 local function value_of(verdict)
   if string.sub(verdict, 2, 6) ~= '\164done' or #verdict < 8 then
     return ''
@@ -168,7 +168,7 @@ local function array(count)
   return struct.pack('>BI4', 221, count)
 end
 
--- The task in an envelope, its third field; '' if that is none of ours.
+-- The task in an envelope, its third field; '' if there is none.
 local function task_of(envelope)
   local _, last = key_place(envelope)
   local size, long = string.byte(envelope, (last or #envelope) + 1, (last or #envelope) + 2)
@@ -185,7 +185,7 @@ local function pending_in(stream, group)
   return pending.err and 0 or pending[1]
 end
 
--- What a stream says of one of its groups, by name; nil if there is none.
+-- XINFO of one group of a stream; nil if there is none.
 local function group_info(stream, group)
   local groups = redis.pcall('XINFO', 'GROUPS', stream)
   for _, info in ipairs(groups.err and {} or groups) do
@@ -199,7 +199,7 @@ end
 local function id_after(id)
   local ms, sequence = string.match(id, '^(%d+)-(%d+)$')
   if #sequence > 15 then
-    -- The last that a millisecond can have; Lua's numbers do not go that far.
+    -- The last id of a millisecond; Lua's numbers do not go that far.
     return string.format('%d', ms + 1) .. '-0'
   end
   return ms .. '-' .. string.format('%d', sequence + 1)
@@ -224,13 +224,13 @@ local function precedes_id(id, other)
   return tonumber(sequence) < tonumber(other_sequence)
 end
 
--- Whether an event is in a worker's hands that has it from the log; `positions` has where events are.
+-- Whether a worker holds this event from the log; `positions` has the entry ids of events.
 local function is_held(log, positions, group, event)
   local id = redis.call('HGET', positions, event)
   return id and string.find(id, '^%d+%-%d+$') and #redis.call('XPENDING', log, group, id, id, 1) > 0
 end
 
--- How many entries there are from one end to the other, page by page; no more than `most`, or a few.
+-- The number of entries between two ids, counted page by page up to about `most`.
 local function count_range(stream, first, last, most)
   local count = 0
   while count < most do
@@ -244,22 +244,22 @@ local function count_range(stream, first, last, most)
   return count
 end
 
--- Which life of the server this is: another after a restart, and on a replica that took over. Empty
--- if the server does not say.
+-- The run id of the server: another after a restart, and on a replica that took over. Empty if the
+-- server does not say.
 local function server_life()
   local info = redis.pcall('INFO', 'replication')
   return type(info) == 'string' and string.match(info, 'master_replid:(%w+)') or ''
 end
 
--- Whether the server's own count of what a group was given is right. Reads reach its disk and its
--- replicas without that count, so it holds for the life of the server in which it was last set.
+-- Whether the server's own count of what a group was given is right. The count does not reach its disk
+-- or its replicas, so it holds only for the run of the server in which it was last set.
 local function is_counted(group)
   local life = server_life()
   return life ~= '' and redis.call('HGET', key.counted, group) == life
 end
 
--- How many entries of a log a group has not been given, by its `group_info`; at least so many if
--- neither the server knows nor a count of 10,000 tells.
+-- How many entries of a log a group has not been given, by its `group_info`; a lower bound if the server
+-- does not know it and there are more than 10,000.
 local function behind(stream, group, info)
   if not info or info.lag == 0 then
     return 0
@@ -269,8 +269,8 @@ local function behind(stream, group, info)
   return count_range(stream, '(' .. info.last, '+', 10000)
 end
 
--- The id behind which a place in a log begins, nil if it is an event that the log does not hold;
--- `value` is the event or the time in ms. `positions` has where each event is.
+-- The id after which a place in a log begins; nil if it is an event that the log does not hold. `value`
+-- is the event or the time in ms; `positions` has the entry ids of events.
 local function place_in(log, positions, kind, value)
   if kind == 'start' then
     return '0-0'
@@ -287,13 +287,13 @@ local function place_in(log, positions, kind, value)
   if newest then
     return newest[1]
   end
-  -- An empty log may have had events: what comes is newer than the last of them.
+  -- An empty log may have had events: new ones come after the last of them.
   local info = redis.pcall('XINFO', 'STREAM', log)
   return info.err and '0-0' or info[8]
 end
 
--- How many entries were ever added to a log up to this one; nil if that takes counting too many on
--- both sides of it.
+-- How many entries were ever added to a log up to this one; nil if there are too many to count on both
+-- sides of it.
 local function number_of(log, id)
   local info = redis.pcall('XINFO', 'STREAM', log)
   local added, length, far = 0, 0, 20000
@@ -312,7 +312,7 @@ local function number_of(log, id)
   return before < far and added - length + before or nil
 end
 
--- Have a group begin behind this entry, and the server know how far behind it is.
+-- Let a group begin after this entry, with the server's count of how far behind it is.
 local function set_place(command, log, group, id, ...)
   local number, arguments = number_of(log, id), {...}
   if number then
@@ -322,7 +322,7 @@ local function set_place(command, log, group, id, ...)
   return redis.call('XGROUP', command, log, group, id, unpack(arguments))
 end
 
--- Once in each life of the server, have it know again how far behind a group is.
+-- Once in each run of the server, set its count of how far behind a group is.
 local function set_count(log, group)
   local info, life = group_info(log, group), server_life()
   if info and life ~= '' and redis.call('HGET', key.counted, group) ~= life then
@@ -331,8 +331,8 @@ local function set_count(log, group)
   end
 end
 
--- The first entry of the log that a group still needs: all before it, every group that was seen
--- since `gone_before` has settled. The names of the others are put into `gone`.
+-- The first entry of the log that a group still needs: every group seen since `gone_before` has settled
+-- all before it. The names of other groups are put into `gone`.
 local function first_needed_of(log, gone_before, gone)
   local needed
   local groups = redis.pcall('XINFO', 'GROUPS', log)
@@ -351,7 +351,7 @@ local function first_needed_of(log, gone_before, gone)
   return needed
 end
 
--- A group that was not given what was dropped goes on behind it; else the server counts it as behind.
+-- A group that was not given dropped entries goes on after them; else the server counts it as behind.
 local function go_on_behind(log, id)
   local groups = redis.pcall('XINFO', 'GROUPS', log)
   for _, info in ipairs(groups.err and {} or groups) do
@@ -361,8 +361,8 @@ local function go_on_behind(log, id)
   end
 end
 
--- Remove the oldest events of a log, at most `most` of them, and of these, if a `limit` is given, only
--- those before it; how many were removed.
+-- Remove the oldest events of a log, at most `most`, and only those before `limit` if it is given;
+-- returns how many.
 local function drop_events(log, most, limit)
   local dropped, last = 0, nil
   while dropped < most do
@@ -391,13 +391,13 @@ local function facts_in(entry)
   return count and #count < 10 and count or '1'
 end
 
--- How many facts there are, with so many more; counted anew if the number is none.
+-- The number of facts after `count` were added; counted again if it is not a number.
 local function add_facts(count)
   local total = redis.pcall('INCRBY', key.facts, count)
   if type(total) == 'number' then
     return total
   end
-  redis.log(redis.LOG_WARNING, 'headrace: ' .. key.facts .. ' was not a number; it is counted anew')
+  redis.log(redis.LOG_WARNING, 'headrace: ' .. key.facts .. ' was not a number; it is counted again')
   local from = '-'
   total = 0
   repeat
@@ -411,7 +411,7 @@ local function add_facts(count)
   return total
 end
 
--- Add to a count; one that is no number, or a minute that is no hash, is begun anew.
+-- Add to a count; one that is not a number, or a minute that is not a hash, is reset.
 local function count_in(minute, name, amount)
   local count = redis.pcall('HINCRBY', minute, name, amount)
   if type(count) ~= 'number' then
@@ -424,9 +424,9 @@ local function count_in(minute, name, amount)
   end
 end
 
--- Keep facts: `count` of them, encoded one after the other, but for as many of each job id as it
--- is in `lost`; no more than about `most` are kept. `counts`, encoded, and `made` are what to add
--- to this minute by name.
+-- Keep `count` facts, encoded one after the other, without the last ones of job ids in `lost`, one for
+-- each time an id is there. About `most` are kept in all. `counts`, encoded, and `made` are added to the
+-- counters of this minute, by name.
 local function record(most, count, facts, lost, counts, made)
   if most == 0 then
     return

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- See to it that the consumer groups exist; atomic with the epoch, because a group made anew hands out again what others hold.
+-- Create missing consumer groups; atomic with the epoch, because a group that is created again hands out what others hold.
 -- KEYS: ready level levels epoch paused log groups counted disbanded facts
 -- ARGV: group member:str
--- Returns tuple[int, list[bytes], int, int, *tuple[bytes, ...]]: {epoch, levels, paused, waiting, odd…}: what a reader must know; `waiting` is how many jobs of `ready` wait, `odd` are keys that hold what they should not.
+-- Returns tuple[int, list[bytes], int, int, *tuple[bytes, ...]]: {epoch, levels, paused, waiting, odd…}: the state for a reader; `waiting` counts the jobs that wait in `ready`, `odd` are keys that are not of their types.
 
 -- member: 'ordered on_failure' of the group of a topic, '' for an ordinary queue.
 local SEEN_EVERY = 10000
@@ -26,7 +26,7 @@ local function be_seen()
   end
 end
 
--- Keys whose values are passed over, or made anew: people are to hear of it.
+-- Keys whose values are passed over or replaced: they are logged.
 local function odd_keys()
   local odd = {}
   for _, name in ipairs({key.epoch, key.facts}) do
@@ -48,7 +48,7 @@ for _, level in ipairs(levels) do
 end
 if member ~= '' then
   if redis.call('EXISTS', key.disbanded) == 1 then
-    -- As long as someone would make it anew.
+    -- Keep this as long as a worker might create the group again.
     redis.call('EXPIRE', key.disbanded, 3600)
     return {0, levels, 1, 0, unpack(odd)}
   end

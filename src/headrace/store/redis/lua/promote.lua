@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Let jobs go on whose time has come; atomic, so that a job is never in two places or none, and by the server's clock, so that it is never early.
+-- Let jobs go on that are due; atomic, so that a job is never in two places or none, and by the server's clock, so that it is never early.
 -- KEYS: *
 -- ARGV: events:int queue consumer:str limit:int ticket:int
 -- Returns tuple[int, int]: {moved, wait}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled.
 
 local holder = redis.call('GET', key.promoter)
 local held_for = holder and redis.call('PTTL', key.promoter) or 0
--- One that lasts longer than any ticket was given out before the clock was set back.
+-- A ticket that lasts longer than any was taken before the clock was set back.
 if holder and holder ~= ARGV[3] and held_for <= tonumber(ARGV[5]) then
   return {0, math.max(held_for, 1)}
 end
 
 local limit, moved = tonumber(ARGV[4]), 0
--- We are the one who sleeps until the next is due, and are told by the answer.
+-- No notification: the caller is the one that sleeps until the next is due, and gets the answer.
 due_before = false
 
 local function go_on(job, in_lane)
@@ -21,7 +21,7 @@ local function go_on(job, in_lane)
     redis.call('DEL', key.unique .. constraints.unique)
   end
   if place(job, in_lane) then
-    tell('ready', job)
+    record_fact('ready', job)
   end
 end
 
@@ -40,7 +40,7 @@ if #due > 0 then
     if job then
       safely(job, go_on, job, before == 'S')
     elseif before == 's' or before == 'S' then
-      -- Nothing of it is left but its place.
+      -- Only its place is left.
       places[job_id] = false
     end
   end
@@ -86,7 +86,7 @@ local function open(name)
       moved = moved + 1
       local went = after_lane(job, name)
       if went then
-        tell('ready', job)
+        record_fact('ready', job)
       elseif went == nil and constraints_of(job).lane then
         leave_lane(constraints_of(job).lane)
       end
@@ -96,7 +96,7 @@ local function open(name)
   end
 end
 
--- When gates may open was reckoned by the clock as it was: if it was set back, look at all of them.
+-- Opening times were computed by the clock as it was: if it was set back, look at all gates.
 local seen = tonumber(redis.call('HGET', key.reclaims, 'clock') or 0)
 if now() < seen then
   for _, name in ipairs(redis.call('ZRANGE', key.gates, 0, -1)) do
@@ -105,7 +105,7 @@ if now() < seen then
 end
 for _, name in ipairs(redis.call('ZRANGE', key.gates, '-inf', string.format('%d', now()), 'BYSCORE', 'LIMIT', 0, 100)) do
   if not pcall(open, name) then
-    -- The keys of this limit are not what they should be: not before the others again and again.
+    -- The keys of this limit are not of their types: it must not be tried first again and again.
     arm(name, 60000)
   end
 end

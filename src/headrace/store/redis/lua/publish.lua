@@ -5,8 +5,8 @@
 -- Returns list[int]: {taken, dropped, position…}: the positions, from 1, of events that were known already.
 
 -- most: how many the log may hold, 0 for any number; `drops` if the oldest make room, settled or not.
--- when: '' now, '+ms' so long from now, '@ms' at that time. each: 1 if there are but the envelopes,
--- which is most often so: they have the keys in them.
+-- when: '' now, '+ms' that long from now, '@ms' at that time. each: 1 if there are only envelopes,
+-- which have the ids in them, as is most common.
 local check, most, drops = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
 local HEAD, EACH = 7, tonumber(ARGV[7])
 local count = (#ARGV - HEAD) / EACH
@@ -41,7 +41,7 @@ if most > 0 then
   if room < count then
     local needed = first_needed_of(key.ready, now_ms() - tonumber(ARGV[6]), {})
     if not needed then
-      -- There are no groups: nobody misses what goes.
+      -- There are no groups: nobody needs the dropped events.
       drops, is_missed = true, false
     end
     room = room + drop_events(key.ready, math.min(count - room, count + 2000), needed)
@@ -72,7 +72,7 @@ end
 
 local known, index, seen, taken = {}, {}, {}, count
 
--- Events that are new, due and have room: most by far.
+-- Events that are new, due and have room: nearly all.
 local function add_all()
   local log = key.ready
   for i = 1, count do
@@ -109,14 +109,14 @@ if #index > 0 then
   redis.call('HSET', key.jobs, unpack(index))
 end
 if drops and most > 0 then
-  -- After the bound was lowered, not all at once.
+  -- After the bound was lowered, some thousands at a time.
   dropped = drop_events(key.ready, math.min(redis.call('XLEN', key.ready) - most, count + 2000))
   dropped = is_missed and dropped or 0
 end
 if now and redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2] ~= earliest then
   redis.call('PUBLISH', key.due_channel, '')
 end
--- By the topic, whichever shard it is.
+-- Counted by topic, for all shards together.
 local topic = string.match(ARGV[2], '^[^#]+')
 record(tonumber(ARGV[1]), 0, '', {}, '', {
   ['sent ' .. topic] = #index > 0 and #index / 2 or nil,

@@ -14,7 +14,7 @@ for i = 3, #ARGV do
   local job_id = ARGV[i]
   local place_now = place_of(job_id)
   local id = place_now and string.match(place_now, '^d(%d+%-%d+)$')
-  -- An entry that the index does not know goes by its own id (see encoding.py).
+  -- An entry that is not in the index has its own id as its job id (see encoding.py).
   local stray = not place_now and string.match(job_id, '^=dead%-(%d+%-%d+)$')
   local entry = (id or stray) and redis.call('XRANGE', key.dead, id or stray, id or stray)[1]
   if stray then

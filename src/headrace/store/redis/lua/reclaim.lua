@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and looks at the fleet's pending entries happen once per interval.
+-- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and the fleet searches once per interval.
 -- KEYS: *
 -- ARGV: events:int queue consumer:str limit:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool
--- Returns tuple[list[Any], list[int], list[bytes], int, int]: {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, what a reader must know, and 1 if the look is not over: whoever began it is to go on.
+-- Returns tuple[list[Any], list[int], list[bytes], int, int]: {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, the state for a reader, and 1 if the search is not over: its caller goes on.
 
 local consumer = ARGV[3]
 local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'
 local lease, interval, crash_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local PAGE = 1000
--- Of live entries so many are passed over in one call: a millisecond or two of the server's time.
+-- How many live entries one call passes over: a millisecond or two of the server's time.
 local MOST_PASSED = 10000
 -- The server passes over the live entries of one holder in one go, unless there are more than this.
 local MOST_AT_ONCE = 50000
--- A consumer that has nothing and was not heard of for so long is gone.
+-- A consumer that holds nothing and was silent for this long is gone.
 local LONG_GONE = 6000
 
--- The lease of the entry's holder, which stands in its name; ours if it does not.
+-- The lease of the entry's holder, which is part of its name; ours if it is not.
 local function lease_of(holder)
   return tonumber(string.match(holder, '~(%d+)$')) or lease
 end
@@ -24,8 +24,8 @@ local chosen, found, foreign, left_behind = {}, 0, false, false
 local passed, more = 0, false
 local paused = redis.call('SISMEMBER', key.paused, '')
 
--- One more crash and the job is dead: of such jobs a worker gets one at a time, so that the one
--- which kills its workers does not take the others with it.
+-- One more crash and the job is dead. A worker gets one such job at a time, so that one that kills its
+-- workers does not take others with it.
 local function wanted(delivered)
   if delivered < crash_limit - 1 then
     return true
@@ -36,7 +36,7 @@ local function wanted(delivered)
   return free
 end
 
--- The jobs that an entry may be, of those that someone has cancelled.
+-- The cancelled jobs that an entry may be.
 local function cancelling(entry)
   local job_id = id_of(field(entry[2], 'j'))
   if job_id == '' then
@@ -60,7 +60,7 @@ local function ends_here(stream, level, id)
   return false
 end
 
--- Whether it was taken from its holder. Of a paused queue nothing is begun, but cancelled jobs end.
+-- Whether it was taken from its holder. In a paused queue nothing begins, but cancelled jobs end.
 local function choose(level, stream, pending)
   if ends_here(stream, level, pending[1]) then
     return true
@@ -74,7 +74,7 @@ local function choose(level, stream, pending)
   return true
 end
 
--- Those on their last chance must not hide the others: what is behind them is looked at too.
+-- Jobs on their last chance must not hide the others: search behind them too.
 local function take_back(level, stream)
   local from, page = '-', nil
   repeat
@@ -89,7 +89,7 @@ local function take_back(level, stream)
   until #page < count or count == PAGE or found >= limit or paused == 1
 end
 
--- Some entries of one holder from `from` on, of which those of a lease that is over are all.
+-- Some entries of one holder from `from` on, including all whose lease is over.
 local function page_of(stream, holder, pending, from)
   if pending > MOST_AT_ONCE then
     return redis.call('XPENDING', stream, GROUP, from, '+', PAGE, holder)
@@ -98,8 +98,8 @@ local function page_of(stream, holder, pending, from)
   return redis.call('XPENDING', stream, GROUP, 'IDLE', lease_of(holder), from, '+', PAGE, holder)
 end
 
--- What one holder let go of, from entry `from` on: where to go on, nil if all was looked at. Its own
--- entries alone are read, so it does not matter how many of others are ahead of them.
+-- Take what one holder has lost, from entry `from` on; returns where to go on, nil if all was searched.
+-- Reads only its own entries, however many of others are ahead of them.
 local function search_holder(level, stream, holder, pending, from)
   local page = page_of(stream, holder, pending, from)
   for _, entry in ipairs(page) do
@@ -115,8 +115,8 @@ local function search_holder(level, stream, holder, pending, from)
   return #page == PAGE and from or nil
 end
 
--- Holders of a stream in the order of their names, from `name` on, until the call has done enough:
--- where to go on, as 'entry name', nil if all was looked at.
+-- Search the holders of a stream by name, from `name` on, until the call has done enough; returns where
+-- to go on, as 'entry name', nil if all were searched.
 local function search(level, stream, from, name)
   for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
     local holder, pending, idle = info[2], info[4], info[6]
@@ -134,7 +134,7 @@ local function search(level, stream, from, name)
   end
 end
 
--- Look through all streams, from where the last call left off.
+-- Search all streams, from where the last call stopped.
 local function look(in_use)
   local level_at, from, name = string.match(redis.call('HGET', key.reclaims, 'next') or '', '^(%S+) (%S+) (.*)$')
   local reached = false
@@ -172,7 +172,7 @@ end
 local state = redis.call('HMGET', key.reclaims, 'at', 'hold')
 local last, hold = tonumber(state[1]), tonumber(state[2]) or 0
 if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
-  -- Nobody looked for a while, or time went backwards: the server or the fleet slept, so every
+  -- There was no search for a while, or the clock went back: the server or the fleet slept, so every
   -- lease may seem over. Holders get one lease of time to renew.
   if not last or now() < last or now() - last > 3 * interval then
     hold = now() + lease
@@ -181,7 +181,7 @@ if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
     more = look(in_use)
     forget_old_dead()
   end
-  -- What was left behind is for the next to look, at once.
+  -- The next search takes what was left behind, at once.
   local looked = left_behind and now() - interval or now()
   redis.call('HSET', key.reclaims, 'at', string.format('%d', looked), 'hold', string.format('%d', hold))
   redis.call('EXPIRE', key.reclaims, 86400)
@@ -199,6 +199,6 @@ for level, claims in pairs(chosen) do
   end
 end
 finish(0, '', {}, '')
--- Not with what was claimed: whoever missed the answer finds that among what is leased to it.
+-- Without what was claimed: a worker that missed the answer gets that by `recover`.
 applied({})
 return {entries, counts, levels_in(key.levels), paused, more and not left_behind and 1 or 0}

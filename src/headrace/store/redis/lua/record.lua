@@ -1,5 +1,5 @@
 #!lua
--- Keep an entry of a log of records, which are in the order of their names; atomic, so that entries and order never differ.
+-- Write an entry of a log of records, in the order of their names; atomic, so that entries and order never differ.
 -- KEYS: values order sessions
 -- ARGV: name:str value:bytes keep_ms:int most:int
 -- Returns int: how many older entries were removed.
@@ -7,7 +7,7 @@
 local name, keep_ms = ARGV[1], tonumber(ARGV[3])
 redis.call('HSET', key.values, name, ARGV[2])
 redis.call('ZADD', key.order, 0, name)
--- Names begin with the time. Some at a time: who writes one waits for no more.
+-- Names begin with the time. Some at a time, to keep a write short.
 local oldest = string.format('%014d', math.max(0, now_ms() - keep_ms))
 local gone = redis.call('ZRANGE', key.order, '-', '(' .. oldest, 'BYLEX', 'LIMIT', 0, 100)
 local over = redis.call('ZCARD', key.order) - #gone - tonumber(ARGV[4])

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Remove a queue with all that it holds; atomic, so that no job comes in between the look and the end.
+-- Remove a queue with all that it holds; atomic, so that no job comes between the check and the removal.
 -- KEYS: *
 -- ARGV: events:int queue force:bool
 -- Returns int: how many jobs it holds, 0 if it is gone.
@@ -24,7 +24,7 @@ end
 for _, stream in ipairs(streams) do
   redis.call('UNLINK', stream)
 end
--- What else there is of it goes by its name, and is found by the caller.
+-- The caller finds the other keys by their names.
 redis.call('UNLINK', key.jobs, key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
   key.flow_messages, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
   key.epoch, key.reclaims, key.promoter, key.flow_relay, key.levels

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Begin the leases of these entries anew; atomic, because claiming an entry that was lost meanwhile would steal it back.
+-- Renew the leases of these entries; atomic, because claiming an entry that was lost meanwhile would steal it back.
 -- KEYS: ready level log
 -- ARGV: group consumer:str, then *deliveries, for each: receipt count
 -- Returns list[bytes]: receipts and counts, in turn, of what this consumer no longer holds.

@@ -2,7 +2,7 @@
 -- Send dead jobs again; atomic and gated by the deletion, so that asking twice replays once.
 -- KEYS: *
 -- ARGV: events:int queue, then *jobs, for each: job_id envelope
--- Returns list[int]: for each job 1 if it was dead and is on its way now, 0 otherwise.
+-- Returns list[int]: for each job 1 if it was dead and was replayed, 0 otherwise.
 
 local wrong = wrong_way() or wrong_special()
 if wrong then
@@ -10,14 +10,14 @@ if wrong then
 end
 
 local function send(job)
-  -- A debounced job has its name only while it waits for its time.
+  -- A debounced job has its name only while it is scheduled.
   local unique = constraints_of(job).unique and not constraints_of(job).debounced and key.unique .. constraints_of(job).unique
   if unique and (redis.call('GET', unique) or job.id) == job.id then
     redis.call('SET', unique, job.id)
   end
   redis.call('DEL', key.result .. job.id)
   place(job, freed_by(job) == 'blocked')
-  tell('replayed', job)
+  record_fact('replayed', job)
 end
 
 local replayed = {}

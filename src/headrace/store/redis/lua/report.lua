@@ -1,5 +1,5 @@
 #!lua
--- Keep what running jobs tell of themselves; atomic, so that nothing is kept of a job that has ended.
+-- Keep the progress and log lines of running jobs; atomic, so that nothing is kept of a job that has ended.
 -- KEYS: jobs progress journal reports_channel log log_jobs sessions
 -- ARGV: group lines_most:int log_ttl:int reported:bytes, then *jobs, for each: job_id progress count, and that many lines
 -- Returns int: how many of the jobs are in the store.

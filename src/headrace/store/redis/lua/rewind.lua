@@ -23,8 +23,8 @@ local function comes_again(event)
   return at and precedes_id(id, at)
 end
 
--- Copies that nobody has begun: the group takes them from the log anew, or passes over them. What
--- the log no longer has, it keeps.
+-- Copies that have not begun: the group takes them from the log again, or passes over them. It keeps
+-- those that the log no longer has.
 local function forget_waiting()
   for _, name in ipairs(redis.call('HKEYS', key.lanes)) do
     for _, event in ipairs(redis.call('ZRANGE', key.lane .. name, 0, -1)) do
@@ -47,7 +47,7 @@ local function forget_waiting()
   end
 end
 
--- Keys that were stopped by events which come again go on, with them in their places.
+-- Keys that were stopped by events which come again go on.
 local function free_keys()
   local records = redis.call('HGETALL', key.stopped)
   for i = 1, #records, 2 do
@@ -61,7 +61,7 @@ local function free_keys()
   end
 end
 
--- Dead events that come again are dead no more, unless their key has failed for good.
+-- Dead events that come again are no longer dead, unless their key has failed.
 local function revive_dead()
   for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+')) do
     local event = entry[2][2]

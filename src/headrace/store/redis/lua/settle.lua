@@ -46,7 +46,7 @@ for i = 1, moving do
   moves[i] = take(11)
 end
 
--- What is not held any more. If there is any, the sender counts the others alone.
+-- Deliveries that are no longer held. If there are any, the sender counts the others alone.
 local gone = {'gone'}
 local function check(receipt, count)
   if not held(receipt, count) then
@@ -70,8 +70,8 @@ local function last_delivered(stream)
   return info and info.last or '0-0'
 end
 
--- The first id that is still needed: of the oldest pending entry or, if none is, behind the last one
--- that was delivered. Everything before it has been acknowledged.
+-- The first id that is still needed: the oldest pending entry or, if there is none, the id after the last
+-- delivered one. Everything before it has been acknowledged.
 local function first_needed()
   local oldest = redis.call('XPENDING', key.ready, GROUP, '-', '+', 1)[1]
   if oldest then
@@ -80,8 +80,8 @@ local function first_needed()
   return id_after(last_delivered(key.ready))
 end
 
--- Acknowledged entries must go. Trimming costs a fraction of deleting; only what a longer job holds
--- back is deleted one by one.
+-- Acknowledged entries must go. Trimming costs a fraction of deleting; only entries behind a longer job
+-- are deleted one by one.
 local function free(ids)
   redis.call('XACK', key.ready, GROUP, unpack(ids))
   if redis.call('XTRIM', key.ready, 'MINID', first_needed()) < #ids then
@@ -96,12 +96,12 @@ local function release_all(job_ids, constraints)
   end
   read_ahead(lanes, key.lanes, held_lanes)
   for i, each in ipairs(constraints) do
-    -- The job is done: what it held in keys that are not of their type cannot be given back.
+    -- The job is done. What it held in keys that are not of their types cannot be freed.
     pcall(release, job_ids[i], read_constraints(each), true)
   end
 end
 
--- Jobs that are done, all at once but for what their constraints entail.
+-- Jobs that are done: all at once, then what their constraints need.
 local function all_done(ids, job_ids, constraints, verdicts)
   if #ids == 0 then
     return
@@ -114,7 +114,7 @@ local function all_done(ids, job_ids, constraints, verdicts)
     forget_cancel_requests(job_ids)
     redis.call('HDEL', key.once, unpack(job_ids))
     for i, job_id in ipairs(job_ids) do
-      tell_children(job_id, 'done', verdicts and value_of(verdicts[i]) or '')
+      notify_children(job_id, 'done', verdicts and value_of(verdicts[i]) or '')
     end
   end
 end
@@ -125,7 +125,7 @@ for i = 1, #kept[1] do
   keep_verdict(kept[2][i], kept[5][i], kept[6][i])
 end
 
--- What events that are done may have beside their place in the log.
+-- What done events may have besides their entry in the log.
 local function forget_from_log(ids)
   if not any_special() then
     return
@@ -147,7 +147,7 @@ if #from_log[1] > 0 then
   forget_from_log(from_log[1])
 end
 
--- The gate of everything that moves on: only who takes the entry out may put the job elsewhere.
+-- Only the caller that takes the entry out may move the job on.
 local out
 local function taken_out(receipt)
   local stream, id = entry_at(receipt)
@@ -169,7 +169,7 @@ local function retry(job, delay)
     return
   end
   if constraints.lane and (constraints.width or 1) == 1 then
-    -- The order of a lane is kept through retries: nobody passes.
+    -- A lane keeps its order through retries.
     schedule(job, due, 'S')
   else
     schedule(job, due, 's')
@@ -179,18 +179,18 @@ local function retry(job, delay)
   end
 end
 
--- A released job goes back to the front: to the consumer from which anyone may take over. If none
--- waits behind it, the back is the front, and a new entry wakes the workers that wait at once.
+-- A released job goes back to the front: to the consumer from which any worker takes over. If none waits
+-- behind it, it is added at the end instead, which wakes waiting workers at once.
 local waits_behind = {}
 local function hand_back(receipt, job_id, count)
   local stream, id = entry_at(receipt)
   if MEMBERS and stream == key.log then
     waits_behind[stream] = true
   elseif waits_behind[stream] == nil then
-    -- Once for all that are handed back together, so that they stay in their order.
+    -- Once for all that are handed back together, so that they keep their order.
     waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
   end
-  -- What has no key of its own (see settling.py) is in no index, and must not come into it.
+  -- A job without an id of its own (see settlement_batch.py) is in no index, and must not enter it.
   if count ~= '1' or waits_behind[stream] or string.sub(job_id, 1, 7) == '=entry-' then
     redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
     return
@@ -202,7 +202,7 @@ local function hand_back(receipt, job_id, count)
   places[job_id] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
 end
 
--- A limit lets the job pass later; a paused task's jobs wait until it is resumed.
+-- Block the job at its limit, or until its task is resumed.
 local function hold_at(name, job)
   local limits = constraints_of(job).limits or {}
   give_back(limits, job.id)
@@ -215,7 +215,7 @@ local function hold_at(name, job)
   wait_at(name, job, nil, false)
 end
 
--- The task's pause ended before its worker heard of it: the job is handed back as if never taken.
+-- The task was resumed before its worker knew: the job is handed back as if never taken.
 local function is_over(gate)
   local task = paused_at(gate)
   return task and redis.call('SISMEMBER', key.paused, task) == 0
@@ -225,7 +225,7 @@ local function wants_end(job_id)
   return any_special() and redis.call('HEXISTS', key.cancelling, job_id) == 1
 end
 
--- What the outcome comes to: someone may want the job to end, or no longer want it.
+-- The outcome in effect: the job may have been cancelled, or the cancellation may be of an earlier job.
 local function effect_of(kind, value, job_id)
   if kind == 'done' or kind == 'dead' then
     return kind
@@ -237,7 +237,7 @@ local function effect_of(kind, value, job_id)
   return kind
 end
 
--- The sender of the outcome foretold it: that did not happen.
+-- The sender wrote this fact in advance: it did not happen.
 local untrue = {}
 local function correct(job, kind)
   if EVENTS > 0 then
@@ -269,7 +269,7 @@ local function end_it(job, kind, reason, verdict, ttl)
   ended(job.id, constraints_of(job), goes_on, kind, value_of(verdict))
 end
 
--- Whether an outcome may be applied; if the job is not just handed back, its entry is gone then.
+-- Whether an outcome may be applied. If so, the entry is gone, unless the job is handed back.
 local function is_ours(effect, receipt, count)
   if effect == 'released' then
     return held(receipt, count)
@@ -295,7 +295,7 @@ local function move(receipt, job_id, count, kind, value, history, envelope, verd
   end
   if kind ~= effect then
     correct(job, kind)
-    tell(effect, job)
+    record_fact(effect, job)
   end
 end
 

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- What was counted in some minutes; atomic, so that the minute that runs is read as one.
+-- The counts of some minutes; atomic, so that the present minute is read as a whole.
 -- KEYS: minute, of each queue
 -- ARGV: groups since:int most:int
--- Returns list[list[list[bytes]]]: for each queue {minute, name, count…} of each minute that has any; not for the last of the queues, if `most` minutes were looked at before.
+-- Returns list[list[list[bytes]]]: for each queue {minute, name, count…} of each minute that has any; stops before the last queues once `most` minutes were read.
 
 local last = math.floor(now_ms() / 60000)
 local first = math.max(tonumber(ARGV[2]), last - 1500)

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List the keys of an ordered group that an event which went dead has stopped; atomic with how many wait behind each.
+-- List the stopped keys of an ordered group; atomic with how many events wait behind each.
 -- KEYS: stopped lane
 -- ARGV: none
 -- Returns list[Any]: for each key, one after the other: key record waiting.

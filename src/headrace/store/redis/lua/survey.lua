@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- Tell how queues are; atomic, so that a job that moves is counted once.
+-- The state of queues; atomic, so that a job that moves is counted once.
 -- KEYS: ready level levels jobs scheduled dead paused log counted, of each queue
 -- ARGV: groups returned
--- Returns list[list[Any]]: for each queue {waiting, running, scheduled, dead, blocked, oldest, paused…}: `oldest` is when the job came in line that has waited longest for a worker, 0 if none waits; `paused` has the tasks that are, '' for all.
+-- Returns list[list[Any]]: for each queue {waiting, running, scheduled, dead, blocked, oldest, paused…}: `oldest` is when the job that has waited longest became ready, 0 if none waits; `paused` has the paused tasks, '' for all.
 
 local group, there, running, oldest
 
@@ -17,7 +17,7 @@ local function consider_next(stream, info)
   consider(redis.call('XRANGE', stream, info and '(' .. info.last or '-', '+', 'COUNT', 1)[1])
 end
 
--- What workers have of a stream; what was handed back waits again.
+-- How much of a stream workers hold; what was handed back is waiting again.
 local function add_pending(stream)
   local pending = redis.pcall('XPENDING', stream, group)
   if pending.err then
@@ -41,7 +41,7 @@ local function add_stream(stream)
   end
 end
 
--- Of the log what the group was given and has not settled, and what is still to come.
+-- From the log: what the group was given and has not settled, and what is still to come.
 local function add_log()
   local info = group_info(key.log, group)
   local to_come = behind(key.log, group, info)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Remove the events of a log that nobody needs any more; atomic, so that none goes that a group is just being given.
+-- Remove the events of a log that no group needs any more; atomic, so that none is removed while a group gets it.
 -- KEYS: ready jobs groups trimmer sessions
 -- ARGV: retention:int gone:int most:int ticket:int
--- Returns list[Any]: {removed, more, group…}: `more` is 1 if there is more to remove, the groups are those that hold nothing back.
+-- Returns list[Any]: {removed, more, group…}: `more` is 1 if there is more to remove; the groups are gone, and hold nothing back.
 
 if redis.call('PTTL', key.trimmer) > tonumber(ARGV[4]) then
-  -- It was given out before the clock was set back.
+  -- The ticket was taken before the clock was set back.
   redis.call('DEL', key.trimmer)
 end
 if not redis.call('SET', key.trimmer, '1', 'NX', 'PX', ARGV[4]) then

@@ -1,4 +1,4 @@
-"""How one worker reads a group of a topic: the log, and what came back into the group's queue."""
+"""Reads a group of a topic for one worker: the log, and events that came back into its queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.store")
 
-# What `draw.lua` says of the log.
+# Replies of `draw.lua` about the log.
 _HAS_MORE, _IS_FULL = 1, 2
 
 
@@ -53,7 +53,7 @@ class GroupReader(RedisReader):
             found = await self._read_shares(sources, limit)
             if found or self._interrupted:
                 return found
-            # Perhaps all that was taken in waits behind others of its key.
+            # All events that were drawn may be blocked behind others of their keys.
             if not any(source.more for source in sources):
                 break
         return await self._wait_for_any(sources, limit, wait) if wait > 0 else found
@@ -69,8 +69,8 @@ class GroupReader(RedisReader):
     async def _find_at_once(
         self, sources: Sequence[ReadSource], limit: int, wait: float
     ) -> list[LeasedDelivery]:
-        """All shards in one command: while there is plenty, the log alone, so that all of `limit`
-        is for it, and now and then what came back; else whatever comes first."""
+        """Read all shards in one command. While there is plenty: the log alone, with all of
+        `limit`, and now and then what came back. Else whatever comes first."""
         found = await self._retried([source for source in sources if source.waiting], limit)
         if (found or self._full) and len(found) < limit:
             few = sources[: limit - len(found)]
@@ -83,7 +83,7 @@ class GroupReader(RedisReader):
             return found
         streams = [name for each in sources for name in (each.ready, each.log)]
         if limit < len(streams):
-            # One of each may be too many, if they are there already.
+            # One of each may exceed the limit, if both are there already.
             found = await self._read_shares(sources, limit)
             self._full = len(found) >= limit
             if found or wait <= 0 or self._interrupted:
@@ -96,7 +96,7 @@ class GroupReader(RedisReader):
         return found[:limit]
 
     async def _retried(self, sources: Sequence[ReadSource], limit: int) -> list[LeasedDelivery]:
-        """What came back into the queue of the group, where there is any."""
+        """Events that came back into the queue of the group."""
         few = sources[:limit]
         if not few:
             return []
@@ -123,7 +123,7 @@ class GroupReader(RedisReader):
         )
         source.last, source.more = last.decode(), more == _HAS_MORE
         self._note_room(source, is_full=more == _IS_FULL)
-        # Not by the script: what passes through Lua costs ten times as much.
+        # Not by the script: bytes that pass through Lua cost ten times as much.
         return await self._read(source.link, [source.ready], count, 0.0)
 
     def _note_room(self, source: ReadSource, *, is_full: bool) -> None:
@@ -143,7 +143,7 @@ class GroupReader(RedisReader):
     def _watches(
         self, sources: Sequence[ReadSource], wait: float
     ) -> dict[Link, asyncio.Task[list[LeasedDelivery]]]:
-        """Of ordered groups the logs, which are not read but taken in by `draw`."""
+        """The logs of ordered groups, which are not read, but drawn from."""
         parts: dict[Link, list[ReadSource]] = {}
         for source in sources:
             if self._is_ordered(source) and not source.is_full:

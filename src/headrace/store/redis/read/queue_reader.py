@@ -1,4 +1,4 @@
-"""How one worker reads its queues: shares of each, priorities, and one wait for all of them."""
+"""Reads the queues of one worker: shares, priorities, and one wait for all of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RedisReader:
         self._consumer = consumer
         self._strict = strict
         self._upkeep = store.server.link()
-        # Blocking reads do not wait for each other, nor anything else for them.
+        # Blocking reads must not wait for each other, nor anything else for them.
         shared: dict[str, Link] = {}
         self.sources = {
             queue: ReadSource(store.keys(queue), weight, self._link_for(store.keys(queue), shared))
@@ -64,13 +64,13 @@ class RedisReader:
         return shared[keys.group]
 
     async def prepare(self) -> None:
-        """Have all groups there, and know what there is to know."""
+        """Create missing consumer groups, and read the state of all queues."""
         for source in self._order:
             await self._refresh(source)
         await self._store.announce(self._upkeep, *self.sources)
 
     async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
-        # Before the state is read: what changes after that must end the wait.
+        # Before the state is read: later changes must end the wait.
         self._changed.clear()
         sources = [source for source in await self._reachable() if not source.paused]
         if not sources:
@@ -89,8 +89,8 @@ class RedisReader:
         return await self._wait_for_any(sources, limit, wait)
 
     async def _reachable(self) -> list[ReadSource]:
-        """The queues that can be read now, with their state known. In a cluster the others are left
-        alone for a moment; it is an error if none can."""
+        """The queues that can be read now, with their state. In a cluster, queues of an unreachable
+        node are left alone for a moment; an error if none can be read."""
         for source in self._order:
             if source.is_left_alone or not source.is_stale:
                 continue
@@ -107,7 +107,7 @@ class RedisReader:
         return reachable
 
     def _endure(self, source: ReadSource, error: StoreError) -> None:
-        """Go on without this queue, unless all of them are on the server that is in trouble."""
+        """Go on without this queue; raises if all queues are on the server that failed."""
         if self._store.server.reads_span:
             raise error
         source.leave_alone(error)
@@ -142,7 +142,7 @@ class RedisReader:
             self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"
 
     def _is_plain(self, sources: Sequence[ReadSource]) -> bool:
-        """Whether one command reads all of them, and as much of each as of any other."""
+        """Whether one command reads all of them, with the same share for each."""
         if len(sources) > 1 and not (self._alike and self._store.server.reads_span):
             return False
         return not any(source.levels for source in sources)
@@ -157,14 +157,14 @@ class RedisReader:
         share = max(1, limit // len(few))
         if len(few) == len(sources):
             return await self._read(few[0].link, streams, share, wait)
-        # Each may answer with a job: look at some, wait for all.
+        # Each may answer with a job: read from some, wait for all.
         found = await self._read(few[0].link, streams, share, 0.0)
         if found or wait <= 0 or self._interrupted:
             return found
         return await self._wait_for_any(sources, limit, wait)
 
     async def _read_shares(self, sources: Sequence[ReadSource], limit: int) -> list[LeasedDelivery]:
-        """What there is, each queue its share; what one leaves goes to the others."""
+        """Read what there is: each queue its share; what one leaves goes to the others."""
         found: list[LeasedDelivery] = []
         if self._strict:
             for source in sources:
@@ -189,7 +189,7 @@ class RedisReader:
         return found
 
     def _remember(self, sources: Sequence[ReadSource], found: Sequence[LeasedDelivery]) -> None:
-        """What each is behind its share, so that small reads add up to it."""
+        """Update how far each queue is behind its share, so that small reads add up to it."""
         whole = sum(source.weight for source in sources)
         came = Counter(delivery.queue for delivery in found)
         for source in sources:
@@ -215,7 +215,8 @@ class RedisReader:
     async def _wait_for_any(
         self, sources: Sequence[ReadSource], limit: int, wait: float
     ) -> list[LeasedDelivery]:
-        """Read whichever has something first; all reads are ended and none is dropped."""
+        """Read from the first queue that has something. All reads are ended, and no reply is
+        dropped."""
         watched = [(source.link, name) for source in sources for name in self._streams(source)]
         share = max(1, limit // len(watched))
         groups: dict[Link, list[str]] = {}
@@ -228,21 +229,21 @@ class RedisReader:
         waits |= self._watches(sources, wait)
         found = self._gathered(waits, await self._all_ended(waits))
         if len(found) > limit:
-            # Several came at the same moment. The lower ones are last.
+            # Several came at the same moment; the lower priorities are last.
             await self._hand_back(found[limit:])
         return found[:limit]
 
     async def _all_ended(
         self, waits: Mapping[Link, asyncio.Task[list[LeasedDelivery]]]
     ) -> list[list[LeasedDelivery] | BaseException]:
-        """What each read brought, once one of them has ended and the others were made to."""
+        """What each read brought, after the first has ended and the others were ended."""
         try:
             await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
             while not all(read.done() for read in waits.values()):
                 await self._unblock(waits)
                 await asyncio.wait(waits.values(), timeout=0.05)
         except BaseException:
-            # Whoever cancels this cannot wait for them: none may go on alone.
+            # The canceller does not wait for the reads: none may go on unattended.
             for read in waits.values():
                 read.cancel()
             await asyncio.gather(*waits.values(), return_exceptions=True)
@@ -266,12 +267,12 @@ class RedisReader:
     def _watches(
         self, sources: Sequence[ReadSource], wait: float
     ) -> dict[Link, asyncio.Task[list[LeasedDelivery]]]:
-        """What else, beside a job to read, ends the wait; gives no jobs by itself."""
+        """What ends the wait besides a job; brings no jobs itself."""
         return {}
 
     async def _unblock(self, waits: Mapping[Link, asyncio.Task[list[LeasedDelivery]]]) -> None:
-        """End the reads that still wait. If the server cannot be told they end by themselves: each
-        waits a few seconds at most, and it is they who say what is wrong."""
+        """End the reads that still wait. If the server cannot be reached, they end by themselves
+        after a few seconds, and raise the error."""
         with contextlib.suppress(StoreError):
             for link, read in waits.items():
                 if not read.done() and link.client_id is not None:
@@ -301,7 +302,7 @@ class RedisReader:
             await link.identify()
             wait = min(wait, BLOCK_MOST)
             command += ["BLOCK", max(1, int(wait * 1000))]
-        # Before the read: a worker that slept between a reply and its parsing must not hold its
+        # Before the read: a worker that slept between a reply and its parsing must not take its
         # deliveries for newer than they are.
         epochs = {source.queue: source.epoch for source in self._order}
         reply = await link.call(

@@ -25,28 +25,28 @@ class ReadSource:
         self.weight = weight
         self.ready = keys.ready
         self.log = keys.log if keys.log != keys.ready else ""
-        """Of the queue of a topic's group, the log of the topic."""
+        """The log of the topic, if this is the queue of a group."""
         self.link = link
         self.waiting = 0
-        """Of such a queue, how many jobs of its own were waiting when it was last looked at."""
+        """For such a queue: how many jobs of its own were waiting at the last look."""
         self.last = "0-0"
         """The last event of the log that an ordered group was given, and whether there is more."""
         self.more = False
         self.is_full = False
         """Whether too many events of an ordered group are blocked for it to be given more."""
         self.epoch = 0
-        """As it was before the latest read: leases of what was read are surely held as long as the
-        epoch is the same."""
+        """The epoch before the latest read: while it is unchanged, the leases of what was read are
+        held."""
         self.levels: Sequence[bytes] = ()
         self.paused = False
         self.known_at = float("-inf")
         self.behind = 0.0
-        """How many jobs fewer than its share it had in earlier reads."""
+        """How many jobs it is behind its share in earlier reads."""
         self.trouble: StoreError | None = None
         self._left_alone_until = float("-inf")
 
     def leave_alone(self, trouble: StoreError) -> None:
-        """Do not read it for a moment: its node is away, and other queues must not wait for it."""
+        """Do not read it for a moment: its node is unreachable, and other queues must not wait."""
         self.trouble = trouble
         self._left_alone_until = time.monotonic() + _LEFT_ALONE
         self.doubt()
@@ -68,7 +68,7 @@ class ReadSource:
         return [*found, (self.log, LOG)] if self.log else found
 
     def doubt(self) -> None:
-        """Have the state read again before the next read."""
+        """Read the state again before the next read."""
         self.known_at = min(self.known_at, time.monotonic() - 2 * _FRESH)
 
     @property
@@ -77,7 +77,7 @@ class ReadSource:
 
 
 def ready_ms(receipt: Receipt) -> int:
-    """When the entry came into its stream; 0 if the receipt is not that of one."""
+    """When the entry was added to its stream; 0 if the receipt is not of an entry."""
     if not isinstance(receipt, bytes):
         return 0
     time = receipt[receipt.rfind(b"/") + 1 :].partition(b"-")[0]

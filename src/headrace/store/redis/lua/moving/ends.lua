@@ -1,4 +1,4 @@
--- What the end of a job sets free, and whom it concerns.
+-- The end of a job: what it frees, and its children.
 
 local finished = {}
 
@@ -6,10 +6,10 @@ local function trouble_in(failure)
   return string.sub(tostring(type(failure) == 'table' and failure.err or failure), 1, 500)
 end
 
--- What is to be told to those who wait for a job: {child queue, child, parent, state, value, anyway}
+-- Ends on their way to children: {child queue, child, parent, state, value, anyway}
 local agenda = {}
 
-local function tell_children(parent, state, value)
+local function notify_children(parent, state, value)
   local records = redis.call('HGET', key.children, parent)
   if not records then
     return
@@ -19,22 +19,22 @@ local function tell_children(parent, state, value)
   while at <= #records do
     local queue, child, anyway, start = string.match(records, '^(%d+),(%d+),(%d):()', at)
     if not start then
-      -- None of ours: who else is named there cannot be told.
+      -- Not ours: further children in it cannot be found.
       return
     end
     local split = start + tonumber(queue)
     at = split + tonumber(child)
     queue, child = string.sub(records, start, split - 1), string.sub(records, split, at - 1)
     if queue == '' then
-      -- Not a child but a job that this one stands for, with children of its own.
-      tell_children(child, state, value)
+      -- Not a child, but a job that this one stands for, with children of its own.
+      notify_children(child, state, value)
     else
       agenda[#agenda + 1] = {queue, child, parent, state, value, anyway == '1'}
     end
   end
 end
 
--- What a job with constraints holds, and gives up with its end.
+-- Free what a job with constraints holds.
 local function release(job_id, constraints, in_lane)
   if constraints.unique then
     local unique = key.unique .. constraints.unique
@@ -54,14 +54,14 @@ local function release(job_id, constraints, in_lane)
   end
 end
 
--- Nobody needs to end these any more: workers must not mistake a later job for one of them.
+-- These need not be ended any more: workers must not mistake a later job for one of them.
 local function forget_cancel_requests(job_ids)
   if redis.call('HDEL', key.cancelling, unpack(job_ids)) > 0 then
     control_changed = true
   end
 end
 
--- All that an end entails. The job's place is the caller's to change.
+-- Everything that follows from an end. The caller changes the job's place.
 local function ended(job_id, constraints, in_lane, state, value)
   release(job_id, constraints, in_lane)
   if any_special() then
@@ -70,7 +70,7 @@ local function ended(job_id, constraints, in_lane, state, value)
     if state ~= 'dead' then
       redis.call('HDEL', key.once, job_id)
     end
-    tell_children(job_id, state, value)
+    notify_children(job_id, state, value)
   end
 end
 
@@ -84,11 +84,11 @@ local function cancelled(job, in_lane)
   places[job.id] = false
   keep_verdict(job.id, CANCELLED, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.id)
-  tell('cancelled', job)
+  record_fact('cancelled', job)
   ended(job.id, constraints_of(job), in_lane, 'cancelled', '')
 end
 
--- A dead event that stops its key stays until someone acts.
+-- A dead event that stops its key stays until a person acts.
 local function forget_dead(entry)
   local job = job_of(entry[2][2], entry[2])
   local lane = MEMBERS and constraints_of(job).lane
@@ -100,7 +100,7 @@ local function forget_dead(entry)
   end
 end
 
--- Each new dead job makes room for itself, a few at a time, so that no step is long.
+-- Each new dead job makes room for itself, a few at a time, to keep steps short.
 local function bury_oldest()
   local over = redis.call('XLEN', key.dead) - DEAD_MOST
   for i, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', 10)) do
@@ -113,7 +113,7 @@ end
 local function lay_down(job, reason)
   local before = MEMBERS and place_of(job.id)
   if before and string.sub(before, 1, 1) == 'd' then
-    -- A group that was rewound has met an event again that was dead already.
+    -- A rewound group has met an event again that was dead already.
     redis.call('XDEL', key.dead, string.sub(before, 2))
   end
   local id = redis.call('XADD', key.dead, '*', 'k', job.id, 'r', reason, 'j', job.envelope, 'h', job.history, 't', job.constraints, 'i', job.inputs)
@@ -131,7 +131,7 @@ local function fail(job, reason, text)
   local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
   keep_verdict(job.id, verdict, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.id)
-  tell('dead', job, reason)
+  record_fact('dead', job, reason)
 end
 
 local function failed_by_parent(job)
@@ -139,15 +139,15 @@ local function failed_by_parent(job)
   ended(job.id, constraints_of(job), false, 'dead', '')
 end
 
--- Something in the store that the job needs is not what it should be. It is dead with its bytes, so
--- that others go on.
+-- Something that the job needs in the store is malformed. The job goes dead with its bytes, so that
+-- others go on.
 die_on_the_way = function(job, failure)
   bodies[job.id] = false
   fail(job, 'malformed', 'it could not be moved: ' .. trouble_in(failure))
   pcall(ended, job.id, constraints_of(job), false, 'dead', '')
 end
 
--- Do what moves a job that was taken out of its place.
+-- Call what moves a job that was taken out of its place.
 local function safely(job, act, ...)
   local fine, answer = pcall(act, ...)
   if fine then

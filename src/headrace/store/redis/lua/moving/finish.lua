@@ -1,11 +1,11 @@
--- Write down what happened, and wake those whom it concerns.
+-- Write the facts, the index and the lanes, and notify listeners.
 local function finish(count, facts, lost, counts)
   run_agenda()
   write_all(places, key.jobs)
   write_all(bodies, key.parked)
   write_lanes()
   if #lost > 0 then
-    -- What did not happen to these jobs is told apart from what did.
+    -- Facts that were written in advance for these jobs do not count.
     record(EVENTS, count, facts, lost, counts, {})
     count, facts, lost, counts = 0, '', {}, ''
   end

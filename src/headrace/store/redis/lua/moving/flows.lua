@@ -25,7 +25,7 @@ local function inputs_of(flow)
   return table.concat(parts)
 end
 
--- The job that was blocked behind others; if there is nothing of it, its place goes too.
+-- The job that was blocked by a flow; if nothing is left of it, its place is removed too.
 local function unblocked(child)
   local job = unpark(child)
   if not job then
@@ -36,11 +36,11 @@ end
 
 local function go_on_from(job, when)
   if place_at(job, when) == 'sent' then
-    tell('ready', job)
+    record_fact('ready', job)
   end
 end
 
--- How many are still missing; nil if that number is none.
+-- How many parents are missing; nil if that is not a number.
 local function one_less_missing(flow)
   local missing = redis.pcall('HINCRBY', flow, '#', -1)
   return type(missing) == 'number' and missing or nil
@@ -88,7 +88,7 @@ local function send_message(ended)
   has_messages = true
 end
 
--- One ending may end or free thousands of others: a bounded number now, the rest by the flow relay.
+-- One end may end or free thousands of others: a limited number now, the rest by the flow relay.
 local function run_agenda()
   local at = 1
   while agenda[at] do

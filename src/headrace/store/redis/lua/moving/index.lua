@@ -1,10 +1,10 @@
--- What all that move jobs share: the time, the facts they tell, and where each job is.
--- The files of this folder stand, in the order that `scripts.py` gives, at the head of scripts that
--- move jobs. A job's way: the jobs it waits for, its time, its lane, its limits, a stream. All
--- checks of types come before the first write, and `finish` comes last.
+-- What all scripts that move jobs share: the time, facts, constraints, and the places of jobs. The
+-- files of this folder are prepended to scripts that move jobs, in the order of `script.py`. A
+-- job's way: the jobs it waits for, its time, its lane, its limits, a stream. All checks of types
+-- come before the first write, and `finish` comes last.
 
 local EVENTS, QUEUE = tonumber(ARGV[1]), ARGV[2]
--- Of the queue of a topic's group, the group; the log of a topic has none of its own.
+-- The group, if this is the queue of one; the log of a topic has none.
 local MEMBERS = string.match(QUEUE, '^([^@]+)@')
 local GROUP = MEMBERS or WORKERS
 local IS_LOG = string.sub(QUEUE, 1, 1) == '@'
@@ -21,7 +21,7 @@ end
 local MOST_MS = 1e14
 
 local special
--- Whether any job here has something beside its place: mostly none does, and one look is enough.
+-- Whether any job here has more than its place: mostly none does, and one check is enough.
 local function any_special()
   if special == nil then
     special = redis.call('EXISTS', key.children, key.progress, key.cancelling, key.once) > 0
@@ -29,10 +29,10 @@ local function any_special()
   return special
 end
 
--- Facts that the script itself makes, and what is to be counted of them.
+-- Facts that the script itself makes, and their counts.
 local facts_made, made = {}, {}
 local counted = {cancelled = true, dead = true, replayed = true}
-local function tell(kind, job, detail)
+local function record_fact(kind, job, detail)
   if EVENTS == 0 then
     return
   end
@@ -80,15 +80,14 @@ local function are_limits(limits)
   return true
 end
 
--- Constraints under the names of `core/job/constraints.py`, which are one letter each in their
--- bytes; nil if they are not such as it makes. They may be anyone's bytes, and a script that fails
--- over them half way has lost the jobs that it was moving: none of them counts if one is odd.
+-- Constraints under the names of `core/job/constraints.py`, which are one letter each in the bytes; nil if
+-- they are malformed in any way. A script that failed over them half way would lose the jobs that it moves.
 local function named_constraints(read)
   if type(read) ~= 'table' then
     return nil
   end
   local lane, width, unique, unique_for_ms, limits = read.k, read.w, read.u, read.f, read.r
-  -- Zero, and `debounced` without a name, are as good as not said.
+  -- Zero, and `debounced` without a name, count as absent.
   local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
   local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
     and (unique == nil or is_text(unique))
@@ -104,12 +103,12 @@ local function named_constraints(read)
 end
 
 local UNCONSTRAINED = {}
--- Jobs of one lane mostly have the very same constraints.
+-- Jobs of one lane mostly have the same constraints.
 local known_constraints = {[''] = UNCONSTRAINED}
 local function read_constraints(raw)
   local constraints = known_constraints[raw]
   if not constraints and string.sub(raw, 1, 3) == '\129\161k' and string.byte(raw, 4) == 156 + #raw then
-    -- Nothing but a short key, as most constraints are: told from its length.
+    -- Only a short key, as in most constraints: recognised by its length.
     constraints = {lane = string.sub(raw, 5)}
     known_constraints[raw] = constraints
   elseif not constraints then
@@ -124,11 +123,11 @@ local function constraints_of(job)
   return read_constraints(job.constraints)
 end
 
--- The index, the bodies of parked jobs and the lanes are written once, by `finish`, since a script
--- may move a thousand jobs; until then what is new is here, `false` for what is gone.
+-- The index, the bodies of parked jobs and the lanes are written once, by `finish`, since a script may move
+-- a thousand jobs. Until then new values are here, `false` for removed ones.
 local places, bodies, lanes = {}, {}, {}
 
--- An error reply if a key is not of its type among those that any job may need on its way.
+-- An error reply if a key that any job may need is not of its type.
 local function wrong_way()
   return wrong_type({
     [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
@@ -137,7 +136,7 @@ local function wrong_way()
   })
 end
 
--- The same of what some jobs have beside their place.
+-- The same for keys that only some jobs need.
 local function wrong_special()
   if any_special() then
     return wrong_type({
@@ -162,7 +161,7 @@ local function body_of(job_id)
   return redis.call('HGET', key.parked, job_id)
 end
 
--- Have the places of these jobs, or the states of these lanes, read at once.
+-- Read the places of these jobs, or the states of these lanes, in one command.
 local function read_ahead(cache, name, wanted)
   for i = 1, #wanted, 4000 do
     local last = math.min(i + 3999, #wanted)

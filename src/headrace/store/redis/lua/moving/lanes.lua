@@ -1,6 +1,6 @@
--- Lanes: jobs of one key, a few at a time, in the order in which they came.
+-- Lanes: jobs of one key run a few at a time, in their order.
 
--- In ends.lua: the end of a job that something in the store keeps from moving.
+-- In ends.lua: the end of a job that cannot be moved.
 local die_on_the_way
 
 local function go_through(job, opened)
@@ -11,8 +11,8 @@ local function go_through(job, opened)
   return false
 end
 
--- Whether the job, which is in its lane if it has one, went to a stream; nil if it died on the way:
--- its place in the lane is free then.
+-- Whether the job, which is in its lane if it has one, went to a stream; nil if it went dead, and its place
+-- in the lane is free.
 local function after_lane(job, opened)
   local fine, answer = pcall(go_through, job, opened)
   if fine then
@@ -21,9 +21,8 @@ local function after_lane(job, opened)
   die_on_the_way(job, answer)
 end
 
--- A lane has the jobs in it, the width that all of its jobs agree on (0 if they do not), and the
--- number of the last that came to wait. Where they do not agree, `widths` has how many of those in it
--- have which.
+-- A lane has the number of jobs in it, the width of all of them (0 if they differ), and the number of the
+-- last job that was blocked. If they differ, `widths` counts the jobs in it by width.
 local function lane_of(name)
   local state = lanes[name]
   if type(state) ~= 'table' then
@@ -32,7 +31,7 @@ local function lane_of(name)
     end
     local inside, width, last, mixed = string.match(state or '', '^(%d+) (%d+) (%d+)(.*)$')
     if state and not last then
-      -- Anyone's bytes. Whoever waits does so because someone is inside, who will leave.
+      -- Not ours. If jobs are blocked, then others are inside, and will leave.
       last = redis.call('ZRANGE', key.lane .. name, -1, -1, 'WITHSCORES')[2]
       inside = last and 1 or 0
     end
@@ -54,7 +53,7 @@ local function step_in(lane, width, change)
   end
 end
 
--- The width of a job that comes: where it differs from that of others, the narrowest decides.
+-- Note the width of a new job: if widths differ, the narrowest decides.
 local function agree(lane, width)
   if (lane.width or width) ~= width and lane.width > 0 then
     lane.widths = {[lane.width] = lane.inside}
@@ -64,7 +63,7 @@ local function agree(lane, width)
   end
 end
 
--- Whether a job may enter: there are fewer in the lane than it allows, and than any of them does.
+-- Whether a job may enter: the lane has fewer jobs than it allows, and than each of them allows.
 local function has_room(lane, width)
   for each in pairs(lane.width == 0 and lane.widths or {}) do
     width = math.min(width, each)
@@ -76,7 +75,7 @@ local function enter_lane(job)
   local constraints = constraints_of(job)
   local lane, width, waiting = lane_of(constraints.lane), constraints.width or 1, key.lane .. constraints.lane
   agree(lane, width)
-  -- Where all agree, somebody waits only if the lane is full.
+  -- If all widths are the same, jobs are blocked only while the lane is full.
   if has_room(lane, width) and (lane.width > 0 or redis.call('EXISTS', waiting) == 0) then
     step_in(lane, width, 1)
     return true
@@ -94,17 +93,17 @@ local function enter_from_line(lane, head)
     step_in(lane, width, 1)
     local went = after_lane(job)
     if went then
-      tell('ready', job)
+      record_fact('ready', job)
     elseif went == nil then
       step_in(lane, width, -1)
     end
   elseif place_of(head) == 'k' then
-    -- Nothing of it is left but its place.
+    -- Only its place is left.
     places[head] = false
   end
 end
 
--- Jobs that do not agree on the width: the first in line enters if there is room for it.
+-- Widths differ: the first blocked job enters if there is room for it.
 local function enter_while_wide(lane, waiting)
   while true do
     local head = redis.call('ZRANGE', waiting, 0, 0)[1]
@@ -117,12 +116,12 @@ local function enter_while_wide(lane, waiting)
   end
 end
 
--- A job of this width has left the lane; if none is given, of width 1.
+-- A job of this width, or of width 1, has left the lane.
 local function leave_lane(name, width)
   local lane, waiting = lane_of(name), key.lane .. name
   step_in(lane, width or 1, -1)
   if lane.last == 0 then
-    -- Nobody has had to wait since it was last empty.
+    -- No job was blocked since it was last empty.
     return
   elseif (lane.width or 0) == 0 then
     return enter_while_wide(lane, waiting)
@@ -154,7 +153,7 @@ local function write_lanes()
   write_all(states, key.lanes)
 end
 
--- The job's time has come. Whether it went all the way to a stream.
+-- The job is due. Whether it went all the way to a stream.
 local function place(job, in_lane)
   if IS_LOG then
     put_in_stream(job)
@@ -177,7 +176,7 @@ local function place(job, in_lane)
   return went
 end
 
--- 'when' is '' for now, '+ms' so long from now, '@ms' at that time: the moment, nil for now.
+-- 'when' is '' for now, '+ms' that long from now, '@ms' at that time: returns the time, nil for now.
 local function due_of(when)
   if when == '' then
     return nil

@@ -1,7 +1,7 @@
 -- Limits. A job that passed its gates and has not begun is counted as if it had.
 
--- Starts that are still to come were counted before the clock was set back. How long ago that was
--- nobody knows; as if they were of this moment, the limit holds, and is closed for its time at most.
+-- Starts in the future were counted before the clock was set back. How long ago is unknown. Counted as of
+-- now, the limit holds, and is closed for at most one window.
 local function starts_after_setting(limit)
   local starts, newest = key.starts .. limit[1], string.format('%d', now())
   for i, at in ipairs(redis.call('LRANGE', starts, 0, -1)) do
@@ -25,7 +25,7 @@ local function starts_within(limit)
   return redis.call('LLEN', starts), oldest
 end
 
--- In how many ms one more may pass: 0 for now, nil if only another's end can tell.
+-- In how many ms one more may pass: 0 for now, nil if that depends on another job.
 local function wait_for(limit)
   local started, oldest = starts_within(limit)
   if started + redis.call('SCARD', key.passed .. limit[1]) >= limit[2] then
@@ -34,13 +34,13 @@ local function wait_for(limit)
   local burst = limit[4] or 0
   if burst > 0 then
     local next_at, step = tonumber(redis.call('GET', key.pace .. limit[1])) or 0, limit[3] / limit[2]
-    -- No further away than a full burst, unless the clock was set back.
+    -- At most a full burst away, unless the clock was set back.
     return math.max(0, math.ceil(math.min(next_at - now(), burst * step) - (burst - 1) * step))
   end
   return 0
 end
 
--- One more (or, with -1, one fewer) has its place in the pace of a limit that is spread out.
+-- Take one step of the pace that follows a burst; with -1, give one back.
 local function keep_pace(limit, steps)
   if (limit[4] or 0) > 0 then
     local pace = key.pace .. limit[1]
@@ -81,7 +81,7 @@ local function arm(name, wait)
 end
 
 local fronts = {}
--- Jobs that are put in front together stay in their order.
+-- Jobs that are put in front together keep their order.
 local function front_of(name, first)
   fronts[name] = (fronts[name] or first - 1000000) + 1
   return fronts[name]
@@ -98,8 +98,8 @@ local function wait_at(name, job, wait, in_front)
   end
 end
 
--- Let the job pass all of its limits, or have it wait at the first that is closed; `opened` is the
--- gate that just let it through.
+-- Let the job pass all of its limits, or block it at the first closed one; `opened` is the gate that just
+-- let it through.
 local function pass_gates(job, opened)
   local limits = constraints_of(job).limits
   if not limits then
@@ -119,7 +119,7 @@ local function pass_gates(job, opened)
   return true
 end
 
--- The job gives up what it has not used: the next in line may come at once.
+-- Give back what the job has not used: the next blocked job may pass at once.
 local function give_back(limits, job_id)
   for _, limit in ipairs(limits) do
     if redis.call('SREM', key.passed .. limit[1], job_id) == 1 then

@@ -1,4 +1,4 @@
--- Ordered groups: what becomes of a key when one of its events goes dead.
+-- Ordered groups: a dead event may stop its key.
 
 local function on_failure()
   local record = MEMBERS and redis.call('HGET', key.groups, MEMBERS)
@@ -15,10 +15,10 @@ local function stop(lane, state, event)
   any_stopped = true
 end
 
--- An event whose key has failed goes dead unseen.
+-- An event whose key has failed goes dead without a run.
 local function fail_with_key(job)
   lay_down(job, 'key_failed')
-  tell('dead', job, 'key_failed')
+  record_fact('dead', job, 'key_failed')
 end
 
 local function fail_waiting(lane)
@@ -34,7 +34,7 @@ local function fail_waiting(lane)
   end
 end
 
--- A job in its lane went dead. Whether those behind it may go on.
+-- A job in its lane went dead. Whether jobs behind it may go on.
 local function goes_on_after(job)
   local lane = MEMBERS and constraints_of(job).lane
   local policy = lane and on_failure() or 'skip'
@@ -48,7 +48,7 @@ local function goes_on_after(job)
   return true
 end
 
--- How this dead job had stopped its key, 'blocked' or 'failed', if it had; it does so no longer.
+-- Free the key that this dead job stopped; returns its state, 'blocked' or 'failed', nil if it was not.
 local function freed_by(job)
   local lane = MEMBERS and constraints_of(job).lane
   local state, event = string.match(lane and stop_of(lane) or '', '^(%a+) %d+ (.*)$')

@@ -1,4 +1,4 @@
--- Jobs that wait for their time, and jobs that wait for a worker.
+-- Scheduled jobs, and jobs that wait for a worker.
 
 local due_before
 local function first_due()
@@ -10,7 +10,7 @@ local function first_due()
   return tonumber(due or gate) or false
 end
 
--- To be called before what is due changes: those who sleep until then must be told.
+-- Call this before due times change: it notifies promoters, which sleep until the next one.
 local function watch_due()
   if due_before == nil then
     due_before = first_due()
