@@ -1,4 +1,4 @@
-"""What the conformance tests stand on."""
+"""The base class and helpers of the conformance tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEASE = 0.6
 
 
 class Ground:
-    """Small words for the tests: send, take, settle, wait until a lease is over."""
+    """Short verbs for the tests: send, take, settle, wait until a lease is over."""
 
     async def pass_time(self, seconds: float) -> None:
         """Let the store's time pass; a store with a clock that can be moved overrides this."""
@@ -58,7 +58,7 @@ class Ground:
         return worker
 
     async def take(self, consumer: StoreConsumer, count: int = 1) -> list[LeasedDelivery]:
-        """Exactly `count` deliveries, decoded as far as a store needs it."""
+        """Take exactly `count` deliveries, decoded as far as a store needs it."""
         taken: list[LeasedDelivery] = []
         for _ in range(50):
             taken += known(await consumer.fetch(count - len(taken), 0.1))
@@ -85,7 +85,7 @@ class Ground:
         deliveries: Sequence[LeasedDelivery],
         outcome: Outcome,
     ) -> None:
-        """Settle what is held; if as cancelled, after someone has wished for it."""
+        """Settle deliveries; as cancelled only after a cancel request."""
         if isinstance(outcome, Cancelled):
             job_ids = ids_of(deliveries)
             assert await store.cancel(deliveries[0].queue, job_ids) == [State.RUNNING] * len(
@@ -94,7 +94,7 @@ class Ground:
         assert await self.settle(consumer, deliveries, outcome) == []
 
     async def start(self, worker: StoreConsumer, count: int = 1) -> list[bytes]:
-        """Take so many jobs, begin them, and have them done."""
+        """Take this many jobs, begin them, and settle them as done."""
         taken = await self.take(worker, count)
         assert await worker.begin(QUEUE, taken) == {}
         await self.settle(worker, taken, DONE)
@@ -109,8 +109,8 @@ class Ground:
         queues: Sequence[str] = (QUEUE,),
         at_once: int = 100,
     ) -> list[JobId]:
-        """Do what workers do until nothing is left that could run, now or later: the jobs that were
-        run, in their order."""
+        """Do what workers do until nothing is left that could run, now or later; returns the jobs
+        that ran, in order."""
         ran: list[JobId] = []
         while True:
             next_in = await self.upkeep(store, worker, queues)
@@ -126,7 +126,8 @@ class Ground:
     async def run(
         self, worker: StoreConsumer, deliveries: Sequence[LeasedDelivery], outcome: Outcome
     ) -> list[JobId]:
-        """Begin jobs of one queue as far as their limits let them: those that ran to this end."""
+        """Begin and settle jobs of one queue, as far as their limits allow; returns those that
+        ran."""
         if not deliveries:
             return []
         refused = await worker.begin(deliveries[0].queue, deliveries)
@@ -139,7 +140,8 @@ class Ground:
     async def upkeep(
         self, store: Store, worker: StoreConsumer, queues: Sequence[str] = (QUEUE,)
     ) -> float | None:
-        """Promote and deliver messages until there is nothing to do: when there is again."""
+        """Promote and deliver messages until there is nothing to do; returns when there is
+        again."""
         while True:
             messages = 0
             promotions = [await worker.promote(queue) for queue in queues]
@@ -159,7 +161,7 @@ class Ground:
         return len(messages)
 
     async def snapshot(self, store: Store, job_id: JobId, queue: str = QUEUE) -> JobSnapshot:
-        """What is known of a job that is known."""
+        """The snapshot of a job that must be there."""
         (snapshot,) = await store.get(queue, [job_id])
         assert snapshot is not None
         return snapshot
@@ -171,7 +173,7 @@ class Ground:
 
     @asynccontextmanager
     async def heeded(self, worker: StoreConsumer, queue: str = QUEUE) -> AsyncIterator[None]:
-        """When this is over, the worker has heard of the change that was made meanwhile."""
+        """On exit, the worker has been notified of the change that was made inside."""
         notified = asyncio.Event()
         handle = await worker.on_control(queue, lambda _: notified.set())
         await asyncio.sleep(0.05)
@@ -183,7 +185,7 @@ class Ground:
     async def reclaim(
         self, consumer: StoreConsumer, count: int, *, last_chance: bool = True, queue: str = QUEUE
     ) -> list[LeasedDelivery]:
-        """Look as a worker does, at intervals, until so many jobs were taken over."""
+        """Reclaim as a worker does, at intervals, until `count` jobs were taken over."""
         taken: list[LeasedDelivery] = []
         for _ in range(60):
             taken += known(await consumer.reclaim(queue, 100, last_chance=last_chance))
@@ -193,7 +195,7 @@ class Ground:
         raise AssertionError(f"{len(taken)} jobs were taken over instead of {count}")
 
     async def looks_until(self, worker: StoreConsumer, count: int, queue: str = QUEUE) -> int:
-        """How often a worker looks until it has taken over so many."""
+        """How often a worker must reclaim until it has taken over `count` jobs."""
         taken, looks = 0, 0
         while taken < count and looks < 60:
             taken += len(known(await worker.reclaim(queue, 100, last_chance=True)))
@@ -210,7 +212,7 @@ class Ground:
         last_chance: bool = True,
         queue: str = QUEUE,
     ) -> list[LeasedDelivery]:
-        """What is taken over while so much time passes."""
+        """Reclaim at intervals for this time; returns what was taken over."""
         taken: list[LeasedDelivery] = []
         every = reclaim_every(LEASE) * 1.1
         for _ in range(round(seconds / every) + 1):
@@ -238,7 +240,7 @@ def parcel(
 
 
 def known(deliveries: list[LeasedDelivery]) -> list[LeasedDelivery]:
-    """As after the executor's first step: key and task are read from the envelope."""
+    """As after the executor's first step: id and task are read from the envelope."""
     for delivery in deliveries:
         envelope = decode_envelope(delivery.envelope)
         delivery.job_id, delivery.task = envelope.job_id, envelope.task

@@ -1,4 +1,4 @@
-"""Small values under a name."""
+"""Key-value pairs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class KvConformance(Ground):
             return [name for name, _ in await store.records(SPACE, "", 100, keep=keep)][::-1]
 
         assert await kept(3_600) == names
-        assert await kept(60) == names[1:], "what is older is not told"
+        assert await kept(60) == names[1:], "older entries are not returned"
         await store.record(SPACE, f"{now:014d}-2", b"", keep=60, most=100)
         assert await kept(3_600) == [*names[1:], f"{now:014d}-2"]
         await store.record(SPACE, f"{now:014d}-3", b"", keep=60, most=3)

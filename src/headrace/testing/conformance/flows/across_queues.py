@@ -17,7 +17,7 @@ FAR = "far-away"
 
 
 class FarFlowsConformance(Ground):
-    async def test_a_job_of_another_queue_is_told(self, store: Store) -> None:
+    async def test_an_end_arrives_in_another_queue(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])
         here = parcel("here", children=[Child(FAR, there.job_id)])
         await store.append(FAR, [there])
@@ -61,7 +61,7 @@ class FarFlowsConformance(Ground):
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         messages = await worker.flow_messages(QUEUE)
         assert await worker.flow_messages(QUEUE) == messages
-        # One relay at a time, unless there is nothing to carry at all.
+        # One relay at a time, unless there are no messages at all.
         assert await other.flow_messages(QUEUE) == []
         await self.deliver_messages(store, worker)
         assert inputs_of((await self.take(worker))[0]) == [7]
@@ -84,7 +84,7 @@ class FarFlowsConformance(Ground):
         await handle.close()
 
     async def test_two_queues_have_lives_of_their_own(self, store: Store) -> None:
-        """The same id, lane, and name in each."""
+        """The same id, lane and name in each."""
         constraints = Constraints(lane="a", unique="u")
         for queue in (QUEUE, FAR):
             assert await store.append(queue, [parcel("same", constraints=constraints)]) == {}

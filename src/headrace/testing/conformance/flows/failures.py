@@ -1,4 +1,4 @@
-"""What becomes of jobs that wait for one which ends badly."""
+"""Jobs whose parent goes dead or is cancelled."""
 
 from __future__ import annotations
 

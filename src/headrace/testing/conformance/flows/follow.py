@@ -1,4 +1,4 @@
-"""Being told of an end that has been already."""
+"""Following a job that may have ended already."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FollowConformance(Ground):
             JobEnding(State.DONE, b"\x07"),
             JobEnding(State.DEAD),
             JobEnding(State.CANCELLED),
-            # Of this one the store knows nothing any more.
+            # The store no longer knows this one.
             JobEnding(State.DONE),
             JobEnding(State.CANCELLED),
         ]

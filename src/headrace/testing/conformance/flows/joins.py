@@ -20,13 +20,13 @@ from headrace.testing.conformance.jobs.settlement import DEAD
 
 
 def linked(parent: Parcel, *children: Parcel, runs_anyway: bool = False) -> Parcel:
-    """The parent, as it is sent after jobs that wait for it."""
+    """The parent, to be sent after its children."""
     bonds = tuple(Child(QUEUE, child.job_id, runs_anyway) for child in children)
     return msgspec.structs.replace(parent, children=(*parent.children, *bonds))
 
 
 def chain(length: int) -> list[Parcel]:
-    """Jobs each of which waits for the one before it."""
+    """Jobs that each wait for the one before."""
     jobs = [parcel()]
     for _ in range(length - 1):
         child = parcel(parents=jobs[-1:])
@@ -41,7 +41,7 @@ def inputs_of(delivery: LeasedDelivery) -> object:
 
 class FlowGround(Ground):
     async def send_flow(self, store: Store, jobs: Sequence[Parcel]) -> None:
-        """The last ones first, so that each finds those who wait for it."""
+        """Children first, so that each parent finds them."""
         backwards = jobs[::-1]
         for start in range(0, len(jobs), 500):
             assert await store.append(QUEUE, backwards[start : start + 500]) == {}

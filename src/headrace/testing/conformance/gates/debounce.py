@@ -1,4 +1,4 @@
-"""Names whose job is put off by each further one, until it is due."""
+"""Debounced jobs: each further one puts the first off."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DebounceConformance(Ground):
         await worker.promote(QUEUE)
         assert await store.append(QUEUE, [second]) == {}
         taken = await self.take(worker)
-        # The end of the first frees nothing of the second.
+        # The end of the first does not free the name of the second.
         await self.settle(worker, taken, DONE)
         assert await store.append(QUEUE, [parcel(constraints=DEBOUNCED, delay_ms=50)]) == {
             0: second.job_id

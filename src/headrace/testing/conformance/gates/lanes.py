@@ -1,4 +1,4 @@
-"""Jobs of one lane: so many at a time, in their order."""
+"""Jobs of one lane run a few at a time, in their order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LanesConformance(Ground):
         two, three = await self.take(worker, 2)
         assert ids_of([two, three]) == keys(sent[:2])
         await self.nothing_left(worker)
-        # Without the narrower one there is room for three, and one of them waits for nobody else.
+        # Without the narrower one there is room for three.
         await self.settle(worker, [two], DONE)
         other = await self.take(worker)
         await self.nothing_left(worker)
@@ -146,7 +146,7 @@ class LanesConformance(Ground):
         assert ids_of(await self.take(worker)) == [sent[2].job_id]
         await self.pass_time(0.06)
         await worker.promote(QUEUE)
-        # It comes to the end of the line.
+        # It goes behind all that wait.
         back = await self.snapshot(store, first.job_id)
         assert (back.state, back.reason) == (State.BLOCKED, "lane")
 
@@ -168,7 +168,7 @@ class LanesConformance(Ground):
         again = await self.reclaim(other, 1)
         assert ids_of(again) == [first.job_id]
         await self.nothing_left(other)
-        # Who lost it frees nothing.
+        # The worker that lost it frees nothing.
         assert await self.settle(dying, lost, DONE) == lost
         await self.nothing_left(other)
         await self.settle(other, again, DONE)

@@ -1,4 +1,4 @@
-"""So many starts in so much time, for the whole fleet."""
+"""Limits: a number of starts in a time, for the whole fleet."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LimitsConformance(Ground):
         await self.nothing_left(worker)
         assert await worker.begin(QUEUE, taken) == {}
         await worker.promote(QUEUE)
-        # The window is that of the starts, not of the fetch.
+        # The window counts from the starts, not from the fetch.
         await self.nothing_left(worker)
         await self.pass_time(0.31)
         await worker.promote(QUEUE)
@@ -205,7 +205,7 @@ class LimitsConformance(Ground):
         others = limited(3, wide)
         await store.append(QUEUE, [*both, *others])
         assert (await self.snapshot(store, both[1].job_id)).reason == "narrow"
-        # What waits at one limit has not used the other.
+        # A job blocked at one limit does not count at the other.
         states = await self.states(store, [item.job_id for item in others])
         assert states == [State.WAITING, State.WAITING, State.BLOCKED]
         worker = self.worker(store)

@@ -1,4 +1,4 @@
-"""Jobs of one lane that differ in how many they let run beside them, on all the ways they take."""
+"""Jobs of one lane with different widths, through all transitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OUTCOMES: list[Outcome] = [DONE, DONE, Retried(0, HISTORY), Retried(2, HISTORY)
 
 
 class _Mixture:
-    """One lane, and what is done to its jobs, by chance."""
+    """One lane, with random transitions of its jobs."""
 
     def __init__(self, ground: Ground, store: Store, worker: StoreConsumer, seed: int) -> None:
         self.ground = ground
@@ -57,7 +57,7 @@ class _Mixture:
             await self.store.cancel(QUEUE, keys, running=False)
 
     async def run(self) -> None:
-        """Take what may run: never more than the narrowest of it allows."""
+        """Take what may run: never more than the narrowest job allows."""
         await self.ground.pass_time(0.003)
         await self.worker.promote(QUEUE)
         self.running += known(await self.worker.reclaim(QUEUE, 9, last_chance=True))
@@ -66,7 +66,7 @@ class _Mixture:
         assert len(widths) <= min(widths, default=0), widths
 
     async def end(self) -> None:
-        """Have all of it done: nobody waits for ever."""
+        """Settle all as done: none waits for ever."""
         for _ in range(10 * len(self.widths) + 10):
             await self.run()
             ending, self.running = self.running, []
@@ -82,7 +82,7 @@ class MixedWidthsConformance(Ground):
     async def test_a_lane_never_holds_more_than_the_narrowest_in_it_allows(
         self, store: Store, seed: int
     ) -> None:
-        # None of its own jobs is taken for abandoned, however slow the machine is.
+        # A lease so long that no job looks abandoned, however slow the machine is.
         mixture = _Mixture(self, store, self.worker(store, lease=600), seed)
         for _ in range(_STEPS):
             await mixture.step()

@@ -40,7 +40,7 @@ class PaceConformance(Ground):
         await self.pass_time(1.01)
         again = known(await worker.reclaim(QUEUE, 9, last_chance=True) or await worker.fetch(9, 0))
         assert await worker.begin(QUEUE, again) == {}
-        # And its second start is a step of the pace for others too.
+        # Its second start takes a step of the pace from others too.
         await store.append(QUEUE, [second])
         assert (await self.snapshot(store, second.job_id)).reason == "paced"
 

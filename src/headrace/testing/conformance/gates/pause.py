@@ -1,4 +1,4 @@
-"""Queues and tasks that stand still for a while."""
+"""Paused queues and tasks."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class PauseConformance(Ground):
         await asyncio.sleep(0.05)
         notified.clear()
         await store.resume(QUEUE, "task")
-        # Unless they have gone on already.
+        # Unless they were resumed already.
         if (await store.count(QUEUE)).blocked:
             await asyncio.wait_for(notified.wait(), 10)
         await handle.close()

@@ -1,4 +1,4 @@
-"""Which job comes first, of one queue and of several."""
+"""Which job comes first, in one queue and among several."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PrioritiesConformance(Ground):
         for _ in range(2):
             high = parcel(constraints=HIGH)
             await store.append(QUEUE, [high])
-            # A store may need a moment to tell of a priority that was never used before.
+            # Workers may need a moment to learn of a priority that was never used before.
             await asyncio.sleep(0.05)
             assert ids_of(await self.take(worker)) == [high.job_id]
         await handle.close()
@@ -160,7 +160,7 @@ class PrioritiesConformance(Ground):
     async def fetched(
         self, store: Store, queues: Mapping[str, int], limit: int, times: int, *, strict: bool
     ) -> Counter[str]:
-        """How many jobs come from each queue while all have enough."""
+        """How many jobs come from each queue while none is empty."""
         worker = self.worker(store, queues=queues, strict=strict)
         for queue in queues:
             await self.send(store, limit * times, queue)

@@ -1,4 +1,4 @@
-"""Names that one job has at a time, and ticks that are fired once."""
+"""Unique names, and ticks that are fired once."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class TicksConformance(Ground):
         assert await store.append(QUEUE, [item]) == {0: item.job_id}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DONE)
-        # Long gone, and still not fired again.
+        # Its job is long gone, and it is still not fired again.
         assert await store.append(QUEUE, [item]) == {0: item.job_id}
         await self.nothing_left(worker)
 
@@ -161,6 +161,6 @@ class TicksConformance(Ground):
         assert await store.append(QUEUE, [second]) == {0: first.job_id}
         worker = self.worker(store)
         assert await self.run_all(store, worker) == [first.job_id]
-        # That time has been, although it made no job.
+        # The tick counts as fired, although it added no job.
         assert await store.append(QUEUE, [second]) == {0: second.job_id}
         await self.nothing_left(worker)

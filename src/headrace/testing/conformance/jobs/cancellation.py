@@ -30,7 +30,7 @@ LANE = Constraints(lane="customer-7")
 
 
 def before_others() -> dict[str, tuple[list[Parcel], Parcel]]:
-    """Jobs in each place where they wait, behind what keeps them there."""
+    """Jobs in each place where they can wait."""
     parent = parcel(delay_ms=60_000)
     return {
         "waiting": ([], parcel()),

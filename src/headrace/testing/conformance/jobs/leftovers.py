@@ -1,4 +1,4 @@
-"""When all has ended, nothing is left of it."""
+"""When all jobs have ended, nothing is left of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def with_constraints() -> list[Parcel]:
 
 
 def flow(name: str) -> list[tuple[str, Parcel]]:
-    """Three jobs in a row, the middle one far away; the last ones first."""
+    """Three jobs in a row, the middle one in another queue; children first."""
     constraints = Constraints(ttl_ms=BRIEF)
     last = parcel(f"{name} 3", parents=[parcel(f"{name} 2")], constraints=constraints)
     middle = parcel(f"{name} 2", parents=[parcel(f"{name} 1")], constraints=constraints)
@@ -61,14 +61,14 @@ def flow(name: str) -> list[tuple[str, Parcel]]:
 
 class LeftoversConformance(Ground):
     async def left_behind(self, store: Store) -> list[str]:
-        """What there is in the store beyond what an empty one has, by name; a store that can tell
-        overrides this. Called when all workers have left and all that is kept for a time has
+        """What the store holds beyond an empty one, by name; override this if the store can be
+        inspected. Called when all workers have left and everything with a time limit has
         expired."""
         return []
 
     async def nothing_remains(self, store: Store, *workers: StoreConsumer) -> None:
         await self.pass_time(BRIEF / 1000 * 2)
-        # As any worker does now and then: what has expired may need someone to sweep it up.
+        # As any worker does now and then: expired values may have to be swept.
         for queue in QUEUES:
             assert await workers[0].reclaim(queue, 1, last_chance=True) == []
             await workers[0].promote(queue)
@@ -147,7 +147,7 @@ class LeftoversConformance(Ground):
         await store.pause(QUEUE, "task")
         again = await self.reclaim(worker, 4)
         for delivery in again:
-            await self.tell(store, delivery.job_id)
+            await self.report_progress(store, delivery.job_id)
         await self.settle(worker, again[:2], Held(task_gate("task"), HISTORY))
         await self.settle(worker, again[2:3], RELEASED)
         await self.settle(worker, again[3:], Retried(10, HISTORY))
@@ -161,7 +161,7 @@ class LeftoversConformance(Ground):
         assert await self.look_regularly(worker, LEASE) == []
         await self.nothing_remains(store, worker, dying)
 
-    async def tell(self, store: Store, job_id: JobId) -> None:
+    async def report_progress(self, store: Store, job_id: JobId) -> None:
         await store.report(QUEUE, [Report(job_id, b"\x91\x01")])
         await store.once_set(QUEUE, job_id, "charge", b"\x01")
         await store.kv_set("space", "name", job_id)

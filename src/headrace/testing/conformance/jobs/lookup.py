@@ -1,4 +1,4 @@
-"""Looking at jobs, and at dead ones above all."""
+"""Reading jobs, dead ones above all."""
 
 from __future__ import annotations
 

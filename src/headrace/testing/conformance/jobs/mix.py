@@ -1,4 +1,4 @@
-"""Everything at once, in an order that a seed decides."""
+"""Everything at once, in a random order by seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = 100
 
 
 class Mix:
-    """What happens to one store, and what must hold of it at each step."""
+    """Random steps on one store, and what must hold after each."""
 
     def __init__(self, ground: MixConformance, store: Store, seed: int) -> None:
         self.ground = ground
@@ -59,7 +59,7 @@ class Mix:
     def job(self, parents: list[Parcel] | None = None) -> Parcel:
         delay = self.chance.choice([None, None, 5, 30])
         task = self.chance.choice(TASKS)
-        # What waits for a job that stands for itself would wait for ever.
+        # A child of a job that stands for itself would wait for ever.
         constraints = self.constraints(may_stand=parents is None)
         return parcel(constraints=constraints, delay_ms=delay, task=task, parents=parents or ())
 
@@ -72,7 +72,7 @@ class Mix:
             await self.append(queue, parcels)
 
     async def send_flow(self, parents: list[Parcel]) -> None:
-        """One that waits for the others, wherever they are."""
+        """A job that waits for the others, in any state."""
         there, last = self.chance.choice(QUEUES), self.job(parents)
         if await self.append(there, [last]):
             return
@@ -102,7 +102,7 @@ class Mix:
             if delivery.task in control.paused_tasks:
                 await self.end(delivery, Held(task_gate(delivery.task), HISTORY))
             elif self.chance.random() < 0.1:
-                # Never begun: it was not fit to run, or its worker stops.
+                # Never begun: it could not run, or its worker stops.
                 await self.end(delivery, RELEASED if self.chance.random() < 0.5 else DEAD)
             elif gate := (await self.worker.begin(delivery.queue, [delivery])).get(delivery):
                 await self.end(delivery, Held(gate, HISTORY))
@@ -148,19 +148,19 @@ class Mix:
         await self.ground.upkeep(self.store, self.worker, QUEUES)
 
     async def leave(self) -> None:
-        """The worker stops, with all that it holds, and another begins."""
+        """The worker stops while it holds jobs, and another begins."""
         await self.worker.close()
         self.running.clear()
         self.worker = self.ground.worker(self.store, queues=QUEUES)
 
     def crash(self) -> StoreConsumer:
-        """The worker is gone, without a word."""
+        """The worker crashes."""
         crashed, self.worker = self.worker, self.ground.worker(self.store, queues=QUEUES)
         self.running.clear()
         return crashed
 
     async def finish(self) -> None:
-        """Let all that is left run to its end."""
+        """Run everything that is left to its end."""
         for queue in QUEUES:
             for task in ("", *TASKS):
                 await self.store.resume(queue, task)

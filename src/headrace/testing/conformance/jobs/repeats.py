@@ -1,4 +1,4 @@
-"""Changes that are asked for again because their answer was lost."""
+"""Changes that are repeated because their answer was lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RepeatsConformance(TopicGround):
             item, once = parcel(constraints=constraints), IdempotencyKey()
             assert await store.append(QUEUE, [item], idempotency=once) == {}
             await self.settle(worker, await self.take(worker), DONE)
-            # The store does not know this id any more; but it knows the request.
+            # The store no longer knows this id, but it knows the request.
             assert await store.append(QUEUE, [item], repeat=True, idempotency=once) == {}
         assert await store.count(QUEUE) == Counts()
 

@@ -1,4 +1,4 @@
-"""What jobs tell of themselves, and what is noted with them."""
+"""Progress, log lines, and what jobs have done once."""
 
 from __future__ import annotations
 

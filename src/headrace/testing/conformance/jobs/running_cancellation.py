@@ -1,4 +1,4 @@
-"""Cancelling jobs that run: their worker is asked, and the wish is forgotten when they end."""
+"""Cancelling running jobs: their worker is asked, and the request is forgotten when they end."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class RunningCancellationConformance(Ground):
         worker, other = self.worker(store), self.worker(store)
         assert await self.settle(worker, await self.take(worker), CANCELLED) == []
         assert await self.states(store, [key]) == [State.WAITING]
-        told = [event.fact.kind for event in await store.events(QUEUE)]
-        assert told == ["sent", "released"]
+        recorded = [event.fact.kind for event in await store.events(QUEUE)]
+        assert recorded == ["sent", "released"]
         again = await other.reclaim(QUEUE, 9, last_chance=False) or await other.fetch(9, 0)
         assert [(delivery.job_id, delivery.count) for delivery in known(again)] == [(key, 1)]
 
@@ -85,7 +85,7 @@ class RunningCancellationConformance(Ground):
         await store.cancel(QUEUE, [old.job_id])
         await self.settle(worker, taken, DONE)
         assert await store.append(QUEUE, [new], repeat=True) == {}
-        # Its worker has not heard yet that the wish is fulfilled.
+        # Its worker does not know yet that the request is over.
         await self.settle(worker, await self.take(worker), CANCELLED)
         again = await worker.reclaim(QUEUE, 9, last_chance=False) or await worker.fetch(9, 0)
         assert await self.settle(worker, known(again), kept()) == []

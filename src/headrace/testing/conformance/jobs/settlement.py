@@ -1,4 +1,4 @@
-"""Outcomes: applied once, by whoever holds the lease."""
+"""Outcomes: applied once, from the worker that holds the lease."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from headrace.testing.conformance.topics.topic_ground import BILLING, TopicGroun
 _AHEAD = 5000
 _TOGETHER = 1000
 _LONG_LEASE = 600.0
-# Six are made in a lease. After a first look nobody may take anything for a lease.
+# There are six in a lease. For one lease after a first look nothing may be taken.
 _MOST_LOOKS = 9
 
 
@@ -82,7 +82,7 @@ class UpkeepConformance(Ground):
         await self.look_regularly(other, LEASE)
         await self.send(store)
         held = await self.take(holder)
-        # Nobody could look or renew for longer than a lease: the store or the machine slept.
+        # No worker could look or renew for longer than a lease: the store or the machine slept.
         await self.pass_time(LEASE * 2)
         assert await other.reclaim(QUEUE, 10, last_chance=True) == []
         assert await holder.renew(held) == []
@@ -172,7 +172,7 @@ class CrowdedConformance(TopicGround):
     """Abandoned jobs behind thousands whose leases are renewed."""
 
     async def hold_many(self, store: Store, queue: str) -> None:
-        """Have one worker hold all there is, which is much, and for long."""
+        """Let one worker hold thousands of jobs, with a long lease."""
         keeper = store.consumer("keeper", [queue], _LONG_LEASE)
         self._workers.append(keeper)
         held = 0

@@ -1,4 +1,4 @@
-"""Jobs by the state they are in, a page at a time."""
+"""Pages of jobs by state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BrowseConformance(Ground):
         limit: int = 100,
         between: Callable[[], Awaitable[object]] | None = None,
     ) -> list[JobId]:
-        """All that is seen from the first page to the last."""
+        """All ids, from the first page to the last."""
         found: list[JobId] = []
         cursor = ""
         while True:
@@ -107,7 +107,7 @@ class BrowseConformance(Ground):
 
     @pytest.mark.parametrize("state", [State.WAITING, State.SCHEDULED, State.BLOCKED])
     async def test_what_stays_is_seen_while_others_go(self, store: Store, state: State) -> None:
-        """Those seen first are cancelled from page to page."""
+        """Jobs of a page are cancelled before the next page is read."""
         now = await store.time_ms()
         if state is State.SCHEDULED:
             items = [parcel(at_ms=now + 60_000 + number // 30) for number in range(300)]

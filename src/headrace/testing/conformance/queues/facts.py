@@ -1,4 +1,4 @@
-"""Facts: what happened, in order and none left out."""
+"""Facts: complete and in order."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class FactsConformance(Ground):
         await store.append(QUEUE, unique)
         twice = parcel("twice")
         await store.append(QUEUE, [twice, twice], repeat=True)
-        told = [each.fact.job_id for each in await self.all_events(store)]
-        assert told == [first.job_id, second.job_id, unique[0].job_id, twice.job_id]
+        recorded = [each.fact.job_id for each in await self.all_events(store)]
+        assert recorded == [first.job_id, second.job_id, unique[0].job_id, twice.job_id]
 
     async def test_a_run_is_told_with_its_times(self, store: Store) -> None:
         (key,) = await self.send(store)
@@ -67,7 +67,7 @@ class FactsConformance(Ground):
         assert (done.kind, done.job_id, done.task) == ("done", key, "task")
         assert (done.attempt, done.started_ms, done.took_us) == (2, started, 1500)
 
-    async def test_every_transition_is_told(self, store: Store) -> None:
+    async def test_every_transition_is_recorded(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
@@ -87,17 +87,17 @@ class FactsConformance(Ground):
             await worker.promote(QUEUE)
         await store.replay(QUEUE, [key])
         await self.end(store, worker, await self.take(worker), CANCELLED)
-        told = await self.kinds(store, key)
+        recorded = await self.kinds(store, key)
         expected = [
             "sent", "retry", "retry", "ready", "held", "ready", "released", "dead", "replayed",
             "cancelled",
         ]  # fmt: skip
-        assert [kind for kind in told if kind != "ready"] == [
+        assert [kind for kind in recorded if kind != "ready"] == [
             kind for kind in expected if kind != "ready"
         ]
-        assert told.count("ready") >= 2
+        assert recorded.count("ready") >= 2
 
-    async def test_details_are_told(self, store: Store) -> None:
+    async def test_details_are_recorded(self, store: Store) -> None:
         await self.send(store, 3)
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
@@ -107,7 +107,7 @@ class FactsConformance(Ground):
         details = {each.fact.kind: each.fact.detail for each in await self.all_events(store)}
         assert details == {"sent": "", "retry": "700", "dead": "rejected", "held": gate}
 
-    async def test_what_the_store_does_by_itself_is_told(self, store: Store) -> None:
+    async def test_what_the_store_does_by_itself_is_recorded(self, store: Store) -> None:
         lane = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]
         child = parcel("child", parents=[parcel("parent")])
         parent = parcel("parent", children=[Child(QUEUE, child.job_id)], delay_ms=60_000)
@@ -134,7 +134,7 @@ class FactsConformance(Ground):
         await self.settle(late, [*mine, *lost], kept())
         assert await self.kinds(store, first) == ["sent"]
         assert await self.kinds(store, second) == ["sent", "done"]
-        # And nobody who waits for the next one is woken by it.
+        # And it wakes no caller that waits for the next one.
         cursor = (await self.all_events(store))[-1].cursor
         waiting = asyncio.create_task(store.events(QUEUE, cursor, wait=30))
         await asyncio.sleep(0.05)
@@ -154,12 +154,12 @@ class FactsConformance(Ground):
         await self.settle(worker, taken[:4], DONE)
         await self.settle(worker, taken[4:], DEAD)
         events = await self.all_events(store, limit=limit)
-        told = Counter((each.fact.kind, each.fact.job_id) for each in events)
-        assert set(told.values()) == {1}
-        expected = Counter(kind for kind, _ in told)
+        recorded = Counter((each.fact.kind, each.fact.job_id) for each in events)
+        assert set(recorded.values()) == {1}
+        expected = Counter(kind for kind, _ in recorded)
         assert expected == {"sent": 6, "started": 6, "done": 4, "dead": 2}
-        assert {key for _, key in told} == set(sent)
-        # From any event on, all that follow and no other.
+        assert {key for _, key in recorded} == set(sent)
+        # After any event come all later ones, and no others.
         for at, event in enumerate(events):
             rest = await self.all_events(store, event.cursor)
             facts = [each.fact for each in rest]

@@ -1,4 +1,4 @@
-"""Queues that nobody needs any more."""
+"""Removing queues."""
 
 from __future__ import annotations
 

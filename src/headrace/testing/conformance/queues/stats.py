@@ -1,4 +1,4 @@
-"""What is counted, by task and minute."""
+"""Counts by task and minute."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class StatsConformance(Ground):
         taken = await self.take(worker, len(waited_ms) + 1)
         for delivery, waited in zip(taken, waited_ms, strict=False):
             delivery.started_ms, delivery.took_us = worker.ready_ms(delivery) + waited, 1
-        # The last one has not been started.
+        # The last one was not started.
         await self.settle(worker, taken, DONE)
         found = {kind: count for (_, kind), count in (await self.counted(store)).items()}
         assert {kind: count for kind, count in found.items() if kind.startswith("~")} == {

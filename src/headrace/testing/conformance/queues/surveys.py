@@ -1,4 +1,4 @@
-"""How queues are, many at once: what is in them, what is paused, how long jobs have waited."""
+"""The state of many queues at once: counts, pauses, and how long jobs have waited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.testing.conformance.topics.topic_ground import (
 
 OTHER = "other"
 NOBODY = [f"never-{number}" for number in range(250)]
-"""Queues that were never sent to; more than a store may want to look at in one step."""
+"""Queues that were never sent to; more than a store reads in one step."""
 MINUTE_MS = 60_000
 
 

@@ -1,4 +1,4 @@
-"""Logs that may hold only so many events."""
+"""Logs with a bound on their events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATEST = Bound(3, drops_oldest=True)
 
 class BoundsConformance(TopicGround):
     async def tallied(self, store: Store, log: str = LOG) -> Counter[str]:
-        """What was counted of the log, whose counters have the name of its topic."""
+        """The counters of the log, which have the name of its topic."""
         found: Counter[str] = Counter()
         minute = await store.time_ms() // 60_000 - 5
         for each in (await store.stats([log], minute))[log]:

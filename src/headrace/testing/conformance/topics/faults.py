@@ -1,4 +1,4 @@
-"""Consumers of a group that crash, come late or ask twice; events that cannot be read."""
+"""Consumers of a group that crash, come late or ask twice; unreadable events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that cannot be read: delivered with their bytes, so that they can be buried."""
+"""Unreadable events: delivered with their bytes, so that they can go dead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headrace.testing.conformance.topics.topic_ground import (
 
 
 def unreadable() -> dict[str, bytes]:
-    """Bytes in a log that are no event of ours."""
+    """Bytes in a log that are not an event."""
     pack = msgspec.msgpack.encode
     return {
         "garbage": bytes(range(0xC1, 0x100)),

@@ -113,7 +113,7 @@ class GroupsConformance(TopicGround):
             await member.interrupt()
         assert await waiting == []
 
-    # What is known of groups
+    # The state of groups
 
     async def test_groups_are_known_by_name(self, store: Store) -> None:
         assert (await store.groups([LOG]))[LOG] == []

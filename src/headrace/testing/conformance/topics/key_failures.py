@@ -1,4 +1,4 @@
-"""Keys of an ordered group that are stopped, or failed, by an event that went dead."""
+"""Keys of an ordered group that a dead event has stopped or failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic and its groups, everything at once, in an order that a seed decides."""
+"""A topic and its groups, everything at once, in a random order by seed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = 120
 
 
 class Share:
-    """What one group has done so far, and what must hold of it at each step."""
+    """What one group has done so far, and what must hold after each step."""
 
     def __init__(self, mix: TopicMix, queue: str, members: list[StoreConsumer]) -> None:
         self.mix = mix
@@ -60,7 +60,7 @@ class Share:
 
 
 class TopicMix:
-    """What happens to one topic."""
+    """Random steps on one topic."""
 
     def __init__(self, ground: TopicMixConformance, store: Store, seed: int) -> None:
         self.ground = ground
@@ -113,7 +113,7 @@ class TopicMix:
             await share.settle(member, delivery, outcome)
 
     async def die(self, share: Share) -> None:
-        """One of the members does no more; another takes its place."""
+        """One member stops; another takes its place."""
         member = share.members.pop(0)
         share.held = [pair for pair in share.held if pair[0] is not member]
         share.members.append(self.ground.member(self.store, share.queue))
@@ -134,7 +134,7 @@ class TopicMix:
             share.begins(share.members[0], delivery)
 
     async def finish(self, share: Share) -> None:
-        """All that was published is done, whatever it takes."""
+        """Run until all published events are done."""
         for _ in range(400):
             for _ in range(len(share.held)):
                 member, delivery = share.held.pop()

@@ -35,7 +35,7 @@ def of_keys(names: str) -> list[Parcel]:
 
 
 def in_order(events: list[Parcel], handled: list[JobId]) -> None:
-    """Each event once, those of a key in the order in which they came."""
+    """Each event once, those of one key in order."""
     assert sorted(handled) == sorted(keys(events))
     place = {key: number for number, key in enumerate(handled)}
     by_key: dict[str, list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What groups tell of the events that they handle, and what is noted with these."""
+"""Progress, log lines and once markers of events in a group."""
 
 from __future__ import annotations
 

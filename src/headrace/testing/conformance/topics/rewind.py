@@ -1,4 +1,4 @@
-"""Groups that go back in their log, or ahead."""
+"""Groups that go back or ahead in their log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headrace.testing.conformance.topics.topic_ground import (
 
 class RewindConformance(TopicGround):
     @of_each_kind
-    async def test_a_group_goes_back_to_where_it_is_told(self, store: Store, group: Group) -> None:
+    async def test_a_group_goes_back_to_the_given_place(self, store: Store, group: Group) -> None:
         await self.join(store, BILLING, AUDIT, group=group)
         old = await self.publish(store, 2)
         await self.pass_time(0.02)
@@ -130,7 +130,7 @@ class RewindConformance(TopicGround):
         for key in "ab":
             mine = [item.job_id for item in events if item.constraints.lane == key]
             handled = [each for each in ran if each in mine]
-            # What it held may be handled again or not; then all follow in order.
+            # What it held may be handled again or not; then all others follow in order.
             assert handled in (mine, mine[1:])
         await self.settled(store)
 

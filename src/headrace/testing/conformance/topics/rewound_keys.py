@@ -1,4 +1,4 @@
-"""Ordered groups that go back over events of which some went dead, or wait behind one that did."""
+"""Ordered groups that go back over dead events, or over events blocked behind one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ of_each_stop = pytest.mark.parametrize("group", [BLOCK, FAIL_KEY], ids=["block",
 
 class RewoundKeysConformance(TopicGround):
     async def one_by_one(self, member: StoreConsumer, ends: str) -> None:
-        """Have the next events end, each as its letter says: done or lost. All that can be taken
-        from the log is taken with the first."""
+        """End the next events, each as its letter says: done or lost. All that can be taken from
+        the log is taken with the first."""
         for letter in ends:
             (delivery,) = known(await member.fetch(100, 0))
             assert await self.settle(member, [delivery], DONE if letter == "d" else DEAD) == []

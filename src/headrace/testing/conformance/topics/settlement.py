@@ -1,4 +1,4 @@
-"""What happens to an event in one group, and that no other sees it."""
+"""Outcomes of an event in one group, which no other group sees."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class GroupSettlementConformance(TopicGround):
         assert await self.settle(member, taken, DONE) == []
         await self.settled(store)
 
-    # Standing still
+    # Pausing
 
     @of_each_kind
     async def test_a_paused_group_stands_still_alone(self, store: Store, group: Group) -> None:
@@ -209,7 +209,7 @@ class GroupSettlementConformance(TopicGround):
         assert (await store.control(BILLING)).cancelling == ()
         assert await store.count(BILLING) == Counts(dead=1 if outcome is DEAD else 0)
 
-    # What is told of it
+    # Facts
 
     @of_each_kind
     async def test_each_group_has_a_history_of_its_own(self, store: Store, group: Group) -> None:
@@ -221,10 +221,10 @@ class GroupSettlementConformance(TopicGround):
         batch = zip(taken, outcomes, strict=True)
         await member.settle(BILLING, [Settlement(*pair) for pair in batch])
         facts = [item.fact for item in await store.events(BILLING)]
-        told = {
+        recorded = {
             (fact.job_id, fact.kind) for fact in facts if fact.kind in ("done", "retry", "dead")
         }
-        assert told == set(zip(sent, ["done", "retry", "dead"], strict=True))
+        assert recorded == set(zip(sent, ["done", "retry", "dead"], strict=True))
         minute = await store.time_ms() // 60_000 - 1
         counts = (await store.stats([BILLING], minute))[BILLING]
         counted = {(each.task, each.kind) for each in counts}

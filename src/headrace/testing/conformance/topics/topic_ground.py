@@ -1,4 +1,4 @@
-"""What the conformance tests of topics stand on."""
+"""The base class and helpers of the conformance tests of topics."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ of_each_kind = pytest.mark.parametrize("group", [PLAIN, ORDERED], ids=["plain", 
 
 
 class TopicGround(Ground):
-    """Small words for the tests: publish, join, handle all."""
+    """Short verbs for the tests: publish, join, handle all."""
 
     async def publish(
         self, store: Store, count: int = 1, *, key: str = "", log: str = LOG
     ) -> list[JobId]:
-        """New events at the end of the log, in order."""
+        """Publish new events, in order."""
         return await self.put(store, [event(key=key) for _ in range(count)], log=log)
 
     async def put(self, store: Store, events: Sequence[Parcel], *, log: str = LOG) -> list[JobId]:
@@ -49,7 +49,7 @@ class TopicGround(Ground):
     async def join(
         self, store: Store, *queues: str, group: Group = PLAIN, begin: Position = START
     ) -> None:
-        """Groups that did not exist before."""
+        """Create groups that did not exist before."""
         for queue in queues or (BILLING,):
             assert await store.join(queue, group, begin)
 
@@ -66,8 +66,8 @@ class TopicGround(Ground):
         queue: str = BILLING,
         at_once: int = 100,
     ) -> list[JobId]:
-        """Do what workers do until the group has taken all that its log holds and nothing of it can
-        go on: the events that were handled, in their order."""
+        """Do what workers do until the group has taken its whole log and nothing can go on; returns
+        the events that were handled, in order."""
         handled: list[JobId] = []
         idle = 0
         while idle < 10:
@@ -79,7 +79,7 @@ class TopicGround(Ground):
         raise AssertionError(f"nobody is given what waits: {await store.count(queue)}")
 
     async def group(self, store: Store, queue: str = BILLING) -> GroupState:
-        """A group that exists, as it is now."""
+        """The present state of a group that must exist."""
         name, _, topic = queue.partition("@")
         (states,) = (await store.groups([f"@{topic}"])).values()
         (found,) = [state for state in states if state.name == name]
@@ -87,7 +87,7 @@ class TopicGround(Ground):
         return found
 
     async def in_log(self, store: Store, log: str = LOG) -> list[JobId]:
-        """All that the log holds, page by page."""
+        """All events of the log, read page by page."""
         keys: list[JobId] = []
         cursor = ""
         while page := await store.read(log, cursor):
@@ -105,7 +105,7 @@ class TopicGround(Ground):
         gone_after_ms: int = WEEK_MS,
         log: str = LOG,
     ) -> list[str]:
-        """Trim as workers do, now and then, until the log is so long: the groups that were gone."""
+        """Trim as workers do until the log has this length; returns the groups that were gone."""
         gone: list[str] = []
         for _ in range(60):
             trimmed = await store.trim(log, retention_ms=retention_ms, gone_after_ms=gone_after_ms)

@@ -1,4 +1,4 @@
-"""Logs that forget what nobody needs any more."""
+"""Trimming events that no group needs any more."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TrimConformance(TopicGround):
         await self.take(self.member(store), 1)
         await self.pass_time(0.2)
         assert await self.trim_to(store, 0, gone_after_ms=BRIEF_MS) == ["billing"]
-        # It may come back, and goes on with what there is then.
+        # It may come back, and goes on with what is left.
         assert not await store.join(BILLING, group, NEW)
         sent = await self.publish(store, 2)
         member = self.member(store)
@@ -135,7 +135,7 @@ class TrimConformance(TopicGround):
         assert await store.replay(BILLING, [dead.job_id]) == [True]
         assert (await self.take(member))[0].envelope == dead.envelope
 
-    # What a log forgets
+    # What is trimmed
 
     async def test_a_trimmed_event_is_not_known_any_more(self, store: Store) -> None:
         item = event("order-7")
