@@ -153,7 +153,7 @@ async def test_a_queue_is_paused_and_a_schedule_run_now(shop: Shop, browser: Bro
         await expect(waiting).to_have_text("0")
 
         await page.get_by_role("link", name="Audit log").click()
-        await expect(page.locator("tbody td[data-label=Did]")).to_have_text(
+        await expect(page.locator("tbody td[data-label=Action]")).to_have_text(
             ["resume", "pause schedule", "run schedule", "pause"]
         )
         await expect(page.locator("tbody")).to_contain_text(re.compile("local.*greet-team", re.S))

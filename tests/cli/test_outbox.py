@@ -64,8 +64,8 @@ def test_what_failed_is_shown_and_tried_again(written: str) -> None:
     assert row.endswith("3  StoreFull: no")
     (document,) = json.loads(run("failed", "--database", DATABASE, "--json").stdout)
     assert document["id"] == written
-    assert run("retry", "other", "--database", DATABASE).stdout == "0 rows will be tried again\n"
-    assert run("retry", "--database", DATABASE).stdout == "1 row will be tried again\n"
+    assert run("retry", "other", "--database", DATABASE).stdout == "0 rows will be retried\n"
+    assert run("retry", "--database", DATABASE).stdout == "1 row will be retried\n"
     assert json.loads(run("retry", "--database", DATABASE, "--json").stdout) == {"retried": 0}
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from headrace import Headrace
 from headrace.cli import main
-from headrace.cli.suggestions import command, reading
+from headrace.cli.app_loader import command, reading
 
 # Names that a queue can have.
 NAMES = [

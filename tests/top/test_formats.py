@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.top.formats import age
+from headrace.top.tables import age
 
 
 @pytest.mark.parametrize(

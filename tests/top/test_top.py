@@ -15,10 +15,9 @@ from textual.widgets import Input, Static
 from headrace import Headrace, Retry
 from headrace.admin import DeadInfo
 from headrace.top import Top
-from headrace.top.confirm import Confirm
-from headrace.top.formats import age, rate, sparkline
 from headrace.top.snapshot import SnapshotReader
-from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table
+from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table, age, rate, sparkline
+from headrace.top.view import Confirm
 
 HOSTILE = "[red]\x1b[2J<b>\u202e"
 

@@ -1,20 +1,31 @@
-"""What the features cost: the same empty task, constrained, delayed, batched, chained or
-cancelled."""
+"""What features cost: the same empty task, constrained, delayed, batched, chained, cancelled or
+traced."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace import Call, Headrace, chain
-from headrace.benchmark.jobs import fresh_app
+from headrace import Call, Headrace, Tracing, chain
+from headrace.benchmark.figures import CONCURRENCY, Figure, Report, Sizes, middle, percentile
+from headrace.benchmark.jobs import fresh_app, jobs_on
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 _KEYS = 10_000
 _SLOTS = 512
+_AT_ONCE = 5_000
+_OFF = "off"
+_SAMPLED = {"not sampled": 0.0, "1 % sampled": 0.01, "all sampled": 1.0}
+_LEAST = {"not sampled": 0.75, "1 % sampled": 0.75}
+"""The least share of the drain without tracing. To make a sampled span takes the SDK several times
+as long as an empty job."""
 
 
 class Features:
@@ -135,3 +146,79 @@ class Features:
 async def features_on(url: str, *, events: bool = True) -> AsyncIterator[Features]:
     async with fresh_app(url, events=events) as app:
         yield Features(app)
+
+
+async def measure_features(url: str, store: str, sizes: Sizes, report: Report) -> list[Figure]:
+    """Features against the plain drain of the same run; the record of events is on."""
+    plain, keyed, batched, one_key, chained, due, cancelled = [], [], [], [], [], [], []
+    late: list[float] = []
+    for _ in range(sizes.repeats):
+        report(f"{store}: keys, batches, chains, delays, cancelling")
+        async with features_on(url) as features:
+            plain.append(await features.plain(sizes.features))
+            keyed.append(await features.keyed(sizes.features))
+            batched.append(await features.batched(sizes.features))
+            one_key.append(await features.one_key(sizes.one_key))
+            chained.append(await features.chained(1_000))
+            due.append(await features.due_at_once(10_000))
+            cancelled.append(await features.cancelled(10_000))
+            late += await features.lateness(sizes.lateness)
+    drain = middle(plain)
+    lateness = percentile(late, 99) * 1000
+    return [
+        Figure(f"{store}: 10,000 keys, to plain", middle(keyed), "/s", drain, 0.4),
+        Figure(f"{store}: batches of 500, to plain", middle(batched), "/s", drain, 1.5),
+        Figure(f"{store}: one key", middle(one_key), "/s", limit=500),
+        Figure(f"{store}: chain of 1,000", middle(chained), "steps/s", limit=300),
+        Figure(f"{store}: 10,000 due at once", middle(due), "s", limit=2.0, at_most=True),
+        Figure(f"{store}: delayed, p99 late by", lateness, "ms", limit=25, at_most=True),
+        Figure(f"{store}: cancel 10,000", middle(cancelled), "s", limit=2.0, at_most=True),
+    ]
+
+
+async def measure_tracing(url: str, sizes: Sizes, report: Report) -> list[Figure]:
+    """Each job has its own trace, which costs the most."""
+    if importlib.util.find_spec("opentelemetry.sdk") is None:
+        report("tracing is left out: pip install opentelemetry-sdk to measure it")
+        return []
+    rates: dict[str, list[float]] = {name: [] for name in (_OFF, *_SAMPLED)}
+    for _ in range(sizes.repeats):
+        report("Redis: drain with and without tracing")
+        for name, measured in rates.items():
+            measured.append(await _drain(url, sizes.drain, _SAMPLED.get(name)))
+    off = middle(rates[_OFF])
+    return [
+        Figure(f"drain traced, {name}, to off", middle(rates[name]), "/s", off, _LEAST.get(name))
+        for name in _SAMPLED
+    ]
+
+
+async def _drain(url: str, count: int, sampled: float | None) -> float:
+    async with jobs_on(url) as jobs:
+        if sampled is None:
+            await jobs.send_many(jobs.forgotten, count)
+            return await jobs.drain(jobs.forgotten, CONCURRENCY)
+        provider = _provider(sampled)
+        try:
+            jobs.app.middleware(Tracing(provider))
+            for at in range(0, count, _AT_ONCE):
+                await jobs.send_gathered(min(_AT_ONCE, count - at))
+            return await jobs.drain(jobs.forgotten, CONCURRENCY)
+        finally:
+            provider.shutdown()
+
+
+def _provider(sampled: float) -> TracerProvider:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+    class Nowhere(SpanExporter):
+        """Drops all spans."""
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(sampled))
+    provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+    return provider

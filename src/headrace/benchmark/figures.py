@@ -1,16 +1,20 @@
-"""What is measured and what is expected of it."""
+"""Figures: what is measured, and what is expected."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+Report = Callable[[str], None]
+"""Called with what is measured next."""
+CONCURRENCY = 512
+
 
 class Figure(msgspec.Struct, frozen=True):
-    """One line of the report. `limit` is the least (or, for `at_most`, the greatest) value allowed;
-    a figure is a ratio to `raw` where that is given, else `value` itself."""
+    """One line of the report. `limit` is the least, or for `at_most` the greatest, value allowed:
+    of the ratio to `raw`, or of `value` if there is no `raw`."""
 
     name: str
     value: float
@@ -47,7 +51,7 @@ class Sizes(msgspec.Struct, frozen=True):
     one_key: int = 2_000
     lateness: int = 200
     seen: int = 100_000
-    """Jobs in the store while someone looks at it."""
+    """Jobs in the store while the dashboard is measured."""
 
 
 QUICK = Sizes(

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import platform
+import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from typing import Any
 
+import msgspec
 from redis.asyncio import Redis
 
 from headrace.benchmark.dashboard import measure_dashboard, measure_metrics
-from headrace.benchmark.features import features_on
-from headrace.benchmark.figures import Figure, Sizes, middle, percentile
-from headrace.benchmark.idle import idle_worker
-from headrace.benchmark.jobs import jobs_on
+from headrace.benchmark.features import measure_features, measure_tracing
+from headrace.benchmark.figures import CONCURRENCY, Figure, Report, Sizes, middle, percentile
+from headrace.benchmark.jobs import Jobs, jobs_on
+from headrace.benchmark.processes import idle_worker, private_redis
 from headrace.benchmark.raw import RawLimits
-from headrace.benchmark.topics import topics_on
-from headrace.benchmark.tracing import measure_tracing
-
-Report = Callable[[str], None]
-
-_CONCURRENCY = 512
+from headrace.benchmark.topics import TopicRates, topics_on
 
 
 async def measure_redis(url: str, sizes: Sizes, report: Report) -> list[Figure]:
@@ -28,7 +30,7 @@ async def measure_redis(url: str, sizes: Sizes, report: Report) -> list[Figure]:
         return [
             *await _drains(url, raw, sizes, report),
             *await _sends(url, raw, sizes, report),
-            *await _latency(url, raw, sizes, report),
+            *await _latencies("enqueue to handler", lambda: jobs_on(url), raw, sizes, report),
             *await _footprint(url, sizes, report),
             *await _events(url, sizes, report),
             *await measure_metrics(url, sizes, report),
@@ -48,7 +50,7 @@ async def measure_sqlite(sizes: Sizes, report: Report) -> list[Figure]:
         with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
             async with jobs_on(f"sqlite:///{folder}/jobs.db") as jobs:
                 many.append(await jobs.send_many(jobs.forgotten, sizes.sqlite_drain))
-                drains.append(await jobs.drain(jobs.forgotten, _CONCURRENCY))
+                drains.append(await jobs.drain(jobs.forgotten, CONCURRENCY))
                 lone.append(await jobs.send_one_by_one(sizes.sqlite_lone))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
         features = await measure_features(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, report)
@@ -62,34 +64,6 @@ async def measure_sqlite(sizes: Sizes, report: Report) -> list[Figure]:
     ]
 
 
-async def measure_features(url: str, store: str, sizes: Sizes, report: Report) -> list[Figure]:
-    """Features against the plain drain of the same run; the record of events is on."""
-    plain, keyed, batched, one_key, chained, due, cancelled = [], [], [], [], [], [], []
-    late: list[float] = []
-    for _ in range(sizes.repeats):
-        report(f"{store}: keys, batches, chains, delays, cancelling")
-        async with features_on(url) as features:
-            plain.append(await features.plain(sizes.features))
-            keyed.append(await features.keyed(sizes.features))
-            batched.append(await features.batched(sizes.features))
-            one_key.append(await features.one_key(sizes.one_key))
-            chained.append(await features.chained(1_000))
-            due.append(await features.due_at_once(10_000))
-            cancelled.append(await features.cancelled(10_000))
-            late += await features.lateness(sizes.lateness)
-    drain = middle(plain)
-    lateness = percentile(late, 99) * 1000
-    return [
-        Figure(f"{store}: 10,000 keys, to plain", middle(keyed), "/s", drain, 0.4),
-        Figure(f"{store}: batches of 500, to plain", middle(batched), "/s", drain, 1.5),
-        Figure(f"{store}: one key", middle(one_key), "/s", limit=500),
-        Figure(f"{store}: chain of 1,000", middle(chained), "steps/s", limit=300),
-        Figure(f"{store}: 10,000 due at once", middle(due), "s", limit=2.0, at_most=True),
-        Figure(f"{store}: delayed, p99 late by", lateness, "ms", limit=25, at_most=True),
-        Figure(f"{store}: cancel 10,000", middle(cancelled), "s", limit=2.0, at_most=True),
-    ]
-
-
 async def _events(url: str, sizes: Sizes, report: Report) -> list[Figure]:
     on: list[float] = []
     off: list[float] = []
@@ -98,7 +72,7 @@ async def _events(url: str, sizes: Sizes, report: Report) -> list[Figure]:
         for events, rates in ((False, off), (True, on)):
             async with jobs_on(url, events=events) as jobs:
                 await jobs.send_many(jobs.forgotten, sizes.drain)
-                rates.append(await jobs.drain(jobs.forgotten, _CONCURRENCY))
+                rates.append(await jobs.drain(jobs.forgotten, CONCURRENCY))
     return [Figure("drain with events, to without", middle(on), "/s", middle(off), 0.85)]
 
 
@@ -110,9 +84,9 @@ async def _drains(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> lis
         limit.append(await raw.drain(sizes.drain))
         async with jobs_on(url) as jobs:
             many.append(await jobs.send_many(jobs.forgotten, sizes.drain))
-            drain.append(await jobs.drain(jobs.forgotten, _CONCURRENCY))
+            drain.append(await jobs.drain(jobs.forgotten, CONCURRENCY))
             await jobs.send_many(jobs.kept, sizes.drain)
-            kept.append(await jobs.drain(jobs.kept, _CONCURRENCY))
+            kept.append(await jobs.drain(jobs.kept, CONCURRENCY))
             await jobs.send_many(jobs.forgotten, sizes.drain)
             narrow.append(await jobs.drain(jobs.forgotten, 100))
     raw_drain = middle(limit)
@@ -129,7 +103,7 @@ async def _sends(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list
     async with jobs_on(url) as jobs:
         report("Redis: send one by one, and all at once")
         await jobs.send_one_by_one(sizes.lone_round)
-        # In short turns: what the machine does besides then hits both alike.
+        # In short turns: what else the machine does then hits both alike.
         for _ in range(sizes.lone_rounds):
             limit.append(await raw.add_one_by_one(sizes.lone_round))
             lone.append(await jobs.send_one_by_one(sizes.lone_round))
@@ -141,18 +115,21 @@ async def _sends(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list
     ]
 
 
-async def _latency(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
+async def _latencies(
+    name: str,
+    measured_on: Callable[[], AbstractAsyncContextManager[Jobs | TopicRates]],
+    raw: RawLimits,
+    sizes: Sizes,
+    report: Report,
+) -> list[Figure]:
+    """Raw and Headrace take turns, a quarter of the samples each time."""
     limit: list[float] = []
     ours: list[float] = []
     for _ in range(4):
-        report("Redis: from enqueue to the handler")
+        report(f"Redis: {name}")
         limit += await raw.wake_latencies(sizes.latency // 4)
-        async with jobs_on(url) as jobs:
-            ours += await jobs.wake_latencies(sizes.latency // 4)
-    return _latency_figures("enqueue to handler", ours, limit)
-
-
-def _latency_figures(name: str, ours: list[float], limit: list[float]) -> list[Figure]:
+        async with measured_on() as measured:
+            ours += await measured.wake_latencies(sizes.latency // 4)
     return [
         Figure(
             f"{name}, p{percent}",
@@ -186,19 +163,8 @@ async def _topics(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> lis
         Figure("topic: three groups, to one", middle(three), "/s", single, 0.8),
         Figure("topic: ordered, 10,000 keys, to one", middle(ordered), "/s", single, 0.35),
         Figure("topic: publish_many by 500", middle(many), "/s", middle(script), 0.5),
-        *await _topic_latency(url, raw, sizes, report),
+        *await _latencies("topic: publish to handler", lambda: topics_on(url), raw, sizes, report),
     ]
-
-
-async def _topic_latency(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
-    limit: list[float] = []
-    ours: list[float] = []
-    for _ in range(4):
-        report("Redis: from publish to the handler")
-        limit += await raw.wake_latencies(sizes.latency // 4)
-        async with topics_on(url) as topics:
-            ours += await topics.wake_latencies(sizes.latency // 4)
-    return _latency_figures("topic: publish to handler", ours, limit)
 
 
 async def _footprint(url: str, sizes: Sizes, report: Report) -> list[Figure]:
@@ -215,3 +181,44 @@ async def _footprint(url: str, sizes: Sizes, report: Report) -> list[Figure]:
         Figure("idle worker", commands, "commands/s", limit=2.0, at_most=True),
         Figure("idle worker", cpu * 100, "% CPU", limit=1.0, at_most=True),
     ]
+
+
+def measured(url: str | None, sizes: Sizes, report: Report) -> list[Figure]:
+    """All figures."""
+    with _ended_as_by_ctrl_c(), nullcontext(url) if url else private_redis() as server:
+        return _run(server, sizes, report)
+
+
+def document(figures: Sequence[Figure]) -> dict[str, Any]:
+    """The figures and the machine they were taken on, as plain values."""
+    rows = [{**msgspec.structs.asdict(f), "ratio": f.ratio, "reached": f.reached} for f in figures]
+    machine = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+    }
+    return {"machine": machine, "figures": rows}
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM and a closed terminal leave no server and no worker behind either."""
+    others = (signal.SIGTERM, signal.SIGHUP)
+    former = {number: signal.signal(number, signal.default_int_handler) for number in others}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _run(url: str, sizes: Sizes, report: Report) -> list[Figure]:
+    async def everything() -> list[Figure]:
+        return [*await measure_redis(url, sizes, report), *await measure_sqlite(sizes, report)]
+
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(everything())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(everything())

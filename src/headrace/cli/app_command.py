@@ -1,4 +1,4 @@
-"""From a command to `app.admin` and back: what commands have in common."""
+"""What commands have in common: their app, its admin, words, options and questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import getpass
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,7 +45,7 @@ class Noun(click.Group):
 
 
 def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
-    """What the app answers."""
+    """The answer of the app, which is open meanwhile."""
 
     async def answer() -> T:
         async with app:
@@ -60,7 +60,7 @@ def acted(app: Headrace, action: Callable[[Admin], Awaitable[T]]) -> T:
 
 
 def secrets_option(command: Command) -> Command:
-    """For commands that show what jobs hold, or find jobs by it; `admin_of` goes by it."""
+    """For commands that show or search the content of jobs; `admin_of` reads it."""
 
     def keep(context: click.Context, _: click.Parameter, given: bool) -> None:
         context.meta[_SHOWS_ALL] = given
@@ -75,34 +75,34 @@ def secrets_option(command: Command) -> Command:
 
 
 def admin_of(app: Headrace) -> Admin:
-    """The admin that hides what the app hides, unless --show-secrets is given."""
+    """The redacted admin of the app, or the plain one with --show-secrets."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_SHOWS_ALL):
         return app.admin
     return app.admin.redacted()
 
 
-def say_what_is_not_searched(app: Headrace, text: str | None) -> None:
-    """Warn that a search leaves hidden arguments out."""
+def warn_of_redacted_search(app: Headrace, text: str | None) -> None:
+    """Warn that a search leaves out arguments, if the app hides some."""
     if text and admin_of(app).is_redacted:
         click.echo(
-            "(arguments are not searched, for this app hides some of them: see --show-secrets)",
+            "(arguments are not searched: this app hides some of them; see --show-secrets)",
             err=True,
         )
 
 
 def current_user() -> str:
-    """The user of this process, and the machine it is on: `ann@server`."""
+    """User and machine of this process: `ann@server`."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):
-        # In a container, a user may be a mere number.
+        # In a container, a user may have no name.
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
 
 
 def of_app(command: Callable[..., None]) -> Callable[..., None]:
-    """A command about an app or a store: it is called with `app`, which is that app."""
+    """A command about an app or a store, which it gets as `app`."""
 
     @click.argument("app", required=False)
     @app_options
@@ -119,32 +119,9 @@ def of_app(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def of_one(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command about one thing in it: it is called with `app`, and with the word that names the
-    thing under the name `what`."""
-
-    def takes_word(command: Callable[..., None]) -> Callable[..., None]:
-        @click.argument("words", nargs=-1, required=True, metavar=f"[APP] {what.upper()}")
-        @app_options
-        @wraps(command)
-        def called(
-            words: tuple[str, ...],
-            app_option: str | None,
-            url: str | None,
-            namespace: str | None,
-            **options: Any,
-        ) -> None:
-            app, named = split(words, app_option, store_named=bool(url or namespace))
-            word = {what: only(what, named, app)}
-            command(app=chosen_app(app, url, namespace), **word, **options)
-
-        return called
-
-    return takes_word
-
-
 def of_words(*whats: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """As `of_one`, of something that takes several words to name."""
+    """A command about one thing in it: it is called with `app`, and with the words that name the
+    thing, under these names."""
 
     def takes_words(command: Callable[..., None]) -> Callable[..., None]:
         metavar = " ".join(("[APP]", *map(str.upper, whats)))
@@ -162,9 +139,7 @@ def of_words(*whats: str) -> Callable[[Callable[..., None]], Callable[..., None]
             app, named = app_option, list(words)
             if len(words) > len(whats) or not (url or namespace):
                 app, named = split(words, app_option, store_named=bool(url or namespace))
-            if len(named) != len(whats):
-                raise ConfigError(f"say {' and '.join(whats)}{within(app)}, not {_quoted(named)}")
-            given = dict(zip(whats, named, strict=True))
+            given = _named(whats, named, app)
             command(app=chosen_app(app, url, namespace), **given, **options)
 
         return called
@@ -172,8 +147,13 @@ def of_words(*whats: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return takes_words
 
 
-def _quoted(words: list[str]) -> str:
-    return " ".join(map(repr, words)) or "nothing"
+def _named(whats: Sequence[str], words: list[str], app: str | None) -> dict[str, str]:
+    if len(whats) == 1:
+        return {whats[0]: only(whats[0], words, app)}
+    if len(words) != len(whats):
+        said = " ".join(map(repr, words)) or "nothing"
+        raise ConfigError(f"say {' and '.join(whats)}{within(app)}, not {said}")
+    return dict(zip(whats, words, strict=True))
 
 
 def json_option(command: Command) -> Command:
@@ -187,8 +167,8 @@ def yes_option(command: Command) -> Command:
 def split(
     words: tuple[str, ...], app_option: str | None, *, store_named: bool, app_alone: bool = False
 ) -> tuple[str | None, list[str]]:
-    """The app, if the first word looks like one, and the other words. A single word is none where
-    an option names a store, unless `app_alone` says that no other word is needed."""
+    """The app, if the first word looks like one, and the other words. With a store named by an
+    option, a single word is no app, unless the command needs no other (`app_alone`)."""
     if app_option is not None or not words or not looks_like_app(words[0]):
         return app_option, list(words)
     if store_named and len(words) == 1 and not app_alone:
@@ -208,12 +188,12 @@ def only(what: str, words: list[str], app: str | None) -> str:
 
 
 def within(app: str | None) -> str:
-    """Where something is to be done, as part of a sentence."""
+    """Such as " in shop:app", for a sentence."""
     return "" if app is None else f" in {app}"
 
 
 def confirm(verb: str, what: str) -> None:
-    """Let a person confirm what cannot be undone; where nobody can be asked, it is refused."""
+    """Ask before what cannot be undone; `ConfigError` if there is no terminal to ask in."""
     if not sys.stdin.isatty():
         raise ConfigError(f"{verb} cannot ask without a terminal: say --yes if you mean it")
     click.confirm(f"{verb.capitalize()} {harmless(what)}?", abort=True, err=True)

@@ -1,13 +1,15 @@
-"""From what the command line says to an app."""
+"""From the words of a command to an app; and commands for people to paste, in which names are
+quoted."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import re
+import shlex
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TypeVar
@@ -118,3 +120,33 @@ def _is_machinery(filename: str) -> bool:
 def _hint(module: ModuleType) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, Headrace)]
     return f"; its apps: {', '.join(apps)}" if apps else ""
+
+
+def command(*verb: str, words: tuple[str, ...] = (), **options: str) -> str:
+    """A command of ours that, pasted into a shell, means these words and options and nothing else,
+    whatever they hold."""
+    parts = ["headrace", *verb]
+    if words and looks_like_app(words[0]):
+        # It would be taken for the app, and imported.
+        parts += ["--app", "APP"]
+    named = list(map(shlex.quote, words))
+    if any(word.startswith("-") for word in words):
+        # Behind two dashes, nothing is an option.
+        return " ".join([*parts, *_given(options), "--", *named])
+    return " ".join([*parts, *named, *_given(options)])
+
+
+def _given(options: Mapping[str, str]) -> list[str]:
+    return [
+        f"--{name}{'=' if value.startswith('-') else ' '}{shlex.quote(value)}"
+        for name, value in options.items()
+    ]
+
+
+def reading(queue: str) -> str:
+    """How to have a worker read a queue."""
+    if "," in queue:
+        return "run a worker whose app has it"
+    # Behind its own "=", a number would be taken for its weight.
+    weighted = f"{queue}=1" if "=" in queue else queue
+    return f"run headrace worker with -Q {shlex.quote(weighted)}"

@@ -26,7 +26,7 @@ def bench(quick: bool, url: str | None, file: Path | None) -> None:
     Ratios are taken within one run, so they hold on a noisy machine. The server given with --redis
     is only added to, in namespaces of its own, but its command statistics are reset.
     """
-    from headrace.benchmark.session import document, measured
+    from headrace.benchmark.suite import document, measured
 
     if url:
         check_url(url)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from headrace.cli.app_command import asked, json_option, of_app
+from headrace.cli.app_loader import command, reading
 from headrace.cli.output import harmless, json_document
-from headrace.cli.suggestions import command, reading
 from headrace.core import bounds as limits
 from headrace.core.display import plural
 from headrace.core.queue_names import group_queue

@@ -1,4 +1,4 @@
-"""Options that say which jobs are meant, under the names that `JobFilter` has for them."""
+"""Options that choose jobs, under the names of the fields of `JobFilter`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.app_command import json_option, of_words, secrets_option
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -19,6 +21,13 @@ _AGO = re.compile(r"([0-9]{1,6})([smhdw])")
 def queue_option(command: Command) -> Command:
     found = "Only of this queue, or group of a topic: billing@orders."
     return click.option("-Q", "-q", "--queue", metavar="NAME", help=found)(command)
+
+
+def of_job(command: Callable[..., None]) -> Callable[..., None]:
+    """A command about one job: it is called with `app`, `id`, `queue` and `as_json`."""
+    for option in (json_option, secrets_option, queue_option, of_words("id")):
+        command = option(command)
+    return command
 
 
 def job_options(command: Command) -> Command:
@@ -54,7 +63,7 @@ def _search_option(command: Command) -> Command:
 
 
 def _time_options(verb: str) -> Callable[[Command], Command]:
-    """When the jobs did what `verb` says."""
+    """The options --since and --until; `verb` says what happened then."""
     since = f"Only those that {verb} since: 30m, 1h, 2d, or an ISO time."
     until = f"Only those that {verb} before, likewise."
 

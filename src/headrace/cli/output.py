@@ -23,7 +23,7 @@ _MOST_SHOWN = 4_000
 
 
 def complain(text: str) -> None:
-    """One line on stderr, whatever the text holds."""
+    """Print one line to stderr."""
     click.echo(f"headrace: {harmless(' '.join(text.split()))}", err=True)
 
 
@@ -33,8 +33,8 @@ def harmless_lines(text: str) -> list[str]:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
-    """Columns as wide as they need to be; numbers to the right. In a terminal, what would not fit
-    is cut off."""
+    """Print columns as wide as they need to be, numbers to the right. In a terminal, lines are cut
+    to its width."""
     cells = [[harmless(str(value)) for value in row] for row in rows]
     columns = list(zip(headings, *cells, strict=True))
     widths = [max(len(value) for value in column) for column in columns]
@@ -55,7 +55,7 @@ def show_table(
     nothing: str,
     as_json: bool,
 ) -> None:
-    """What was found, a row each; `nothing` is said if that is nothing."""
+    """A row for each thing found; the text `nothing` if there is none."""
     if as_json:
         json_document(found)
     elif found:
@@ -72,13 +72,21 @@ def show_first(
     *,
     as_json: bool,
 ) -> None:
-    """Show at most `limit` of what was found, and say so if there is more."""
+    """Show at most `limit` of the things found, and say so if there are more."""
     if as_json:
         json_document([as_json_value(each) for each in found[:limit]])
         return
     show(found[:limit])
     if len(found) > limit:
         click.echo(f"(there are more than {limit}: see --limit)", err=True)
+
+
+def show_result(text: str, value: object, *, as_json: bool) -> None:
+    """One line for people, or a value as JSON."""
+    if as_json:
+        json_document(value)
+    else:
+        click.echo(harmless(text))
 
 
 def fitting(line: str) -> str:
@@ -90,24 +98,24 @@ def fitting(line: str) -> str:
 
 
 def json_document(value: Any) -> None:
-    """One JSON document. Moments are ISO 8601, bytes base64, and what JSON has no word for is as
-    Python writes it; ASCII only, so that nothing in it can steer a terminal."""
+    """Print one JSON document. Times are ISO 8601, bytes base64, and values that JSON lacks are
+    their `repr`; ASCII only, so that nothing in it can control a terminal."""
     plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=repr))
     click.echo(json.dumps(plain, indent=2))
 
 
 def moment(time: datetime) -> str:
-    """A time as people here read it."""
+    """A time in the local time zone."""
     return time.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def shortened(text: str) -> str:
-    """No more of it than fits on a screen or two."""
+    """The text, cut to a screen or two."""
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 def show_attempt(attempt: AttemptInfo) -> None:
-    """When and where a run was, and what it failed with."""
+    """Print when and where a run was, and its error."""
     took = (attempt.ended - attempt.started).total_seconds()
     click.echo(
         f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "

@@ -14,10 +14,10 @@ from headrace.cli.app_command import (
     confirm,
     json_option,
     of_app,
-    of_one,
+    of_words,
     yes_option,
 )
-from headrace.cli.output import harmless, json_document, show_table
+from headrace.cli.output import show_result, show_table
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,27 +47,27 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 
 
 @queues.command()
-@of_one("queue")
+@of_words("queue")
 @_task
 @json_option
 def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Have no more jobs of a queue started, until resume. What is running goes on."""
     acted(app, lambda admin: admin.pause(queue, task))
-    _tell("paused", queue, task, as_json)
+    _show("paused", queue, task, as_json)
 
 
 @queues.command()
-@of_one("queue")
+@of_words("queue")
 @_task
 @json_option
 def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Undo pause: of a queue, or of one task in it."""
     acted(app, lambda admin: admin.resume(queue, task))
-    _tell("resumed", queue, task, as_json)
+    _show("resumed", queue, task, as_json)
 
 
 @queues.command()
-@of_one("queue")
+@of_words("queue")
 @click.option("--force", is_flag=True, help="Also if it holds jobs, which are gone then.")
 @yes_option
 @json_option
@@ -80,15 +80,12 @@ def remove(app: Headrace, queue: str, force: bool, yes: bool, as_json: bool) -> 
         confirm("remove", f"queue {queue!r}, and all jobs that it holds")
     if not acted(app, lambda admin: admin.remove_queue(queue, force)):
         raise ConfigError(f"there is no queue {queue!r}")
-    _tell("removed", queue, None, as_json)
+    _show("removed", queue, None, as_json)
 
 
-def _tell(done: str, queue: str, task: str | None, as_json: bool) -> None:
-    if as_json:
-        json_document({done: {"queue": queue, "task": task}})
-    else:
-        what = f"queue {queue}" if task is None else f"task {task} in queue {queue}"
-        click.echo(harmless(f"{done} {what}"))
+def _show(done: str, queue: str, task: str | None, as_json: bool) -> None:
+    what = f"queue {queue}" if task is None else f"task {task} in queue {queue}"
+    show_result(f"{done} {what}", {done: {"queue": queue, "task": task}}, as_json=as_json)
 
 
 def _row(queue: QueueInfo) -> tuple[str | int, ...]:

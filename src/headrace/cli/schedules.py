@@ -13,10 +13,10 @@ from headrace.cli.app_command import (
     confirm,
     json_option,
     of_app,
-    of_one,
+    of_words,
     yes_option,
 )
-from headrace.cli.output import harmless, json_document, moment, show_table
+from headrace.cli.output import moment, show_result, show_table
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -40,25 +40,25 @@ def list_(app: Headrace, as_json: bool) -> None:
 
 
 @schedules.command()
-@of_one("name")
+@of_words("name")
 @json_option
 def pause(app: Headrace, name: str, as_json: bool) -> None:
     """Have a schedule fire no more, until resume."""
     schedule = acted(app, lambda admin: admin.pause_schedule(name))
-    _tell(f"paused {name}", schedule, as_json)
+    show_result(f"paused {name}", schedule, as_json=as_json)
 
 
 @schedules.command()
-@of_one("name")
+@of_words("name")
 @json_option
 def resume(app: Headrace, name: str, as_json: bool) -> None:
     """Undo pause. Ticks that came meanwhile are not made up for."""
     schedule = acted(app, lambda admin: admin.resume_schedule(name))
-    _tell(f"resumed {name}", schedule, as_json)
+    show_result(f"resumed {name}", schedule, as_json=as_json)
 
 
 @schedules.command()
-@of_one("name")
+@of_words("name")
 @json_option
 @yes_option
 def remove(app: Headrace, name: str, as_json: bool, yes: bool) -> None:
@@ -70,23 +70,16 @@ def remove(app: Headrace, name: str, as_json: bool, yes: bool) -> None:
     if not yes:
         confirm("remove", f"schedule {name!r}")
     acted(app, lambda admin: admin.remove_schedule(name))
-    _tell(f"removed {name}", {"removed": name}, as_json)
+    show_result(f"removed {name}", {"removed": name}, as_json=as_json)
 
 
 @schedules.command()
-@of_one("name")
+@of_words("name")
 @json_option
 def run(app: Headrace, name: str, as_json: bool) -> None:
     """Send one job of a schedule now, paused or not; prints its id."""
     job = acted(app, lambda admin: admin.run_schedule(name))
-    _tell(job.id, {"id": job.id}, as_json)
-
-
-def _tell(text: str, value: object, as_json: bool) -> None:
-    if as_json:
-        json_document(value)
-    else:
-        click.echo(harmless(text))
+    show_result(job.id, {"id": job.id}, as_json=as_json)
 
 
 def _row(schedule: Schedule) -> tuple[str | int, ...]:

@@ -1,4 +1,4 @@
-"""The terminal view: live queues, workers and errors, and what one can do about them."""
+"""The terminal view: queues, workers and errors, live, with actions on them."""
 
 from headrace.top.view import Top
 

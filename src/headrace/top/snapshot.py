@@ -1,4 +1,4 @@
-"""What the terminal shows at one moment, read through `app.admin` alone."""
+"""Snapshots: what the terminal view shows at one moment, read from `app.admin`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MINUTES = 30
 _QUEUES = 200
 _ERRORS = 50
 _ERRORS_SCANNED = 200
-# Of more queues than these that have dead jobs, the others are not looked into: a look is bounded.
+# Queues whose dead jobs are read; the rest are left out, so that a snapshot has a bounded cost.
 _QUEUES_WITH_ERRORS = 8
 FAILED = ("retry", "dead")
 
@@ -28,7 +28,7 @@ class QueueRow:
 
     info: QueueInfo
     done: float
-    """Jobs per second that ended well, since the last look."""
+    """Jobs done per second, since the last snapshot."""
     failed: float
     history: tuple[int, ...]
     """Jobs that ended in each of the last minutes, the running one last."""
@@ -41,7 +41,7 @@ class TopSnapshot:
     errors: tuple[DeadInfo, ...] = ()
     """Dead jobs, the latest first."""
     hidden: int = 0
-    """Queues beyond those that are read."""
+    """How many queues are not shown."""
 
     @property
     def done(self) -> float:
@@ -58,14 +58,14 @@ class TopSnapshot:
 
 @dataclass
 class SnapshotReader:
-    """Reads snapshots one after the other; rates are what was counted between two of them."""
+    """Reads one snapshot after another; rates are what was counted between two of them."""
 
     admin: Admin
     _counted: dict[str, Minutes] = field(default_factory=dict)
     _at: float = 0.0
 
     async def read(self, search: str = "") -> TopSnapshot:
-        """A bounded number of store calls, whatever there is."""
+        """A snapshot, in a bounded number of calls to the store."""
         page = await self.admin.queue_page(search or None, limit=_QUEUES)
         names = [info.name for info in page.queues]
         stats = await self.admin.stats(_MINUTES, names) if names else []
@@ -95,7 +95,7 @@ class SnapshotReader:
         rows = []
         for info in queues:
             now = counted.setdefault(info.name, {})
-            # Of a queue that was not read the last time, it is not known what is new.
+            # If the queue was not read the last time, what is new is not known.
             before = self._counted.get(info.name, now)
             rows.append(QueueRow(info, *_rates(now, before, seconds), _history(now, last)))
         self._counted = counted
@@ -103,11 +103,11 @@ class SnapshotReader:
 
 
 def _rates(now: Minutes, before: Minutes, seconds: float) -> tuple[float, float]:
-    """Done and failed per second; nothing at the first look."""
+    """Done and failed per second; zero in the first snapshot."""
     if seconds <= 0:
         return 0.0, 0.0
     new: Counter[str] = Counter()
-    # Minute by minute: the oldest one is not among those of the next look.
+    # Minute by minute: the oldest one is not in the next snapshot.
     for minute, counts in now.items():
         new.update(counts)
         new.subtract(before.get(minute, Counter()))

@@ -1,29 +1,64 @@
-"""The three tables: queues, what workers run, and what went wrong."""
+"""The three tables: queues, running jobs and errors; numbers and times in few characters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rich.text import Text
 from textual.widgets import DataTable
 
 from headrace.admin import DeadInfo, WorkerInfo
 from headrace.core.display import harmless
-from headrace.top.formats import age, ago, count, rate, sparkline
 from headrace.top.snapshot import QueueRow, TopSnapshot
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def age(seconds: float | None) -> str:
+    """`4s`, `12m`, `3h` or `9d`, rounded down; empty for None."""
+    if seconds is None:
+        return ""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{int(seconds)}s"
+
+
+def ago(moment: datetime) -> str:
+    return age(max(0.0, (datetime.now(UTC) - moment).total_seconds()))
+
+
+def rate(per_second: float) -> str:
+    if per_second <= 0:
+        return ""
+    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
+
+
+def count(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A block for each value, scaled to the largest; a blank for zero."""
+    most = max(values, default=0.0)
+    if most <= 0:
+        return " " * len(values)
+    steps = len(_BLOCKS) - 1
+    return "".join(" " if value <= 0 else _BLOCKS[round(value / most * steps)] for value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row, and the name by which it is known from one look to the next."""
+    """A row, and a key that stays the same from one snapshot to the next."""
 
     key: str
     cells: Sequence[str | Text]
 
 
 class Table(DataTable[str | Text]):
-    """Keeps the cursor on its row, whatever comes and goes around it."""
+    """A table that keeps the cursor on its row when rows come and go."""
 
     HEADINGS: tuple[str, ...] = ()
 
@@ -53,7 +88,8 @@ class Table(DataTable[str | Text]):
         self.scroll_to(y=top, animate=False)
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
-        raise NotImplementedError
+        """The rows for a snapshot. Each table has its own."""
+        return ()
 
 
 class QueueTable(Table):
@@ -90,7 +126,7 @@ def _number(value: int, style: str = "") -> Text:
 
 
 class RunningTable(Table):
-    """A row for each job that runs, by worker; and one for each worker that runs none."""
+    """A row for each running job, by worker, and one for each idle worker."""
 
     HEADINGS = ("worker", "host", "busy", "job", "task", "queue", "for")
 
@@ -109,7 +145,7 @@ class RunningTable(Table):
 
     @property
     def chosen_job(self) -> tuple[str, str] | None:
-        """Its queue and its id; None where a worker runs none."""
+        """Queue and id of the job at the cursor; None for an idle worker."""
         _, _, job = (self.chosen or "").partition("\n")
         queue, _, id = job.partition("\n")
         return (queue, id) if id else None
@@ -130,7 +166,7 @@ class ErrorTable(Table):
 
     @property
     def chosen_job(self) -> tuple[str, str] | None:
-        """Its queue and its id."""
+        """Queue and id of the job at the cursor."""
         if self.chosen is None:
             return None
         queue, _, id = self.chosen.partition("\n")

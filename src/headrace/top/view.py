@@ -1,4 +1,4 @@
-"""The terminal program: what it shows, and its keys."""
+"""The terminal view: what it shows, its keys, and a question before each action."""
 
 from __future__ import annotations
 
@@ -11,25 +11,55 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
-from textual.screen import Screen
-from textual.widgets import Footer, Header, Input, Static, TabbedContent, TabPane
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Button, Footer, Header, Input, Static, TabbedContent, TabPane
 
 from headrace.admin import Admin
 from headrace.core.display import harmless
 from headrace.errors import HeadraceError
-from headrace.top.confirm import Confirm
-from headrace.top.formats import rate
 from headrace.top.snapshot import SnapshotReader, TopSnapshot
-from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table
+from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table, rate
+
+
+class Confirm(ModalScreen[bool]):
+    """A question with yes and no; no has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes"),
+        Binding("n,escape", "answer(False)", "No"),
+        Binding("left,right", "app.focus_next", show=False),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="question"):
+            yield Static(Text(self._question))
+            with Horizontal():
+                yield Button("No", id="no")
+                yield Button("Yes", id="yes", variant="error")
+
+    def on_mount(self) -> None:
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
 
 _EVERY = 2.0
 _PATIENCE = 5.0
 
 
 class Top(App[None]):
-    """Looks every two seconds. Where the store does not answer, it says so, keeps what it has, and
-    goes on looking."""
+    """Updates every two seconds. If the store does not answer, it says so, keeps what it shows, and
+    tries again."""
 
     CSS_PATH = "top.tcss"
     TITLE = "headrace top"
@@ -70,7 +100,7 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        # There is none if the program was told to end before it had begun.
+        # There is none if the program was stopped before it had begun.
         for queues in self.query(QueueTable):
             queues.focus()
         self.set_interval(self._every, self.look)
@@ -78,18 +108,16 @@ class Top(App[None]):
 
     @property
     def _main(self) -> Screen[object]:
-        """What is below a question, if one is asked just now."""
+        """The screen with the tables, also while a question is on top of it."""
         return self.screen_stack[0]
-
-    # Looking
 
     @work
     async def look(self) -> None:
-        """Read anew and show it; if a look is still under way, that one will do."""
+        """Read a snapshot and show it, unless that is under way already."""
         if self._looking.locked():
             return
         async with self._looking:
-            # When the program ends, the parts that are to show it may be gone already.
+            # When the program ends, the widgets may be gone already.
             with suppress(NoMatches):
                 await self._look()
 
@@ -126,8 +154,6 @@ class Top(App[None]):
         self.action_tab("queues")
         self.look()
 
-    # Doing
-
     def action_pause(self) -> None:
         name = self.query_one(QueueTable).chosen
         info = next((row.info for row in self.snapshot.queues if row.info.name == name), None)
@@ -144,14 +170,14 @@ class Top(App[None]):
             self._say("choose a dead job first: 3")
             return
         queue, id = job
-        self._ask(f"Send job {id!r} again?", lambda: self._admin.replay(id, queue))
+        self._ask(f"Replay job {id!r}?", lambda: self._admin.replay(id, queue))
 
     def action_replay_all(self) -> None:
         name = self.query_one(QueueTable).chosen
         if name is None or not self._is_open("queues"):
             self._say("choose a queue first: 1")
             return
-        question = f"Send all dead jobs of queue {name!r} again?"
+        question = f"Replay all dead jobs of queue {name!r}?"
         self._ask(question, lambda: self._admin.replay(queue=name))
 
     def action_cancel(self) -> None:

@@ -17,17 +17,16 @@ from headrace.cli.app_command import (
     confirm,
     json_option,
     of_app,
-    of_one,
-    say_what_is_not_searched,
     secrets_option,
     split,
+    warn_of_redacted_search,
     within,
     yes_option,
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.dead.views import as_json_value, show_job, show_list
-from headrace.cli.filters import dead_options, parse_edits, queue_option
-from headrace.cli.output import complain, json_document, show_first
+from headrace.cli.filters import dead_options, of_job, parse_edits
+from headrace.cli.output import complain, json_document, show_first, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
 from headrace.errors import ConfigError, JobError, JobNotFound
@@ -58,7 +57,7 @@ def dead() -> None:
 def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List dead jobs, the latest first."""
     wanted = JobFilter(**conditions)
-    say_what_is_not_searched(app, wanted.search)
+    warn_of_redacted_search(app, wanted.search)
     found = asked(
         app,
         lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
@@ -67,10 +66,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
 
 
 @dead.command()
-@of_one("id")
-@queue_option
-@secrets_option
-@json_option
+@of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show all that is known of one dead job: every attempt, its arguments, its bytes."""
     try:
@@ -151,15 +147,12 @@ def _do(
     )
     _check(verb, app, ids, wanted, everything)
     chosen = chosen_app(app, url, namespace)
-    say_what_is_not_searched(chosen, wanted.search)
+    warn_of_redacted_search(chosen, wanted.search)
     # A replay loses nothing: it asks only before many of them, and only where someone is.
     if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
         confirm(verb, f"{len(ids)} dead job(s)" if ids else wanted.describe_dead())
     count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
-    if as_json:
-        json_document({done: count})
-    else:
-        click.echo(f"{done} {plural(count, 'job')}")
+    show_result(f"{done} {plural(count, 'job')}", {done: count}, as_json=as_json)
     missing = len(set(ids)) - count
     if ids and missing:
         complain(f"not dead (any more): {missing} of the {len(set(ids))} jobs")

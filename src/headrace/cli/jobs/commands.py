@@ -8,23 +8,30 @@ import click
 
 from headrace.admin import JobFilter
 from headrace.cli.app_command import (
+    acted,
     admin_of,
     asked,
+    confirm,
     json_option,
     of_app,
-    of_one,
-    say_what_is_not_searched,
     secrets_option,
+    split,
+    warn_of_redacted_search,
+    within,
+    yes_option,
 )
-from headrace.cli.filters import job_options, queue_option
-from headrace.cli.jobs.cancel import cancel
+from headrace.cli.app_loader import app_options, chosen_app
+from headrace.cli.filters import job_options, of_job, queue_option
 from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
-from headrace.cli.output import harmless, json_document, show_first
+from headrace.cli.output import complain, harmless, json_document, show_first, show_result
+from headrace.cli.program import FAILED
+from headrace.core.display import plural
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace import Headrace
-    from headrace.admin import JobSummary
+    from headrace.admin import Admin, CancelReport, JobSummary
 
 
 @click.group(no_args_is_help=False)
@@ -37,7 +44,6 @@ def jobs() -> None:
     """
 
 
-jobs.add_command(cancel)
 jobs.add_command(watch)
 
 
@@ -54,7 +60,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     Without --queue, those of all queues and groups of topics.
     """
     wanted = JobFilter(**conditions)
-    say_what_is_not_searched(app, wanted.search)
+    warn_of_redacted_search(app, wanted.search)
     found = asked(app, lambda app: _listed(app, wanted, limit + 1))
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
 
@@ -74,10 +80,7 @@ async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSumma
 
 
 @jobs.command()
-@of_one("id")
-@queue_option
-@secrets_option
-@json_option
+@of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show all that is known of one job: its state, arguments, attempts and log."""
     info = asked(app, lambda app: admin_of(app).job(id, queue))
@@ -88,24 +91,15 @@ def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 
 
 @jobs.command()
-@of_one("id")
-@queue_option
-@secrets_option
-@json_option
+@of_job
 def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Say why a job is not running."""
     sentence = asked(app, lambda app: admin_of(app).why(id, queue))
-    if as_json:
-        json_document({"id": id, "why": sentence})
-    else:
-        click.echo(harmless(sentence))
+    show_result(sentence, {"id": id, "why": sentence}, as_json=as_json)
 
 
 @jobs.command()
-@of_one("id")
-@queue_option
-@secrets_option
-@json_option
+@of_job
 def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Print what a job wrote to its log."""
     lines = asked(app, lambda app: admin_of(app).log(id, queue))
@@ -114,3 +108,76 @@ def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     else:
         for line in lines:
             click.echo(harmless(line))
+
+
+@jobs.command()
+@click.argument("words", nargs=-1, metavar="[APP] [ID]...")
+@app_options
+@queue_option
+@job_options
+@click.option("--flow", metavar="ID", help="Only of the flow that ends with this job.")
+@yes_option
+@secrets_option
+@json_option
+def cancel(
+    words: tuple[str, ...],
+    app_option: str | None,
+    url: str | None,
+    namespace: str | None,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,
+) -> None:
+    """End jobs: what has not begun never does, what runs is asked to end.
+
+    Jobs are named by id, or chosen by --queue, --state, --task, --search, --since, --until and
+    --flow; without --queue, in all queues and groups of topics. Unless ids are given it asks first.
+    Where there is no terminal to ask in, it needs --yes.
+    """
+    wanted = JobFilter(**conditions)
+    named = bool(url or namespace)
+    app, ids = split(words, app_option, store_named=named, app_alone=bool(wanted))
+    _check(app, ids, wanted)
+    chosen = chosen_app(app, url, namespace)
+    warn_of_redacted_search(chosen, wanted.search)
+    if not ids and not yes:
+        confirm("cancel", wanted.describe_jobs())
+    report = acted(chosen, lambda admin: _cancelled(admin, ids, wanted))
+    if as_json:
+        json_document(report)
+    else:
+        running = f", asked {plural(report.running, 'running job')} to end"
+        click.echo(
+            f"cancelled {plural(report.cancelled, 'job')}{running if report.running else ''}"
+        )
+    _complain(report, bool(ids))
+
+
+def _check(app: str | None, ids: list[str], wanted: JobFilter) -> None:
+    if not ids and not wanted:
+        raise ConfigError(
+            f"say what to cancel{within(app)}: ids, --queue, --state, --task, --search, --since, "
+            "--until or --flow"
+        )
+    if ids and wanted.is_narrow:
+        raise ConfigError(
+            "give ids, or --state, --task, --search, --since, --until and --flow, not both"
+        )
+
+
+async def _cancelled(admin: Admin, ids: list[str], wanted: JobFilter) -> CancelReport:
+    if ids:
+        return await admin.cancel(ids, wanted.queue)
+    return await admin.cancel(None, wanted.queue, state=wanted.state, **wanted.for_jobs)
+
+
+def _complain(report: CancelReport, named: bool) -> None:
+    if report.unknown:
+        complain(f"not in the store (any more): {', '.join(report.unknown)}")
+    if report.ended and named:
+        complain(f"ended already: {', '.join(report.ended)}")
+    if report.logged:
+        left = plural(len(report.logged), "event")
+        complain(f"{left} stayed in the log of a topic, out of which no group can take any")
+    if report.unknown or (report.ended and named):
+        click.get_current_context().exit(FAILED)

@@ -12,7 +12,7 @@ from headrace import Headrace
 from headrace.cli.app_command import json_option
 from headrace.cli.app_loader import load_app
 from headrace.cli.logs import log_to_stderr
-from headrace.cli.output import json_document, moment, show_table
+from headrace.cli.output import moment, show_result, show_table
 from headrace.core.display import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
 from headrace.outbox.connections import SyncConnection
@@ -77,10 +77,7 @@ def failed(database: str, table: str, as_json: bool) -> None:
 def retry(id: str | None, database: str, table: str, as_json: bool) -> None:
     """Have rows that were given up sent again: that of the job or event ID, or all."""
     count = _asked(database, lambda connection: _nobodys(table).retry_failed(connection, id))
-    if as_json:
-        json_document({"retried": count})
-    else:
-        click.echo(f"{plural(count, 'row')} will be tried again")
+    show_result(f"{plural(count, 'row')} will be retried", {"retried": count}, as_json=as_json)
 
 
 @outbox.command()

@@ -16,15 +16,20 @@ from headrace.cli.app_command import (
     confirm,
     json_option,
     of_app,
-    of_one,
     of_words,
     secrets_option,
     yes_option,
 )
+from headrace.cli.app_loader import command
 from headrace.cli.filters import parse_since
-from headrace.cli.output import complain, harmless, json_document, show_first, show_table
+from headrace.cli.output import (
+    complain,
+    json_document,
+    show_first,
+    show_result,
+    show_table,
+)
 from headrace.cli.program import FAILED
-from headrace.cli.suggestions import command
 from headrace.cli.topics.views import (
     KEY_HEADINGS,
     as_json_value,
@@ -64,7 +69,7 @@ def list_(app: Headrace, as_json: bool) -> None:
 
 
 @topics.command()
-@of_one("topic")
+@of_words("topic")
 @json_option
 def show(app: Headrace, topic: str, as_json: bool) -> None:
     """Show all that is known of one topic: its shards, and its groups in detail."""
@@ -89,7 +94,7 @@ def _place(
 
 
 @topics.command()
-@of_one("topic")
+@of_words("topic")
 @click.option(
     "--after", metavar="WHERE", callback=_place, help="After this event's id, or since 1h, 2d, …"
 )
@@ -117,7 +122,7 @@ def publish(
     made = _event_of(declared, event)
     options: Any = {n: v for n, v in (("key", key), ("id", id)) if v is not None}
     published = asked(app, lambda _: declared.publish(made, **options))
-    _tell(published, {"id": published}, as_json)
+    show_result(published, {"id": published}, as_json=as_json)
 
 
 def _declared(app: Headrace, name: str) -> Topic[Any]:
@@ -168,10 +173,10 @@ def rewind(
     if not yes:
         confirm("rewind", f"group {group!r} of topic {topic!r} to {to}")
     acted(app, lambda admin: admin.rewind(topic, group, to))
-    _tell(
+    show_result(
         f"rewound {group} of {topic} to {to}",
         {"rewound": {**_names(topic, group), "to": to}},
-        as_json,
+        as_json=as_json,
     )
 
 
@@ -196,7 +201,9 @@ def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None
         keys = command("topics", "keys", words=(topic, group))
         complain(f"key {key!r} is not stopped: see {keys}")
         click.get_current_context().exit(FAILED)
-    _tell(f"freed key {key}", {"freed": {**_names(topic, group), "key": key}}, as_json)
+    show_result(
+        f"freed key {key}", {"freed": {**_names(topic, group), "key": key}}, as_json=as_json
+    )
 
 
 @topics.command()
@@ -214,15 +221,10 @@ def remove(app: Headrace, topic: str, group: str, force: bool, yes: bool, as_jso
     if not yes:
         confirm("remove", f"group {group!r} of topic {topic!r}, and its dead events")
     acted(app, lambda admin: admin.remove_group(topic, group, force=force))
-    _tell(f"removed group {group} of {topic}", {"removed": _names(topic, group)}, as_json)
+    show_result(
+        f"removed group {group} of {topic}", {"removed": _names(topic, group)}, as_json=as_json
+    )
 
 
 def _names(topic: str, group: str) -> dict[str, str]:
     return {"topic": topic, "group": group}
-
-
-def _tell(text: str, value: object, as_json: bool) -> None:
-    if as_json:
-        json_document(value)
-    else:
-        click.echo(harmless(text))
