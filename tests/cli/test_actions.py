@@ -83,10 +83,10 @@ def test_what_every_command_did_is_listed_with_who_did_it(terminal: Terminal) ->
 
 def test_actions_are_a_table_for_people(terminal: Terminal) -> None:
     Path(terminal.url.removeprefix("sqlite:///")).touch()
-    assert terminal.run("actions").stdout == "nothing was done\n"
+    assert terminal.run("actions").stdout == "no actions yet\n"
     terminal.run("queues", "pause", "mail")
     heading, row = terminal.run("actions", "--limit", "1").stdout.splitlines()
-    assert heading.split() == ["WHEN", "WHO", "FROM", "ACTION", "WHAT", "DETAIL", "ERROR"]
+    assert heading.split() == ["WHEN", "WHO", "FROM", "ACTION", "TARGET", "DETAIL", "ERROR"]
     assert row.split()[-6:] == ["pause", "mail", "paused:", "False", "→", "True"]
 
 

@@ -101,7 +101,7 @@ def test_actions_are_logged_in_the_form_that_was_asked_for(shop: Path, start: St
         found = re.search(r'name="csrf_token" value="(\w+)"', answer.read().decode())
     assert found
     sent = urllib.parse.urlencode({"csrf_token": found[1], "queue": "mail"}).encode()
-    form = urllib.request.Request(f"{url}do/pause", sent, {"Origin": url.rstrip("/")})
+    form = urllib.request.Request(f"{url}actions/pause", sent, {"Origin": url.rstrip("/")})
     person.open(form).close()
     program.says('"verb": "pause"')
     (line,) = [each for each in program.output.splitlines() if "headrace.audit" in each]
@@ -185,7 +185,7 @@ def test_a_key_whose_password_is_missing_or_wrong_is_told(certificate: Path) -> 
     ("arguments", "warned"),
     [
         (("--host", "0.0.0.0", "--auth", "ann:s3cret"), "passwords and sessions go over plain"),
-        (("--host", "0.0.0.0", "--insecure"), "all that it shows and is told go over plain http"),
+        (("--host", "0.0.0.0", "--insecure"), "all pages and actions go over plain http"),
         (("--host", "0.0.0.0", "--insecure", "--proxy", "10.0.0.5"), ""),
         (("--auth", "ann:s3cret"), ""),
     ],
@@ -217,5 +217,5 @@ def test_a_proxy_that_is_named_says_who_asks(shop: Path, start: Start) -> None:
         found = re.search(r'name="csrf_token" value="(\w+)"', answer.read().decode())
     assert found
     sent = urllib.parse.urlencode({"csrf_token": found[1], "queue": "mail"}).encode()
-    person.open(urllib.request.Request(f"{url}do/pause", sent, forwarded)).close()
+    person.open(urllib.request.Request(f"{url}actions/pause", sent, forwarded)).close()
     program.says('"address": "203.0.113.9"')

@@ -230,7 +230,7 @@ def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
         (["list", "-Q", "a b"], "spaces"),
         (["list", "--since", "yesterday"], "is not 30m"),
         (["show", "a", "b"], "say one id, not 2"),
-        (["watch", "--after", "5"], "say which with --queue"),
+        (["watch", "--after", "5"], "name it with --queue"),
         (["watch", "-Q", "mail", "--after", "nonsense"], "is not a cursor"),
     ],
 )

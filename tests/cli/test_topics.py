@@ -190,7 +190,7 @@ def test_an_event_is_published_from_json(market: Market) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["orders", "nonsense"], "is no Order in JSON"),
+        (["orders", "nonsense"], "is not Order in JSON"),
         (["orders", '{"cents": 1}'], "missing required field `order_id`"),
         (["orders", '{"order_id": 1}'], "Expected `str`"),
         (["pages", "{}"], "declares no topic 'pages', but orders, blobs"),

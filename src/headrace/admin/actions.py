@@ -32,7 +32,7 @@ _MOST_TEXT = 500
 _MOST_CHANGES = 20
 _MOST_VALUE = 120
 _PAGE = 500
-# Whoever cuts an action short wants to leave.
+# Seconds to record an action that was interrupted.
 _GRACE = 2.0
 _numbers = count()
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -50,16 +50,16 @@ class Action:
     target: str
     """What it was done to: a queue, a group, a schedule, an id, or how many ids."""
     detail: str
-    """What else was said, and what it came to."""
+    """Further arguments, and the result."""
     error: str | None
-    """Why it failed, or "cut short" if it was interrupted; None if it was done."""
+    """Why it failed, or "cut short" if it was interrupted; None if it succeeded."""
     address: str = ""
     """Where the actor was, if known: the address that a request to the dashboard came from."""
     changes: tuple[str, ...] = ()
     """Values that were changed, such as `to: 'ann' → 'bob'`."""
     finished: bool = True
-    """False while it is under way; and for ever if the process died meanwhile, in which case none,
-    some or all of it was done."""
+    """False while it runs; and for ever if the process died meanwhile: then none, some or all of it
+    was done."""
     id: str = ""
     """Names the record: `actions(before=…)` goes on from it."""
     redacted: bool = False
@@ -112,12 +112,12 @@ class PendingAction:
     def edited(
         self, task: str, old: Mapping[str, Any], new: Mapping[str, Any], redaction: Redaction
     ) -> None:
-        """Note which arguments of a job become others, as far as they may be seen."""
+        """Note which arguments of a job change, redacted."""
         self.redacted = redaction.active
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         # A hook may change what it is given.
         shown = [redaction.value(task, deepcopy(dict(values))) for values in (old, new)]
-        # What was hidden in one argument may have come into another.
+        # A value that is hidden in one argument may be in another too.
         masks = Masks([*hidden_in(old, shown[0]), *hidden_in(new, shown[1])])
         for name in names:
             before, after = (
@@ -126,7 +126,7 @@ class PendingAction:
             self.changed(name, before, after, masks)
 
     def changed(self, what: str, old: object, new: object, masks: Masks = NOTHING_HIDDEN) -> None:
-        """Note that a value became another one."""
+        """Note that a value changed."""
         if len(self.changes) < _MOST_CHANGES:
             values = [masks.text(_value(each)) for each in (old, new)]
             self.changes.append(_line(f"{what}: {' → '.join(values)}"))
@@ -156,8 +156,7 @@ class ActionRecorder:
     async def recording(
         self, action: PendingAction, action_log: ActionLog
     ) -> AsyncGenerator[None, None]:
-        """Record the action before it begins and when it ends: done, failed, or cut short, since a
-        part of it may be done by then."""
+        """Record the action before it begins and when it ends: done, failed, or cut short."""
         await self._keep(action, action_log, finished=False)
         keep: Callable[[PendingAction, ActionLog], Awaitable[None]] | None = self._keep
         try:
@@ -167,7 +166,7 @@ class ActionRecorder:
             raise
         except BaseException as error:
             action.error = "cut short"
-            # What is thrown away half way cannot wait for anything.
+            # A generator that is closed cannot wait for anything.
             keep = None if isinstance(error, GeneratorExit) else self._keep_in_time
             raise
         finally:
@@ -185,7 +184,7 @@ class ActionRecorder:
         )
 
     async def _keep_in_time(self, action: PendingAction, action_log: ActionLog) -> None:
-        """Whatever is cancelled meanwhile, and for no longer than a moment."""
+        """Keep it, also while the caller is cancelled, but for at most `_GRACE` seconds."""
         keeping = asyncio.create_task(self._keep(action, action_log))
         _, late = await asyncio.wait({keeping}, timeout=_GRACE)
         if late:
@@ -205,7 +204,7 @@ class ActionRecorder:
     ) -> None:
         if not action.id:
             action.at_ms = await store.time_ms()
-            # In order by name, also those of one process that share a millisecond.
+            # Ids sort by time, also within one millisecond of a process.
             action.id = f"{action.at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
         record = ActionRecord(
             *(action.at_ms, self._actor, action.verb, action.target, action.detail, action.error),
@@ -216,7 +215,7 @@ class ActionRecorder:
 
 
 async def read_actions(store: Store, keep: float, limit: int, before: str) -> list[Action]:
-    """The latest first; what another version wrote and this one cannot read is left out."""
+    """The latest first; records that this version cannot read are left out."""
     found: list[Action] = []
     while len(found) < limit:
         page = await store.records(_SPACE, before, min(limit, _PAGE), keep=keep)

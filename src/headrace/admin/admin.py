@@ -44,27 +44,27 @@ class StoreInfo:
     seconds: float
     """How long it took to answer."""
     ahead: float
-    """By how many seconds its clock is ahead of the one here; behind if negative."""
+    """Seconds by which its clock is ahead of the one here; negative if behind."""
     unread: tuple[str, ...] = ()
     """Settings that matter and that the store's user may not read, each as a sentence."""
 
 
 class StoreAdmin(AdminContext):
-    """Asking the store about itself."""
+    """Questions about the store itself."""
 
     async def now(self) -> datetime:
-        """What time it is by the store's clock, which is the one that counts."""
+        """The time by the store's clock, which is the one that counts."""
         return to_datetime(await (await self._store()).time_ms())
 
     async def store(self) -> StoreInfo:
-        """What the store is; raises `StoreError` if it does not answer."""
+        """Kind, version and settings of the store; `StoreError` if it does not answer."""
         store = await self._store()
         began = time.monotonic()
         described = await store.describe()
         took = time.monotonic() - began
         asked_ms = self._app.clock.now_ms()
         time_ms = await store.time_ms()
-        # Compared with the middle: the answer was on its way for about half of the time.
+        # Compared with the middle: the answer travelled for about half of the time.
         ahead = (time_ms - (asked_ms + self._app.clock.now_ms()) / 2) / 1000
         return StoreInfo(
             described.kind,
@@ -90,10 +90,9 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         return Admin(self._app, ActionRecorder(actor, address), self._redaction)
 
     def redacted(self, redact: Redact | None = None) -> Admin:
-        """The same for eyes that may not see all: what the app's `redact` hides, and this one, is
-        in none of its answers, as far as it can be recognised, and not found by a search. What is
-        done, is done to the same jobs. The dashboard, the command line and the terminal view ask
-        nothing else."""
+        """An admin whose answers leave out what the app's `redact` hides, and this one, as far as
+        that can be recognised; a search does not find it either. Actions apply to the same jobs.
+        The dashboard, the command line and the terminal view use it."""
         return Admin(self._app, self._recorder, redaction_of(self._app, redact))
 
     @property
@@ -102,8 +101,8 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         return self._redaction.active
 
     async def actions(self, limit: int = 100, before: str = "") -> list[Action]:
-        """Actions done with `by`, the latest first, failed ones included; with `before`, the id of
-        one, those before it. They are kept for the app's `actions_kept`, 90 days by default, and no
+        """Actions recorded with `by`, the latest first, failed ones included; with `before`, an id,
+        only earlier ones. They are kept for the app's `actions_kept`, 90 days by default, and no
         more than 100,000."""
         limits.check_count("limit", limit)
         return await read_actions(await self._store(), self._app.actions_kept, limit, before)
@@ -113,17 +112,17 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         return await read_workers(await self._store())
 
     async def supervisors(self) -> list[SupervisorRecord]:
-        """Parents that scale worker processes (`headrace worker -p 1..8`), with what each has and
-        has decided; by host and process."""
+        """Processes that scale workers (`headrace worker -p 1..8`), each with its latest decision,
+        by host and pid."""
         return await read_supervisors(await self._store())
 
     async def events(
         self, queue: str, after: str = "", *, follow: bool = False
     ) -> AsyncGenerator[JobEvent, None]:
         """What happened to the jobs of a queue, from the oldest event that is kept, or after the
-        cursor of one that was read before; `$` is now. `follow` waits for more, for ever. Nothing
-        is left out: if events after the cursor are not kept any more, the first one is `lost`. Of a
-        group with several shards, each of them is told in its order."""
+        cursor of one that was read before; `$` is now. `follow` waits for more, for ever. If
+        events after the cursor are not kept any more, the first one is `lost`. The events of each
+        shard of a group are in order."""
         store, names = await self._store(), await self._queue_names(queue)
         async with aclosing(read_events(store, names, after, follow=follow)) as events:
             async for event in events:
@@ -137,10 +136,9 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
         *,
         now: datetime | None = None,
     ) -> list[MinuteStats]:
-        """What was counted in the last minutes, the running one included, for each queue (or group,
-        or shard of one) and task of which anything was, or those of the queues that are named; kept
-        for a day. Two calls to the store where queues are named, however many; one less if `now`
-        says what `now()` has answered."""
+        """Counters of the last minutes, the running one included, for each task with any in each
+        queue, group or shard, or in the named queues. They are kept for a day. Two calls to the
+        store if queues are named; one less with `now`, an answer of `now()`."""
         limits.check_count("minutes", minutes)
         now_ms = None if now is None else int(now.timestamp() * 1000)
         names = await self._sources_named(queue)

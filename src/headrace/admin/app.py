@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.client.declarations import DeclaredApp
+
+if TYPE_CHECKING:
+    from headrace.client.task import Task
 
 
 class AdminApp(DeclaredApp, Protocol):
@@ -23,18 +26,22 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameters_of(app: AdminApp, task: str | None) -> dict[str, inspect.Parameter] | None:
-    """What a task's function takes of its callers, by name; None if the app has no such task."""
+    """The parameters that callers of a task give, by name; None if the app has no such task."""
     found = app.tasks.get(task or "")
     if found is None:
         return None
-    parameters = inspect.signature(found.function).parameters
-    injected = found.signature.injected_as
-    return {name: each for name, each in parameters.items() if name != injected}
+    return caller_parameters(found)
+
+
+def caller_parameters(task: Task[..., Any]) -> dict[str, inspect.Parameter]:
+    """As `parameters_of`, of a task."""
+    parameters = inspect.signature(task.function).parameters
+    return {name: p for name, p in parameters.items() if name != task.signature.injected_as}
 
 
 def named(app: AdminApp, task: str | None, arguments: Any, *, fed: bool = False) -> Any:
-    """Plain arguments by name; as they are, if the app has no such task or they do not fit it.
-    `fed` ones lack the first, which comes from other jobs."""
+    """Plain arguments by name; unchanged if the app has no such task or they do not fit it. `fed`
+    ones lack the first, which comes from other jobs."""
     parameters = parameters_of(app, task)
     if parameters is None or not isinstance(arguments, list):
         return arguments
@@ -47,7 +54,7 @@ def named(app: AdminApp, task: str | None, arguments: Any, *, fed: bool = False)
 
 
 def _bound(python: inspect.Signature, arguments: list[Any]) -> Any:
-    """Of a function that takes any number of arguments, which travel as a list and a mapping."""
+    """By name, for a function with `*args` or `**kwargs`: they travel as a list and a mapping."""
     if len(arguments) != 2 or not isinstance(arguments[0], list):
         return arguments
     args, kwargs = arguments

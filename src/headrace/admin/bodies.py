@@ -1,4 +1,4 @@
-"""Reads the bytes of a job or an event, which may be anything."""
+"""Reading the bytes of a job or an event, which may be anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.core.queue_names import is_log
 from headrace.core.topic.content import readable
 from headrace.errors import HeadraceError
 
-# Decoded values take many times the room of their bytes: larger ones are not for showing.
+# Decoded values take many times the memory of their bytes: larger ones are not shown.
 MOST_SHOWN = 2 * 1024 * 1024
 
 decode_plain = codec.decoder(Any)

@@ -1,4 +1,4 @@
-"""Where all questions begin: the app, its store, its queues, its topics' groups."""
+"""What all parts of the admin share: the app, its store, and the names of queues and groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AdminContext:
-    """What the parts of the admin share. Holds nothing: each call asks the store."""
+    """The base of all parts of the admin. Caches nothing: each call asks the store."""
 
     def __init__(
         self, app: AdminApp, recorder: ActionRecorder | None = None, redaction: Redaction = CLEAR
@@ -31,7 +31,7 @@ class AdminContext:
         self._action: PendingAction | None = None
 
     def _acting(self, action: PendingAction) -> Self:
-        """A copy for one action, on which its method can note what it changes."""
+        """A copy for one action, in which its method can note what it changes."""
         acting = copy.copy(self)
         acting._action = action
         return acting
@@ -42,27 +42,27 @@ class AdminContext:
 
     @property
     def _redaction_of_records(self) -> Redaction:
-        """For records, which others read: what the app hides is in none of them."""
+        """For records, which others read: they always hide what the app hides."""
         if self._recorder is None or self._redaction.active:
             return self._redaction
         return redaction_of(self._app)
 
     def _edited(self, task: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """For the record, if there is one: other arguments of a job."""
+        """Note changed arguments of a job for the record, if there is one."""
         if self._action is not None:
             self._action.edited(task, old, new, self._redaction_of_records)
 
     async def _queue_names(self, only: str | None = None) -> list[str]:
-        """All ordinary queues; or those that a name stands for, which are several if it is that of
-        a group and its topic has shards."""
+        """All ordinary queues; or those that a name stands for: several for a group whose topic has
+        shards."""
         if only is not None:
             return await self._queues_named(await self._checked(only))
         known = await (await self._store()).queues()
         return sorted({*known, *self._app.queues})
 
     async def _checked(self, queue: str) -> str:
-        """A name that can be that of a queue; or cannot, but stands in the store all the same, so
-        that people can look at it."""
+        """A valid name of a queue; or an invalid one that is in the store all the same, so that
+        people can see it."""
         try:
             return limits.check_name("queue", queue)
         except ConfigError:
@@ -71,19 +71,19 @@ class AdminContext:
             return queue
 
     async def _sources(self, only: str | None = None) -> list[str]:
-        """As `_queue_names`, and if no name is given the queues of all groups too."""
+        """As `_queue_names`; without a name, also the queues of all groups."""
         names = await self._queue_names(only)
         return names if only is not None else [*names, *await self._group_queues()]
 
     async def _sources_named(self, only: str | Sequence[str] | None) -> list[str]:
-        """As `_sources`, of one name or several."""
+        """As `_sources`, for one name or several."""
         if only is None or isinstance(only, str):
             return await self._sources(only)
         found = [name for each in only for name in await self._queue_names(each)]
         return list(dict.fromkeys(found))
 
     async def _sources_of(self, job_ids: Sequence[JobId], only: str | None = None) -> list[str]:
-        """Those of `_sources` in which any of these jobs can be."""
+        """Those of `_sources` that may hold any of these jobs."""
         names, store = await self._sources(only), await self._store()
         if len(job_ids) >= len(names):
             return names
@@ -91,7 +91,7 @@ class AdminContext:
         return [name for name in names if name in known]
 
     async def _walk(self, only: str | None, *, bounded: bool) -> Walk:
-        """The way through a queue or a group, or through all queues and groups."""
+        """A walk through a queue or a group, or through all queues and groups."""
         names, store = await self._queue_names(only), await self._store()
         return Walk(store, names, await store.logs() if only is None else [], bounded=bounded)
 
@@ -105,7 +105,7 @@ class AdminContext:
     async def _queues_named(self, name: str) -> list[str]:
         if is_log(name):
             raise ConfigError(
-                f"{name!r} is a topic's log, which no one group owns: name a group, such as "
+                f"{name!r} is a topic's log, which all its groups share: name a group, such as "
                 f"'billing{name}'"
             )
         source = group_source(name)
@@ -120,7 +120,7 @@ class AdminContext:
         return [name]
 
     async def _queues_of(self, topic: str, group: str) -> list[str]:
-        """The queues of a group in all shards where it is, or where the app would have it."""
+        """The queues of a group in all shards that have it, or where the app declares it."""
         store = await self._store()
         declared = self._app.topics.get(topic)
         expected = declared.logs if declared and group in declared.subscriptions else ()
@@ -135,8 +135,7 @@ class AdminContext:
         return queues
 
     async def _logs_of(self, topic: str) -> list[str]:
-        """The logs of a topic, in the order of its shards: those that there are, and those that the
-        app declares."""
+        """The logs of a topic, existing or declared, in the order of its shards."""
         logs = (await self._logs_by_topic()).get(topic)
         if not logs:
             raise TopicNotFound(topic)

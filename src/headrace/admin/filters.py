@@ -1,4 +1,4 @@
-"""Which jobs are meant: one value for code, the command line and the dashboard, and its words."""
+"""Filters of jobs: one value for code, the command line and the dashboard, and its description."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class _Conditions(TypedDict, total=False):
     arguments: bool
     """Whether `search` looks into arguments; True by default."""
     since: Moment | None
-    """Sent, or died, at this moment or later; a `timedelta` is that long ago at most."""
+    """Sent, or died, at this moment or later; with a `timedelta`, at most so long ago."""
     until: Moment | None
-    """Sent, or died, before this moment; a `timedelta` is that long ago at least."""
+    """Sent, or died, before this moment; with a `timedelta`, longer ago than that."""
 
 
 class JobConditions(_Conditions, total=False):
@@ -46,7 +46,7 @@ class DeadConditions(_Conditions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs are meant. A field that is None, or an empty text, leaves no job out."""
+    """A filter of jobs. A field that is None, or an empty text, excludes nothing."""
 
     queue: str | None = None
     state: State | str | None = None
@@ -60,12 +60,12 @@ class JobFilter:
     until: Moment | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether there is any condition."""
         return self.queue is not None or self.is_narrow
 
     @property
     def is_narrow(self) -> bool:
-        """Whether anything besides the queue is asked for."""
+        """Whether there is a condition besides the queue."""
         said = (self.reason, self.task, self.flow, self.error, self.search, self.since, self.until)
         return self.state is not None or any(value not in (None, "") for value in said)
 
@@ -82,7 +82,7 @@ class JobFilter:
     @property
     def _conditions(self) -> _Conditions:
         found = _Conditions(task=self.task, search=self.search, since=self.since, until=self.until)
-        # Not among them by default: what is given is recorded.
+        # Left out by default: arguments that are given are recorded.
         return found if self.arguments else {**found, "arguments": False}
 
     def describe_jobs(self, shown: Callable[[str], str] = str) -> str:

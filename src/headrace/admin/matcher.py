@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
 _BEGINNING = 8
-# A page looks at a thousand jobs: what is in larger ones is not looked for.
+# A page examines a thousand jobs: larger arguments are not searched.
 _MOST_SEARCHED = 256 * 1024
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
@@ -36,14 +36,14 @@ _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A text in the id, the errors or, if `arguments` says so, the arguments of a job, in small
-    letters or capitals; the empty one is in all. Of an id that is random, the whole of it or its
-    beginning: others would be found by any number that someone looks for."""
+    """Finds a text in the id, the errors and, with `arguments`, the arguments of a job, ignoring
+    case; an empty text is found in all. In a random id it must be at the beginning: otherwise a
+    search for any number would find some."""
 
     text: str = ""
     arguments: bool = True
     redaction: Redaction = CLEAR
-    """What may be seen: a search must not reveal anything else."""
+    """A search must not reveal what this hides."""
 
     @classmethod
     def of(
@@ -62,7 +62,7 @@ class Search:
         )
 
     def _may_be_seen(self, envelope: Envelope | None, history: bytes) -> bool:
-        """Whether it is also in what is shown."""
+        """Whether the text is also in what redaction leaves."""
         if not self.redaction.active:
             return True
         masks = self.redaction.masks(envelope)
@@ -75,20 +75,19 @@ class Search:
         return self.text in id
 
     def _texts(self, envelope: Envelope | None, history: bytes) -> Iterable[str]:
-        """Where to look, what is cheap to make first."""
+        """The texts to search, cheap ones first."""
         for attempt in decode_history(history).attempts:
             yield AttemptInfo.of(attempt).error
         if self.arguments and envelope is not None:
             written = _written(arguments_of(envelope, _MOST_SEARCHED))
             yield _ESCAPE.sub(_unescaped, written) if "\\" in written else written
             if "\\" in self.text:
-                # As it stands on a page, from where it may have been copied.
+                # As pages show it: it may have been copied from there.
                 yield written
 
 
 def _written(value: Any) -> str:
-    """The value as JSON on one line, in which all its texts, names and numbers are; empty if it
-    has no such form."""
+    """The value as JSON on one line; empty if it cannot be written so."""
     try:
         return json.dumps(value, ensure_ascii=False, skipkeys=True, default=_plain)
     except (TypeError, ValueError, RecursionError):
@@ -114,8 +113,8 @@ _ANYTHING = Search()
 
 @dataclass(frozen=True, slots=True)
 class JobMatcher:
-    """A filter, with its times by the store's clock. Matches all jobs by
-    default. The caller reads the queue and the state that are asked for."""
+    """A filter, with its times by the store's clock. Matches all jobs by default. Queue and state
+    are up to the caller."""
 
     search: Search = _ANYTHING
     task: str | None = None
@@ -127,7 +126,7 @@ class JobMatcher:
 
     @classmethod
     async def of(cls, store: Store, wanted: JobFilter, redaction: Redaction = CLEAR) -> JobMatcher:
-        """`redaction` says what may be seen, so that nothing else can be searched."""
+        """`redaction` limits what is searched."""
         return cls(
             search=Search.of(wanted.search, arguments=wanted.arguments, redaction=redaction),
             task=wanted.task,
@@ -144,12 +143,12 @@ class JobMatcher:
         return self == JobMatcher(replace(self.search, text=""))
 
     def may_match(self, job_id: JobId) -> bool:
-        """False if the key alone says that the job was sent at another time."""
+        """False if the id alone shows that the job was sent at another time."""
         made_ms = ids.created_ms(job_id)
         return made_ms is None or self.since_ms <= made_ms < self.until_ms
 
     def matches(self, job_id: JobId, seen: JobSnapshot) -> bool:
-        """Whether a job matches; times are about when it was sent."""
+        """Whether a job matches; times are when it was sent."""
         if self.is_open:
             return True
         envelope = opened(seen.envelope)
@@ -161,7 +160,7 @@ class JobMatcher:
         )
 
     def matches_dead(self, job: DeadJob) -> bool:
-        """Whether a dead job matches; times are about when it died."""
+        """Whether a dead job matches; times are when it died."""
         return (
             self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)
@@ -189,7 +188,7 @@ class JobMatcher:
         )
 
     def _has_error(self, job: DeadJob) -> bool:
-        """Whether the text is in the last error as it may be seen."""
+        """Whether the text is in the last error, redacted."""
         attempts = decode_history(job.history).attempts
         error = AttemptInfo.of(attempts[-1]).error if attempts else ""
         if self.error not in error.casefold():

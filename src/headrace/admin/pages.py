@@ -1,4 +1,4 @@
-"""Pages of jobs out of many queues: where a listing is, and how much is read for one page."""
+"""Paging through the jobs of many queues, with a bound on reads for one page."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_READS = 50
-"""How often the store is read for one page, if there is a bound at all."""
-# After a page without a job, for in some states stores look through others too.
+"""The most reads of the store for one page, if it is bounded."""
+# How much more to read after an empty page: in some states, stores scan other jobs too.
 _FURTHER = 10
 _LOGS_TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a listing is: at a state, in a queue, and at a cursor there. As a text, it is what
-    callers are given and give back. A log in the queue's place stands for all groups of it."""
+    """A position in a listing: a state, a queue, and a cursor there. Its text is the cursor that
+    callers get. A log in place of the queue stands for all its groups."""
 
     state: State
     queue: str
@@ -36,7 +36,7 @@ class Stop:
 
     @classmethod
     def parsed(cls, text: str) -> Stop:
-        """`ValueError` for what is not the text of one."""
+        """The stop of a text; `ValueError` if it is none."""
         place, slash, cursor = text.partition("/")
         state, colon, queue = place.partition(":")
         if not (slash and colon and queue):
@@ -48,7 +48,7 @@ class Stop:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """By which queues are in order: ordinary ones first, then groups, shard by shard."""
+        """The sort key of queues: ordinary ones first, then groups, shard by shard."""
         return _place(self.queue)
 
 
@@ -60,9 +60,9 @@ def _place(queue: str) -> tuple[str, int, str]:
 
 
 class Walk:
-    """The way of a listing through states and, in each, through the queues that have jobs in it.
-    Groups of `logs` come last; they are read when the listing gets there, many logs at a time. If
-    `bounded`, reading stops after `MOST_READS`."""
+    """Walks through states and, in each, through the queues that have jobs in it. The groups of
+    `logs` come last; they are read when the walk gets there, many logs at a time. If `bounded`,
+    reading stops after `MOST_READS`."""
 
     def __init__(
         self, store: Store, queues: Sequence[str], logs: Sequence[str], *, bounded: bool = True
@@ -76,11 +76,11 @@ class Walk:
 
     @property
     def is_over(self) -> bool:
-        """Whether as much was read as may be for one page."""
+        """Whether the bound on reads is reached."""
         return self._bounded and self.reads >= MOST_READS
 
     def begin(self, states: Sequence[State], text: str) -> Stop:
-        """Where the text says; `ConfigError` if it leads elsewhere than this listing."""
+        """The stop of a cursor; `ConfigError` if it is not one of this listing."""
         if not text:
             return Stop(states[0], "")
         try:
@@ -92,8 +92,7 @@ class Walk:
         raise ConfigError(f"{text!r} is not a cursor of this list of jobs")
 
     async def stops(self, states: Sequence[State], text: str) -> AsyncGenerator[Stop, None]:
-        """From where the text says on. One in which nothing is left is passed over, unless it is
-        the first."""
+        """Stops from a cursor on. Those without jobs are skipped, except the first."""
         begin = self.begin(states, text)
         for state in states[states.index(begin.state) :]:
             first = begin if state is begin.state else Stop(state, "")
@@ -114,7 +113,7 @@ class Walk:
         ]
 
     async def _holding(self, part: str) -> dict[str, Counts]:
-        """What each queue holds: the ordinary ones, or those of the groups of a log."""
+        """The counts of each ordinary queue, or of each group of a log."""
         if part not in self._held:
             if part:
                 await self._read_groups(part)
@@ -125,7 +124,7 @@ class Walk:
         return self._held[part]
 
     async def _read_groups(self, log: str) -> None:
-        """What the groups of this log hold, and of some that come after it."""
+        """Read the counts of the groups of this log and of some after it."""
         at = self._parts.index(log)
         self.reads += 1
         found = await self._store.groups(self._parts[at : at + _LOGS_TOGETHER])
@@ -135,7 +134,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class ScannedJobs(Generic[T]):
-    """The jobs that were read at a stop, None for each that does not match; and the next cursor."""
+    """The jobs read at a stop, None for each that does not match; and the next cursor."""
 
     jobs: Sequence[T | None]
     cursor: str
@@ -151,14 +150,14 @@ class PageScan(Generic[T]):
     limit: int
     scan: int | None
     together: int | None
-    """How many jobs are read at once; None for as many as there is room for, since all fit."""
+    """How many jobs are read at once; None for as many as are wanted, if all match."""
     found: list[T] = field(default_factory=list, init=False)
     looked: int = field(default=0, init=False)
     _further: int = field(default=1, init=False)
 
     async def fill(self, states: Sequence[State], cursor: str) -> str:
-        """Read on from the cursor until the page is full, as much was read as may be, or there is
-        no more; the cursor of the next page."""
+        """Read from the cursor until the page is full, a bound is reached, or there is no more;
+        returns the cursor of the next page."""
         async with aclosing(self.walk.stops(states, cursor)) as stops:
             async for stop in stops:
                 at: Stop | None = stop
@@ -183,11 +182,11 @@ class PageScan(Generic[T]):
         return size if self.scan is None else min(size, self.scan - self.looked)
 
     async def _read_on(self, stop: Stop) -> Stop | None:
-        """Where it goes on in this queue, if there is more."""
+        """The next stop in this queue; None at its end."""
         reading = await self._read(stop, self._size)
         meant = [at for at, job in enumerate(reading.jobs) if job is not None]
         if len(meant) > self._room:
-            # Again, only as far as there is room: where that ends, the store alone can say.
+            # Read again, only as far as there is room: only the store knows the cursor there.
             reading = await self._read(stop, meant[self._room - 1] + 1)
         self.found += [job for job in reading.jobs if job is not None]
         self.looked += len(reading.jobs)

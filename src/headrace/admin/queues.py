@@ -1,4 +1,4 @@
-"""Queues: what is in them, and whether they go on."""
+"""Queues: what they hold; pause, resume and remove them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headrace.errors import ConfigError, StoreFull
 from headrace.store.values import Counts, QueueState
 
 _PAUSED = "paused"
-"""The space of queues that were paused before anything was sent to them: stores list only those
-that were sent to. Whether they still are is asked of the store."""
+"""Key-value space with queues that were paused before anything was sent to them: stores do not list
+those. Whether they still are paused, the store knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue, how many of its jobs are in each state, and what of it is paused."""
+    """A queue, how many of its jobs are in each state, and what is paused."""
 
     name: str
     waiting: int
@@ -36,13 +36,13 @@ class QueueInfo:
     paused_tasks: tuple[str, ...] = ()
     """Tasks that are paused in this queue, by name, whether or not the queue is."""
     oldest: datetime | None = None
-    """When the job that has waited longest for a worker came in line; None if none waits."""
+    """When the job that has waited longest began to wait; None if none waits."""
     age: float | None = None
     """How many seconds ago that was."""
 
     @classmethod
     def of(cls, name: str, states: Sequence[QueueState], now_ms: int) -> QueueInfo:
-        """From what it is in each shard, which is one unless it is a group."""
+        """From its state in each shard; only a group can have several."""
         counts = total(state.counts for state in states)
         since = [state.oldest_ms for state in states if state.oldest_ms is not None]
         return cls(
@@ -71,7 +71,7 @@ class QueuePage:
 
 
 class QueueAdmin(AdminContext):
-    """Looking at queues, pausing and resuming them."""
+    """Lists, pauses, resumes and removes queues."""
 
     async def queues(self) -> list[QueueInfo]:
         """All queues that were ever sent to, that the app's tasks use, or in which something is
@@ -81,9 +81,9 @@ class QueueAdmin(AdminContext):
     async def queue_page(
         self, search: str | None = None, after: str = "", limit: int = 100
     ) -> QueuePage:
-        """As `queues`, those whose name contains `search`, in small letters or capitals, `limit` at
-        a time: `after` is the cursor of the page before. At most five calls to the store, however
-        many queues there are."""
+        """As `queues`, those whose name contains `search`, ignoring case, `limit` at a time:
+        `after` is the cursor of the page before. At most five calls to the store, however many
+        queues there are."""
         limits.check_count("limit", limit)
         wanted = (search or "").casefold()
         names = [name for name in await self._listed() if wanted in name.casefold()]
@@ -121,22 +121,22 @@ class QueueAdmin(AdminContext):
 
     @recorded
     async def pause(self, queue: str, task: str | None = None) -> None:
-        """Have no more jobs of a queue started, or none of one task in it, until `resume`: by any
-        worker, also one that starts later. What is running goes on. Neither has to exist yet. Of a
-        group, such as `billing@orders`, no more events are handled; other groups go on."""
+        """Start no more jobs of a queue, or of one task in it, until `resume`: on no worker, also
+        not on later ones. Running jobs go on. Neither has to exist yet. A group, such as
+        `billing@orders`, handles no more events; other groups go on."""
         _check_task(queue, task)
         await self._note_pause(queue, task, paused=True)
         store = await self._store()
         for name in await self._queue_names(queue):
             await store.pause(name, task or "")
         if not group_source(queue) and queue not in await store.queues():
-            # For the list alone: a full store pauses all the same.
+            # Only for the list: a full store pauses all the same.
             with suppress(StoreFull):
                 await store.kv_set(_PAUSED, queue, b"1")
 
     @recorded
     async def resume(self, queue: str, task: str | None = None) -> None:
-        """Undo `pause`, of the queue or of one task in it; each by itself."""
+        """Undo `pause`: of the queue, or of one task in it, which are independent."""
         _check_task(queue, task)
         await self._note_pause(queue, task, paused=False)
         store = await self._store()
@@ -144,7 +144,7 @@ class QueueAdmin(AdminContext):
             await store.resume(name, task or "")
 
     async def _note_pause(self, queue: str, task: str | None, *, paused: bool) -> None:
-        """For the record, if there is one: what it was."""
+        """Note for the record, if there is one, whether it was paused."""
         if self._action is not None:
             now = await self.queue(queue)
             was = now.paused if task is None else task in now.paused_tasks
@@ -153,11 +153,10 @@ class QueueAdmin(AdminContext):
 
     @recorded
     async def remove_queue(self, name: str, force: bool = False) -> bool:
-        """Forget a queue that nothing is sent to any more; False if there is none of this name. It
-        may be one that the API would refuse and someone wrote into the store. A `ConfigError` if it
-        holds jobs, dead ones included, or a running worker reads it, unless `force`: then the jobs
-        are gone, and the worker makes the queue anew. One that the app declares is listed all the
-        same."""
+        """Remove a queue that nothing is sent to any more; False if there is none of this name,
+        which may be an invalid one. `ConfigError` if it holds jobs, dead ones included, or a
+        running worker reads it, unless `force`: then the jobs are lost, and the worker creates the
+        queue again. A queue that the app declares is still listed."""
         _check_removable(name)
         store = await self._store()
         for worker in [] if force else await read_workers(store):
@@ -176,7 +175,7 @@ class QueueAdmin(AdminContext):
 
 
 def _check_removable(name: object) -> None:
-    """Topics have verbs of their own; a name that no topic can have is removed as any other."""
+    """Refuse logs and groups of topics, unless no topic can have the name."""
     if not isinstance(name, str):
         raise ConfigError(f"the name of a queue is text, not {name!r}")
     source = group_source(name)
@@ -192,7 +191,7 @@ def _can_be_topic(name: str) -> bool:
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """What there is in several queues together."""
+    """The sum of several counts."""
     rows = [(c.waiting, c.running, c.scheduled, c.dead, c.blocked) for c in counts]
     return Counts(*map(sum, zip(*rows, strict=True)))
 

@@ -1,4 +1,4 @@
-"""Has what people do recorded: around every method of the admin that changes something."""
+"""The decorator of every method of the admin that changes something: it records the action."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _STANDS_FOR_ANOTHER = re.compile("#[0-9a-f]{10}")
 
 
 def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
-    """The method, whose calls are actions: with `by`, who called it with what, and what it came to,
-    is recorded, also if it fails."""
+    """The method as an action: with `by`, each call is recorded, with its arguments and its result
+    or error."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -68,7 +68,7 @@ def _text(name: str, value: Any, redaction: Redaction) -> str:
         count = len(value) if isinstance(value, Collection) else "several"
         return next(iter(value)) if count == 1 else f"{count} jobs"
     if name == "edit":
-        # By name alone: what jobs are about is nobody's business here.
+        # Only the names: values are not for the record.
         return "/".join(value) if isinstance(value, Mapping) else "a function"
     if name == "key":
         return value if _STANDS_FOR_ANOTHER.fullmatch(str(value)) else redaction.name(str(value))

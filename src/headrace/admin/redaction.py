@@ -1,7 +1,7 @@
-"""What may be seen of jobs: the one place where redact hooks are asked.
+"""What may be seen of jobs: the one place that calls redact hooks.
 
-Every answer of an admin that was made by `redacted` goes through here, whoever shows it: the
-dashboard, the command line, the terminal view.
+Every answer of an admin made by `redacted` goes through here, for the dashboard, the command line
+and the terminal view.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.admin")
 
 Redact = Callable[[str, Any], Any]
-"""From the name of a task (of an event, `@` and its topic) and arguments, a result or data to what
-is shown of it."""
+"""Takes the name of a task (of an event, `@` and its topic) and arguments, a result or data;
+returns what is shown of it."""
 
 FAILED = "(hidden: redact failed)"
 _RATE = "rate:"
@@ -60,11 +60,11 @@ class Redaction:
         constraints: Constraints = NO_CONSTRAINTS,
         result: Any = None,
     ) -> Masks:
-        """What is hidden of a job, and to be looked for in all that it says."""
+        """What is hidden of a job, to be masked in all its texts."""
         return NOTHING_HIDDEN
 
     def name(self, text: str) -> str:
-        """A name made of arguments that are not at hand."""
+        """A name made of arguments that are not available."""
         return text
 
     def detail(self, text: str, task: str) -> str:
@@ -72,7 +72,7 @@ class Redaction:
         return text
 
     def said(self, text: str) -> str:
-        """What someone typed to find jobs by."""
+        """A text that someone searched for."""
         return text
 
 
@@ -87,7 +87,7 @@ class Hooked(Redaction):
     def __init__(self, app: AdminApp, hooks: Sequence[Redact]) -> None:
         self._app = app
         self._hooks = hooks
-        # So that names which stand for others cannot be guessed by trying.
+        # So that hidden names cannot be guessed by trying.
         where = f"{app.url}\0{app.namespace}".encode()
         self._salt = blake2b(where, digest_size=32).digest()
         self._all = Masks(everything=True, salt=self._salt)
@@ -113,11 +113,11 @@ class Hooked(Redaction):
             return self._all
         given = self._given(envelope)
         if given is None and envelope.payload:
-            # Too large, or not to be read.
+            # Too large, or unreadable.
             return self._all
         hidden = hidden_in(given, shown)
         if hidden:
-            # Names may be made of what is hidden, in whatever way.
+            # Names may be made from hidden values.
             hidden += _names(envelope, constraints)
         return Masks([*hidden, *hidden_in(result, shown_result)], salt=self._salt)
 
@@ -154,13 +154,13 @@ _FAILURE = object()
 
 
 def redaction_of(app: AdminApp, more: Redact | None = None) -> Redaction:
-    """What the app's hook hides, and this one; all is seen if there is neither."""
+    """The redaction by the app's hook and this one; `CLEAR` if there is neither."""
     hooks = [each for each in (_hook_of(app), more) if each is not None]
     return Hooked(app, hooks) if hooks else CLEAR
 
 
 def _hook_of(app: AdminApp) -> Redact | None:
-    """Looked up only here: the module that it is in may be the one that makes the app."""
+    """Resolved only here: its module may be the one that makes the app."""
     if not isinstance(app.redact, str):
         return app.redact
     module, _, path = app.redact.partition(":")
@@ -173,7 +173,7 @@ def _hook_of(app: AdminApp) -> Redact | None:
             f"redact is {app.redact!r}, which cannot be found: write module:function ({error})"
         ) from None
     if not callable(found):
-        raise ConfigError(f"redact is {app.redact!r}, which is no function")
+        raise ConfigError(f"redact is {app.redact!r}, which is not a function")
     hook: Redact = found
     return hook
 

@@ -1,4 +1,4 @@
-"""Schedules: what people ask and do about them."""
+"""Questions and actions about schedules."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class ScheduleAdmin(AdminContext):
-    """Looking at schedules, running, pausing, resuming and removing them. `ScheduleNotFound` if
-    there is none of the name."""
+    """Lists, runs, pauses, resumes and removes schedules. `ScheduleNotFound` if there is none of
+    the name."""
 
     async def schedules(self) -> list[Schedule]:
         """All schedules, by name; `app.schedules` makes and changes them."""
@@ -28,32 +28,32 @@ class ScheduleAdmin(AdminContext):
 
     @recorded
     async def run_schedule(self, name: str) -> Job[Any]:
-        """Send one job of a schedule now: paused or not, and not counted."""
+        """Send one job of a schedule now, paused or not; it does not count as a tick."""
         return await self._app.schedules.run_now(name)
 
     @recorded
     async def pause_schedule(self, name: str) -> Schedule:
-        """Have a schedule fire no more until `resume_schedule`, whatever is deployed meanwhile."""
+        """Stop a schedule from firing until `resume_schedule`, whatever is deployed meanwhile."""
         await self._note_schedule_pause(name, paused=True)
         return await self._app.schedules.pause(name)
 
     @recorded
     async def resume_schedule(self, name: str) -> Schedule:
-        """Undo `pause_schedule`. Ticks that came meanwhile are not made up for."""
+        """Undo `pause_schedule`. Ticks that were missed are not made up for."""
         await self._note_schedule_pause(name, paused=False)
         return await self._app.schedules.resume(name)
 
     @recorded
     async def remove_schedule(self, name: str) -> None:
-        """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again
-        by the next worker that starts with that code."""
+        """Remove a schedule; jobs that it has sent stay. If code declares it, the next worker that
+        starts with that code creates it again."""
         if self._action is not None:
             for each in await self._named(name):
                 self._action.changed("schedule", _words(each), None)
         await self._app.schedules.remove(name)
 
     async def _note_schedule_pause(self, name: str, *, paused: bool) -> None:
-        """For the record, if there is one: what it was."""
+        """Note for the record, if there is one, whether it was paused."""
         if self._action is not None:
             for each in await self._named(name):
                 if each.paused is not paused:

@@ -31,9 +31,10 @@ class MinuteStats:
     counts: dict[str, int] = field(default_factory=dict)
     """How often each kind of event happened: `sent`, `done`, `retry`, `dead` and so on."""
     durations: dict[float, int] = field(default_factory=dict)
-    """Runs by how long they took: seconds at most (and more than half of it) to how many."""
+    """Histogram of run times: upper bound in seconds (the lower is half of it) to number of
+    runs."""
     waits: dict[float, int] = field(default_factory=dict)
-    """The same of how long they had waited in line before."""
+    """The same for the time that they had waited before."""
     run_seconds: float = 0.0
     """How long all runs took together."""
     wait_seconds: float = 0.0
@@ -62,7 +63,7 @@ class MinuteStats:
     def percentile(
         self, percent: float, of: Literal["durations", "waits"] = "durations"
     ) -> float | None:
-        """Seconds that so many of the runs took, or had waited, at most: estimated from the
+        """Seconds that this share of the runs took, or had waited, at most: estimated from the
         histogram and the sum, mostly to a few percent, at worst to two fifths."""
         if of == "durations":
             return percentile_of(self.durations, percent, self.run_seconds)
@@ -72,8 +73,8 @@ class MinuteStats:
 async def read_stats(
     store: Store, queues: Sequence[str], minutes: int, now_ms: int | None = None
 ) -> list[MinuteStats]:
-    """The running minute and those before it, `minutes` in all, as far as anything was counted; in
-    one call to the store, and one more if it has to be asked for its time."""
+    """The counters of the last `minutes`, the running one included. One call to the store, and one
+    more without `now_ms`."""
     now = await store.time_ms() if now_ms is None else now_ms
     counted = await store.stats(queues, now // _MINUTE_MS - minutes + 1) if queues else {}
     found = [each for queue, counts in counted.items() for each in _gathered(queue, counts)]
@@ -105,10 +106,10 @@ def _histogram(kinds: dict[str, int], prefix: str) -> dict[float, int]:
     }
 
 
-# What is shorter than the first bound is spread from zero on.
+# The first bucket begins at zero.
 _FIRST = BUCKETS_US[0] / 1_000_000
-# A bucket reaches down to half of its bound; those of earlier versions, of which a store may have
-# some for a day, to a quarter.
+# A bucket reaches down to half of its bound; those of earlier versions, which a store may hold for
+# a day, to a quarter.
 _WIDTHS = (2, 4)
 
 
@@ -140,8 +141,8 @@ class DurationBucket:
 def percentile_of(
     histogram: Mapping[float, int], percent: float, total: float | None = None
 ) -> float | None:
-    """Where in a histogram such as `MinuteStats.durations`, or the sum of several, so many are
-    below; None if it is empty. `total` is what all in it come to."""
+    """The value that `percent` of the durations do not exceed, in a histogram such as
+    `MinuteStats.durations`; None if it is empty. `total` is the sum of the durations."""
     left = sum(histogram.values()) * percent / 100
     buckets = _buckets(histogram, total)
     for bucket in buckets:
@@ -152,7 +153,7 @@ def percentile_of(
 
 
 def _buckets(histogram: Mapping[float, int], total: float | None) -> list[DurationBucket]:
-    """In their order. If all in them cannot come to so much, nothing is known of that."""
+    """Sorted. A `total` that does not fit the histogram is ignored."""
     for width in _WIDTHS if total is not None else ():
         buckets = _spread(histogram, width)
         if total is not None and total >= sum(each.count * each.least for each in buckets):
@@ -170,8 +171,8 @@ def _spread(histogram: Mapping[float, int], width: int) -> list[DurationBucket]:
 
 
 def _fit(buckets: Sequence[DurationBucket], total: float) -> None:
-    """Move the middles until they come to `total`, those of the longest first: the sum tells most
-    about them, and next to nothing about the shortest."""
+    """Move the middles until they add up to `total`, the longest first: the sum says most about
+    those, and next to nothing about the shortest."""
     over = total - sum(each.count * each.middle for each in buckets)
     for bucket in reversed(buckets):
         was = bucket.middle

@@ -59,7 +59,7 @@ class WorkerInfo:
     python: str
     last_beat: datetime
     consumers: dict[str, Scaled]
-    """Those of each subscription, by its name, and what was decided about their number."""
+    """Consumers of each subscription, by its name, and the latest decision on their number."""
     runs: tuple[RunInfo, ...] = ()
     """What it runs, the longest-running first; of many, the first 100."""
 
@@ -77,7 +77,7 @@ async def read_workers(store: Store) -> list[WorkerInfo]:
 
 
 async def read_supervisors(store: Store) -> list[SupervisorRecord]:
-    """All parents that scale worker processes, by host and process."""
+    """All processes that scale workers, by host and pid."""
     records = map(decode_supervisor, (await store.kv_all(SUPERVISORS)).values())
     found = [record for record in records if record is not None]
     return sorted(found, key=lambda record: (record.host, record.pid))

@@ -39,10 +39,10 @@ COMMANDS = {
 def main(context: click.Context) -> None:
     """Background jobs for Python functions, on SQLite or on Redis.
 
-    An APP is written module:attribute, for example shop:app for the app in shop.py. Commands that
-    take no app look at the store of --url, $HEADRACE_URL or ./headrace.db.
+    An APP is written module:attribute, for example shop:app for the app in shop.py. Without an
+    app, commands use the store of --url, $HEADRACE_URL or ./headrace.db.
 
-    Exit codes: 0 all well, 1 it did not all work out, 2 wrong use.
+    Exit codes: 0 success, 1 failure, 2 wrong usage.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.admin import Action
 
-_HEADINGS = ("when", "who", "from", "action", "what", "detail", "error")
+_HEADINGS = ("when", "who", "from", "action", "target", "detail", "error")
 
 
 @click.command()
 @of_app
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N")
-@click.option("--before", default="", metavar="ID", help="Those before the one with this id.")
+@click.option(
+    "--before", default="", metavar="ID", help="Only actions before the one with this id."
+)
 @json_option
 def actions(app: Headrace, limit: int, before: str, as_json: bool) -> None:
     """Show what people did: paused, cancelled, replayed and so on, the latest first.
@@ -29,7 +31,7 @@ def actions(app: Headrace, limit: int, before: str, as_json: bool) -> None:
     """
     found = asked(app, lambda app: app.admin.actions(limit + 1, before))
     shown = found[:limit]
-    show_table(shown, _HEADINGS, _row, nothing="nothing was done", as_json=as_json)
+    show_table(shown, _HEADINGS, _row, nothing="no actions yet", as_json=as_json)
     if len(found) > limit and not as_json:
         click.echo(f"there are more: headrace actions --before {shown[-1].id}", err=True)
 

@@ -28,10 +28,10 @@ _FRAMES_SHOWN = 3
 
 
 def app_options(command: Command) -> Command:
-    """The options that say which app or store is meant; `chosen_app` takes them."""
+    """The options that name an app or a store; `chosen_app` takes them."""
     for option in (
         click.option("--namespace", metavar="NS", help="Namespace in the store of --url."),
-        click.option("--url", help="Store to look at, instead of an app's."),
+        click.option("--url", help="Store to use, instead of an app's."),
         click.option("-A", "--app", "app_option", metavar="APP", help="App, as module:attribute."),
     ):
         command = option(command)
@@ -39,13 +39,13 @@ def app_options(command: Command) -> Command:
 
 
 def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headrace:
-    """The app that is named, or a bare one on the store that is."""
+    """The named app, or a bare one on the named store."""
     if app is not None:
         if url or namespace:
             raise ConfigError("give an app, or --url and --namespace, not both")
         return load_app(app)
     bare = Headrace(url, namespace=namespace)
-    # Else asking in the wrong directory, or for a misspelt file, would make an empty store there.
+    # Otherwise a wrong directory, or a misspelt file, would create an empty store.
     path = bare.url.removeprefix("sqlite:///")
     if path != bare.url and not Path(path).exists():
         raise ConfigError(
@@ -56,7 +56,7 @@ def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headr
 
 
 def one_app(positional: str | None, option: str | None) -> str | None:
-    """The app, which may be given in one of two ways."""
+    """The app, given as an argument or with --app."""
     if positional is not None and option is not None:
         raise ConfigError(f"the app is given twice: {positional!r} and --app {option!r}")
     return option if positional is None else positional
@@ -67,7 +67,7 @@ def looks_like_app(text: str) -> bool:
 
 
 def load_app(import_string: str) -> Headrace:
-    """The app at `module:attribute`, with the current directory among the places to look in."""
+    """The app at `module:attribute`; modules in the current directory are found too."""
     if not looks_like_app(import_string):
         raise ConfigError(
             f"{import_string!r} does not name an app: write module:attribute, for example shop:app"
@@ -93,7 +93,7 @@ def _imported(name: str) -> ModuleType:
     except HeadraceError:
         raise
     except (Exception, SystemExit) as error:
-        # One that is missing further in is the module's own bug.
+        # If another module is missing, that is a bug of this one.
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise ConfigError(
                 f"there is no module {error.name!r} in this directory or on the Python path"
@@ -144,7 +144,7 @@ def _given(options: Mapping[str, str]) -> list[str]:
 
 
 def reading(queue: str) -> str:
-    """How to have a worker read a queue."""
+    """Advice on how to have a worker read a queue."""
     if "," in queue:
         return "run a worker whose app has it"
     # Behind its own "=", a number would be taken for its weight.

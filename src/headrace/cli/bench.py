@@ -1,4 +1,4 @@
-"""`headrace bench`: how fast is it here?"""
+"""`headrace bench`: measure the speed on this machine."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from headrace.core.address import check_url
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Smaller sizes: done within 45 seconds.")
-@click.option("--redis", "url", metavar="URL", help="This server instead of a private one.")
+@click.option("--redis", "url", metavar="URL", help="Use this server instead of a private one.")
 @click.option(
     "--json", "file", type=click.Path(path_type=Path), help="Also write the figures here."
 )
 def bench(quick: bool, url: str | None, file: Path | None) -> None:
-    """Measure throughput, latency and footprint beside the raw limit of redis-py and the server.
+    """Measure throughput, latency and footprint next to the raw limits of redis-py and the server.
 
-    Ratios are taken within one run, so they hold on a noisy machine. The server given with --redis
-    is only added to, in namespaces of its own, but its command statistics are reset.
+    Ratios are taken within one run, so they hold on a noisy machine. With --redis,
+    jobs are added in namespaces of their own, and the server's command statistics are reset.
     """
     from headrace.benchmark.suite import document, measured
 

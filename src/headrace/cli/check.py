@@ -1,4 +1,4 @@
-"""`headrace check`: is all well, and if not, what to do."""
+"""`headrace check`: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 Level = Literal["ok", "warning", "problem"]
 
-# Times of schedules, delays and expiry are the store's; people read those of this machine.
+# Schedules, delays and expiry go by the store's clock; people read this machine's.
 _CLOCK = 1.0
 _MAX_AGE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. Only problems make the check fail."""
+    """One result. Only problems make the check fail."""
 
     level: Level
     about: str
@@ -47,14 +47,14 @@ class Finding:
     default=_MAX_AGE,
     show_default=True,
     metavar="SECONDS",
-    help="A job that has waited for longer is a problem.",
+    help="Report a problem if a job has waited for longer.",
 )
 @json_option
 def check(app: Headrace, max_age: float, as_json: bool) -> None:
-    """Say whether the store answers and jobs are taken care of; what is not well has a line that
-    says what to do.
+    """Check that the store answers and that jobs are run. Each problem has a line that says what to
+    do.
 
-    Exit codes: 0 no problems (there may be warnings), 1 there are problems, 2 wrong use.
+    Exit codes: 0 no problems (there may be warnings), 1 there are problems, 2 wrong usage.
     """
     limits.check_seconds("--max-age", max_age, least=0)
     try:
@@ -94,14 +94,14 @@ def of_store(store: StoreInfo) -> Iterator[Finding]:
     for risk in store.risks:
         yield Finding("warning", "store", risk)
     for unread in store.unread:
-        # No warning: the user has the rights that the documents advise.
+        # No warning: the user has the rights that the docs advise.
         yield Finding("ok", "store", unread)
     if abs(store.ahead) > _CLOCK:
         way = "ahead of" if store.ahead > 0 else "behind"
         yield Finding(
             "warning",
             "clock",
-            f"the store's clock is {abs(store.ahead):.1f} s {way} this one: have both set by NTP",
+            f"the store's clock is {abs(store.ahead):.1f} s {way} this one: set both by NTP",
         )
 
 

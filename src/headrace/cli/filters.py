@@ -19,7 +19,7 @@ _AGO = re.compile(r"([0-9]{1,6})([smhdw])")
 
 
 def queue_option(command: Command) -> Command:
-    found = "Only of this queue, or group of a topic: billing@orders."
+    found = "Only jobs of this queue, or events of a group: billing@orders."
     return click.option("-Q", "-q", "--queue", metavar="NAME", help=found)(command)
 
 
@@ -35,8 +35,10 @@ def job_options(command: Command) -> Command:
     for option in (
         _time_options("were sent"),
         _search_option,
-        click.option("--task", metavar="NAME", help="Only of this task."),
-        click.option("--state", metavar="STATE", help="Only in this state: waiting, blocked, …"),
+        click.option("--task", metavar="NAME", help="Only jobs of this task."),
+        click.option(
+            "--state", metavar="STATE", help="Only jobs in this state: waiting, blocked, …"
+        ),
     ):
         command = option(command)
     return command
@@ -44,13 +46,13 @@ def job_options(command: Command) -> Command:
 
 def dead_options(command: Command) -> Command:
     """For dead jobs."""
-    error = "Only with this text in type or text of the last error."
+    error = "Only jobs with this text in their last error."
     for option in (
         _time_options("died"),
         _search_option,
         click.option("--error", metavar="TEXT", help=error),
-        click.option("--task", metavar="NAME", help="Only of this task."),
-        click.option("--reason", metavar="R", help="Only with this reason: crash_loop, …"),
+        click.option("--task", metavar="NAME", help="Only jobs of this task."),
+        click.option("--reason", metavar="R", help="Only jobs with this reason: crash_loop, …"),
         queue_option,
     ):
         command = option(command)
@@ -58,14 +60,14 @@ def dead_options(command: Command) -> Command:
 
 
 def _search_option(command: Command) -> Command:
-    found = "Only with this text in id, arguments or error."
+    found = "Only jobs with this text in id, arguments or errors."
     return click.option("--search", metavar="TEXT", help=found)(command)
 
 
 def _time_options(verb: str) -> Callable[[Command], Command]:
     """The options --since and --until; `verb` says what happened then."""
-    since = f"Only those that {verb} since: 30m, 1h, 2d, or an ISO time."
-    until = f"Only those that {verb} before, likewise."
+    since = f"Only jobs that {verb} since then: 30m, 1h, 2d, or an ISO time."
+    until = f"Only jobs that {verb} before then, written the same way."
 
     def with_times(command: Command) -> Command:
         for name, text in (("--until", until), ("--since", since)):

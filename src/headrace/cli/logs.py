@@ -1,4 +1,4 @@
-"""What a long-running command logs, and how: to stderr, for people or for programs."""
+"""Logs of long-running commands: to stderr, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class VisibleFormatter(logging.Formatter):
-    """What jobs bring, such as the text of an error and its traceback, cannot steer a terminal, nor
-    look like a line of the log: what is not plainly visible is written out, and lines behind the
-    first of a record are indented."""
+    """Escapes what is not plainly visible, and indents all but the first line of a record: errors
+    of jobs can neither control a terminal nor imitate a line of the log."""
 
     def format(self, record: logging.LogRecord) -> str:
         first, *more = harmless_lines(super().format(record))
@@ -46,8 +45,8 @@ def log_options(command: Command) -> Command:
 
 
 def log_to_stderr(level: str | None, format: str | None, **fields: str) -> None:
-    """Log to stderr, unless the app's module has set up logging: then only what was asked for is
-    changed. `fields` are on every line of JSON."""
+    """Log to stderr. If the app's module has set up logging, change only what the options say.
+    `fields` are on every line of JSON."""
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(VisibleFormatter(_LINE))
     logging.basicConfig(handlers=[to_stderr], level=(level or "info").upper())

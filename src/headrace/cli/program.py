@@ -1,4 +1,4 @@
-"""The group of all commands: imports them when they are used, and shows errors in one line."""
+"""The group of all commands: imports each when it is used, and shows errors in one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRONG_USE = 2
 
 
 class Program(click.Group):
-    """Commands by where they are: `headrace queues` does not import what only others need."""
+    """Imports each command when it is used: `headrace queues` does not pay for the others."""
 
     def __init__(self, *args: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -52,16 +52,15 @@ class Program(click.Group):
         return command
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run, and end the process. What went wrong is one line on stderr, never a traceback,
-        unless it is a bug."""
-        # What jobs hold may be beyond what the terminal's encoding can show.
+        """Run, and end the process. An error is one line on stderr; only a bug has a traceback."""
+        # Jobs may hold characters that the terminal's encoding lacks.
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         if logging.lastResort is not None:
-            # Of commands that do not log, warnings reach the terminal by this.
+            # Warnings of commands that set up no logging reach the terminal through this.
             logging.lastResort.setFormatter(VisibleFormatter())
-        sys.excepthook = _tell_of_bug
+        sys.excepthook = _show_bug
         try:
             code = super().main(
                 *args, **{"prog_name": "headrace", **extra, "standalone_mode": False}
@@ -79,10 +78,8 @@ class Program(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _tell_of_bug(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    """A traceback, whatever it quotes."""
+def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a traceback, escaped."""
     shown = traceback.format_exception(kind, error, trace)
     for line in harmless_lines("".join(shown).rstrip()):
         click.echo(line, err=True)

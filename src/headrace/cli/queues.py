@@ -1,4 +1,4 @@
-"""`headrace queues`: what is in the queues; stop and go."""
+"""`headrace queues`: list, pause, resume and remove queues."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def queues() -> None:
 @of_app
 @json_option
 def list_(app: Headrace, as_json: bool) -> None:
-    """Show the queues, how many of their jobs are in each state, for how long the oldest has
-    waited, and what is paused."""
+    """Show the queues, how many jobs are in each state, how long the oldest has waited, and what is
+    paused."""
     found = asked(app, lambda app: app.admin.queues())
-    nothing = "no queues yet: nothing was ever sent"
+    nothing = "no queues yet: nothing has been sent"
     show_table(found, _HEADINGS, _row, nothing=nothing, as_json=as_json)
 
 
@@ -51,7 +51,7 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 @_task
 @json_option
 def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
-    """Have no more jobs of a queue started, until resume. What is running goes on."""
+    """Start no more jobs of a queue, until resume. Running jobs go on."""
     acted(app, lambda admin: admin.pause(queue, task))
     _show("paused", queue, task, as_json)
 
@@ -61,20 +61,20 @@ def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
 @_task
 @json_option
 def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
-    """Undo pause: of a queue, or of one task in it."""
+    """Resume a queue, or one task in it."""
     acted(app, lambda admin: admin.resume(queue, task))
     _show("resumed", queue, task, as_json)
 
 
 @queues.command()
 @of_words("queue")
-@click.option("--force", is_flag=True, help="Also if it holds jobs, which are gone then.")
+@click.option("--force", is_flag=True, help="Remove it with all jobs that it holds.")
 @yes_option
 @json_option
 def remove(app: Headrace, queue: str, force: bool, yes: bool, as_json: bool) -> None:
-    """Forget a queue that nothing is sent to any more, whatever its name is.
+    """Remove a queue that nothing is sent to any more.
 
-    With --force it asks first; where there is no terminal to ask in, it needs --yes.
+    With --force it asks first; without a terminal, it needs --yes.
     """
     if force and not yes:
         confirm("remove", f"queue {queue!r}, and all jobs that it holds")

@@ -1,4 +1,4 @@
-"""`headrace schedules`: what runs when; stop, go, and run now."""
+"""`headrace schedules`: list, pause, resume, remove and run schedules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def schedules() -> None:
 @of_app
 @json_option
 def list_(app: Headrace, as_json: bool) -> None:
-    """Show the schedules, when each fires next, and what is wrong with those that do not."""
+    """Show the schedules, when each fires next, or why it does not."""
     found = asked(app, lambda app: app.admin.schedules())
     show_table(found, _HEADINGS, _row, nothing="no schedules", as_json=as_json)
 
@@ -43,7 +43,7 @@ def list_(app: Headrace, as_json: bool) -> None:
 @of_words("name")
 @json_option
 def pause(app: Headrace, name: str, as_json: bool) -> None:
-    """Have a schedule fire no more, until resume."""
+    """Pause a schedule: it does not fire until resume."""
     schedule = acted(app, lambda admin: admin.pause_schedule(name))
     show_result(f"paused {name}", schedule, as_json=as_json)
 
@@ -52,7 +52,7 @@ def pause(app: Headrace, name: str, as_json: bool) -> None:
 @of_words("name")
 @json_option
 def resume(app: Headrace, name: str, as_json: bool) -> None:
-    """Undo pause. Ticks that came meanwhile are not made up for."""
+    """Resume a schedule. Ticks that it missed are not made up for."""
     schedule = acted(app, lambda admin: admin.resume_schedule(name))
     show_result(f"resumed {name}", schedule, as_json=as_json)
 
@@ -62,10 +62,10 @@ def resume(app: Headrace, name: str, as_json: bool) -> None:
 @json_option
 @yes_option
 def remove(app: Headrace, name: str, as_json: bool, yes: bool) -> None:
-    """Forget a schedule; jobs that it has sent stay.
+    """Remove a schedule; jobs that it has sent stay.
 
-    One that is declared in code is made again by the next worker that starts with that code. Asks
-    first; where there is no terminal to ask in, it needs --yes.
+    If code declares the schedule, the next worker that starts with that code creates it again. Asks
+    first; without a terminal, it needs --yes.
     """
     if not yes:
         confirm("remove", f"schedule {name!r}")

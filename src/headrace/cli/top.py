@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Time between updates.",
 )
 def top(app: Headrace, every: float) -> None:
     """Watch queues, workers and errors live in the terminal; pause, resume, replay, cancel."""
@@ -41,7 +41,7 @@ def top(app: Headrace, every: float) -> None:
     view = Top(admin_of(app).by(current_user()), every)
 
     async def run() -> None:
-        # Also when the connection is lost: the terminal must be given back as it was.
+        # Also when the connection is lost: the terminal has to be restored.
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, view.exit)
         async with app:

@@ -1,4 +1,4 @@
-"""`headrace workers`: who is running."""
+"""`headrace workers`: list running workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def workers() -> None:
 @of_app
 @json_option
 def list_(app: Headrace, as_json: bool) -> None:
-    """Show who is running, where, since when, and on which queues.
+    """Show running workers: where, since when, and on which queues.
 
     A worker that died is listed for up to one lease.
     """

@@ -1,1 +1,1 @@
-"""Dead jobs: finding them, sending them again, forgetting them."""
+"""Dead jobs: find, replay, edit and purge them."""

@@ -1,4 +1,4 @@
-"""What people ask and do about dead jobs."""
+"""Questions and actions about dead jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Verb = Callable[[str, Sequence[JobId]], Awaitable[list[bool]]]
 
 
 class DeadAdmin(AdminContext):
-    """Finding dead jobs, looking at them, sending them again, forgetting them."""
+    """Finds, shows, replays and purges dead jobs."""
 
     async def dead(
         self,
@@ -44,10 +44,10 @@ class DeadAdmin(AdminContext):
         limit: int = 100,
         **conditions: Unpack[DeadConditions],
     ) -> list[DeadInfo]:
-        """Dead jobs of a queue, or of all queues and groups of topics, the latest first: those with
-        this `reason`, of this `task`, with this text in their last `error`, that died `since` and
-        `until` a moment or so long ago, with a text in id, arguments or errors to `search` for.
-        `billing@orders` is a group: its dead events."""
+        """Dead jobs of a queue, or of all queues and groups, the latest first. Conditions:
+        `reason`, `task`, a text in the last `error`, a text to `search` in id, arguments and
+        errors, and `since` and `until`, when they died. `billing@orders` is a group: its dead
+        events."""
         limits.check_count("limit", limit)
         store = await self._store()
         matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
@@ -81,10 +81,9 @@ class DeadAdmin(AdminContext):
         scan: int = 1000,
         **conditions: Unpack[DeadConditions],
     ) -> DeadPage:
-        """As `dead`, `limit` at a time: queue by queue, of each the latest first. A page may be
-        short and not the last: there is more as long as it has a cursor, to be given for the next
-        one. Examines at most `scan` dead jobs, 100 at a time, and the store is read 50
-        times at most, whatever there is in it."""
+        """As `dead`, `limit` at a time, queue by queue, the latest of each first. A short page may
+        not be the last: there is more as long as it has a cursor, to be given for the next one.
+        Examines at most `scan` dead jobs, in at most 50 reads of up to 100 jobs."""
         limits.check_count("limit", limit)
         limits.check_count("scan", scan)
         store, walk = await self._store(), await self._walk(queue, bounded=True)
@@ -103,8 +102,8 @@ class DeadAdmin(AdminContext):
         return DeadPage(page.found, following, page.looked)
 
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
-        """One dead job or event, in whichever queue or group it is; `JobNotFound` if it is not dead
-        (any more)."""
+        """One dead job or event, whatever its queue or group; `JobNotFound` if it is not dead (any
+        more)."""
         store, job_id = await self._store(), id_codec.to_id(id)
         for name in await store.locate(await self._sources(queue), job_id):
             (snapshot,) = await store.get(name, [job_id], bodies=True)
@@ -121,11 +120,11 @@ class DeadAdmin(AdminContext):
         edit: Edit | None = None,
         **conditions: Unpack[DeadConditions],
     ) -> int:
-        """Send dead jobs again with a clean history; the number of them. Named by id, or else all
-        that fit, as in `dead`: at least a queue or a condition must be given. A job that is not
-        dead (any more) is left alone, so asking twice replays once. Events of a group go the oldest
-        first, each only in the groups that have it dead; one that is named without a group, in all
-        of them.
+        """Send dead jobs again with an empty history; returns their number. Chosen by id, or else
+        all that match, as in `dead`: then a queue or a condition must be given. A job that is not
+        dead (any more) is left alone, so asking twice replays once. Events of a group go oldest
+        first, only in groups in which they are dead; an event named without a group, in all of
+        those.
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
@@ -145,7 +144,7 @@ class DeadAdmin(AdminContext):
         queue: str | None = None,
         **conditions: Unpack[DeadConditions],
     ) -> int:
-        """Forget dead jobs, chosen as in `replay`; the number of them."""
+        """Delete dead jobs, chosen as in `replay`; returns their number."""
         return await self._apply((await self._store()).purge, ids, queue, conditions)
 
     async def _apply(
@@ -183,7 +182,7 @@ class DeadAdmin(AdminContext):
             if group_source(name):
                 done |= await _taken(verb, name, await _oldest_first(store, name, job_ids))
             else:
-                # A job is dead in one queue, other than an event, which each group may have.
+                # A job is dead in one queue; an event may be in several groups.
                 done |= await _taken(
                     verb, name, [job_id for job_id in job_ids if job_id not in done]
                 )
@@ -197,7 +196,7 @@ class DeadAdmin(AdminContext):
 
 
 async def _taken(verb: Verb, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:
-    """Apply the verb to the jobs that are dead in the queue; returns their keys."""
+    """Apply the verb to the jobs that are dead in the queue; returns their ids."""
     taken: set[JobId] = set()
     for start in range(0, len(job_ids), PAGE):
         batch = job_ids[start : start + PAGE]
@@ -206,7 +205,7 @@ async def _taken(verb: Verb, queue: str, job_ids: Sequence[JobId]) -> set[JobId]
 
 
 async def _oldest_first(store: Store, queue: str, job_ids: Sequence[JobId]) -> Sequence[JobId]:
-    """Those that are dead, in the order in which they died, for they may have to keep an order."""
+    """Those that are dead, in the order in which they died: a group may be ordered."""
     if len(job_ids) < 2:
         return job_ids
     wanted, found = set(job_ids), list[JobId]()

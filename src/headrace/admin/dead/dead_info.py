@@ -1,4 +1,4 @@
-"""Dead jobs: what is known of one, and reading those that match."""
+"""What is known of a dead job, and reading those that match."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class DeadInfo:
     died: datetime
     attempts: tuple[AttemptInfo, ...]
     envelope: bytes
-    """The bytes that the job came in; none where a hook hides something."""
+    """The bytes of the job; empty with a redact hook."""
     unreadable: tuple[str, ...] = ()
-    """What of it is none of ours, and cannot be shown: `reason`, `history`, `envelope`."""
+    """Which parts cannot be read: `reason`, `history`, `envelope`."""
 
     @classmethod
     def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
@@ -71,8 +71,8 @@ class DeadInfo:
 
     @property
     def arguments(self) -> Any:
-        """The arguments as plain values, for showing; None if they cannot be read. Decoded anew
-        each time, so that a list of jobs costs nothing for what nobody looks at."""
+        """The arguments as plain values, for showing; None if they cannot be read. Decoded on each
+        access, so that lists cost little."""
         return arguments_of(self.opened)
 
     @property
@@ -92,7 +92,7 @@ class DeadInfo:
 
     @property
     def size(self) -> int:
-        """Of the bytes that it came in."""
+        """Of its envelope, in bytes."""
         return len(self.envelope)
 
     @property
@@ -145,7 +145,7 @@ async def matching(
     store: Store, queue: str, matcher: JobMatcher, page_size: int = PAGE
 ) -> AsyncGenerator[list[DeadJob], None]:
     """Pages of the dead jobs that match, the latest first. Jobs that die meanwhile are left out, so
-    that acting on the pages ends."""
+    that acting on them comes to an end."""
     cursor = ""
     while True:
         page = await store.dead(queue, cursor, page_size)

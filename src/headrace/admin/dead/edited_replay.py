@@ -1,4 +1,4 @@
-"""Changing the arguments of dead jobs before they are sent again."""
+"""Replaying dead jobs with other arguments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.admin.app import caller_parameters
 from headrace.admin.bodies import decode_plain, opened
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import codec
@@ -35,8 +36,8 @@ _PAYLOAD = 3
 
 
 class EditedReplay:
-    """Sends dead jobs again with other arguments. `check` and `send` are used like the verbs of a
-    store; `check` changes nothing, and refuses what `send` would."""
+    """Replays dead jobs with other arguments. `check` and `send` have the signature of a store's
+    verbs; `check` changes nothing, and raises what `send` would."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class EditedReplay:
             raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
         if is_log(envelope.task):
             raise ConfigError(
-                f"event {id} cannot be edited, for other groups have it too: publish another"
+                f"event {id} cannot be edited: other groups have it too; publish another"
             )
         task = self._app.tasks.get(envelope.task)
         if task is None:
@@ -108,8 +109,8 @@ class EditedReplay:
             if not self._redaction.active:
                 raise
             problem, argument = str(error), error.argument
-        # What does not fit may be quoted, and be hidden. Outside of the handler: the error itself
-        # is not to hang on.
+        # The message may quote a hidden value. Outside of the handler: the error itself must not be
+        # chained.
         masks = self._redaction.masks(envelope)
         said = masks.text(problem.removeprefix(f"task {task.name!r}: "))
         raise ArgumentError(task.name, said, argument)
@@ -121,9 +122,7 @@ class _Arguments:
     def __init__(self, id: str, task: Task[..., Any]) -> None:
         self._id = id
         self._task = task
-        signature = inspect.signature(task.function)
-        injected = task.signature.injected_as
-        parameters = [p for p in signature.parameters.values() if p.name != injected]
+        parameters = list(caller_parameters(task).values())
         self._python = inspect.Signature(parameters)
         kinds = {p.kind: p.name for p in parameters}
         self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
@@ -186,7 +185,7 @@ class _Arguments:
         return changed
 
     def _checked(self, name: str, value: Any) -> Any:
-        """The value; `*args` and `**kwargs` stand for several, and must hold them."""
+        """The value; `*args` must be a list, `**kwargs` a mapping."""
         kind = self._python.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL and not isinstance(value, (list, tuple)):
             raise self._misfit(f"'*{name}' takes a list of values, not {value!r}", name)

@@ -1,4 +1,4 @@
-"""CancelRequest jobs, one or a hundred thousand."""
+"""Cancelling jobs, one or a hundred thousand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.store.contract import Store
 
 CANCELLED_TOGETHER = 1000
-# Those that wait for others first: a job that is cancelled would let the next of them go.
+# Blocked ones first: cancelling another job may let them go.
 _ORDER = (State.BLOCKED, State.SCHEDULED, State.WAITING, State.RUNNING)
 _HIT = (State.CANCELLED, State.RUNNING)
 
@@ -27,28 +27,28 @@ class CancelReport:
     """How a request to cancel jobs ended."""
 
     cancelled: int
-    """They never start (again)."""
+    """These never start (again)."""
     running: int
-    """Their workers were asked to end them."""
+    """These were asked to end."""
     ended: tuple[str, ...]
     """Ids of those that had ended already."""
     unknown: tuple[str, ...]
     """Ids that the store does not know (any more)."""
     logged: tuple[str, ...] = ()
-    """Ids of matching events that are still in their topic's log: no group can take them out."""
+    """Ids of matching events that are still in their topic's log, which all groups share."""
 
 
 @dataclass
 class CancelRequest:
-    """One request to cancel, on its way through queues and pages."""
+    """One request to cancel, across queues and pages."""
 
     store: Store
     _states: dict[JobId, State] = field(default_factory=dict)
     _logged: dict[JobId, None] = field(default_factory=dict)
 
     async def named(self, queues: Sequence[str], job_ids: Sequence[JobId]) -> None:
-        """Cancel jobs by key, each in the first of the queues in which it has not ended; events in
-        all groups."""
+        """Cancel jobs by id, each in the first queue in which it has not ended; events in all
+        groups."""
         left = list(job_ids)
         for queue in queues:
             for start in range(0, len(left), CANCELLED_TOGETHER):
@@ -57,8 +57,7 @@ class CancelRequest:
                 left = [key for key in left if self._states.get(key) not in _HIT]
 
     async def scheduled(self, logs: Sequence[str], job_ids: Sequence[JobId]) -> None:
-        """Cancel those not found yet that are events whose time has not come: no group has seen
-        them."""
+        """Cancel those not found yet that are events before their time, in no group yet."""
         left = [job_id for job_id in job_ids if job_id not in self._states]
         for log in logs:
             for start in range(0, len(left), CANCELLED_TOGETHER):
@@ -72,9 +71,9 @@ class CancelRequest:
     async def matching(
         self, queues: Sequence[str], states: Sequence[State], matcher: JobMatcher
     ) -> None:
-        """Cancel all jobs of the queues that fit, a page at a time, where there are any."""
+        """Cancel all matching jobs of the queues, a page at a time."""
         for state in (state for state in _ORDER if state in states):
-            # Anew for each state: what is due or set free meanwhile comes into the next.
+            # Again for each state: jobs that move on meanwhile come into the next.
             surveyed = zip(queues, await self.store.survey(queues), strict=True)
             for queue in [name for name, now in surveyed if getattr(now.counts, state.value)]:
                 await self._matching_in(queue, state, matcher)
@@ -90,7 +89,7 @@ class CancelRequest:
             cursor, more = page.cursor, bool(page.cursor)
 
     def report(self, job_ids: Sequence[JobId] = ()) -> CancelReport:
-        """What was done; of these keys also which are not known."""
+        """What was done; which of these ids are unknown."""
         states = list(self._states.values())
         ended = [key for key, state in self._states.items() if state not in _HIT]
         return CancelReport(
@@ -112,7 +111,7 @@ class CancelRequest:
         ]
 
     async def _cancel_met(self, queue: str, job_ids: Sequence[JobId]) -> None:
-        """Cancel jobs that were there a moment ago: what is not any more has ended."""
+        """Cancel jobs that were there a moment ago: those that are gone have ended."""
         left = await self._cancel(queue, job_ids)
         if left and group_source(queue):
             seen = zip(left, await self.store.get(queue, left), strict=True)
@@ -123,7 +122,7 @@ class CancelRequest:
             self._states.setdefault(key, State.DONE)
 
     async def _cancel(self, queue: str, job_ids: Sequence[JobId]) -> list[JobId]:
-        """Those that the store knows nothing of."""
+        """Cancel jobs; returns those that the store does not know."""
         states = await self.store.cancel(queue, job_ids) if job_ids else []
         left: list[JobId] = []
         for key, state in zip(job_ids, states, strict=True):

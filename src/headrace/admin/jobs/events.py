@@ -1,4 +1,4 @@
-"""What happened to jobs, as it happens."""
+"""Events of jobs, as they happen."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class JobEvent:
     attempt: int
     """Zero if the event is not about a run."""
     duration: timedelta | None
-    """How long the run took that this is the end of."""
+    """How long the run took, if this is its end."""
     detail: str
-    """Why a job is dead, what a blocked one waits for, in how many ms one runs again."""
+    """Why a job is dead, what a blocked one waits for, or the ms until a retry."""
 
     @classmethod
     def of(cls, queue: str, event: RecordedFact, cursor: str) -> JobEvent:
@@ -62,20 +62,20 @@ class JobEvent:
 async def read_events(
     store: Store, queues: Sequence[str], after: str, *, follow: bool
 ) -> AsyncGenerator[JobEvent, None]:
-    """Events after a cursor, those of each queue in the order in which they were written."""
+    """Events after a cursor, in order for each queue."""
     cursors = await _cursors(store, queues, after)
     begun = False
     while True:
         try:
             pages = await _pages(store, queues, cursors, _WAIT if follow else 0.0)
         except StoreUnavailable:
-            # Who follows has the cursor: nothing is missed by waiting for the store to come back.
+            # Nothing is missed by waiting for the store to come back: there is a cursor.
             if not (follow and begun):
                 raise
             await asyncio.sleep(_PAUSE)
             continue
         except ValueError:
-            # Which texts are cursors, only the store knows.
+            # Only the store knows which texts are cursors.
             raise ConfigError(f"{after!r} is not a cursor of events") from None
         begun = True
         for at, event in _merged(pages):
@@ -86,7 +86,7 @@ async def read_events(
 
 
 async def _cursors(store: Store, queues: Sequence[str], after: str) -> list[str]:
-    """A cursor for each queue: that of several has one part for each."""
+    """A cursor for each queue; a cursor of several queues has one part for each."""
     if after == NOW:
         return [(await store.events(queue, NOW))[0].cursor for queue in queues]
     cursors = after.split(_BETWEEN) if after else [""] * len(queues)
@@ -116,8 +116,8 @@ async def _pages(
 
 
 def _merged(pages: Sequence[Sequence[RecordedFact]]) -> list[tuple[int, RecordedFact]]:
-    """Events by time, each with the number of its queue; those of one queue stay in their order,
-    also if a clock was set back."""
+    """Events by time, each with the number of its queue; those of one queue stay in order, also if
+    a clock was set back."""
     found: list[tuple[int, int, RecordedFact]] = []
     for at, page in enumerate(pages):
         # The start of a run is written right before its end: a cursor between them leads to both.

@@ -1,4 +1,4 @@
-"""Flows: the jobs around a job, and which of them waits for which."""
+"""Flows: the jobs of a flow, and which waits for which."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
-from headrace.admin.jobs.job_admin import Found, JobAdmin
+from headrace.admin.jobs.job_admin import Found, JobAdmin, unfinished
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
@@ -29,9 +29,9 @@ class FlowJobInfo:
     """None if that is not known. A forgotten job is done if a job that waited for it got its
     result."""
     parents: tuple[str, ...]
-    """Ids of those it waits for, or waited for, in their order."""
+    """Ids of the jobs it waits for, or waited for, in order."""
     children: tuple[str, ...]
-    """Ids of those that wait for it, or waited."""
+    """Ids of the jobs that wait for it, or waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,21 @@ class FlowInfo:
     """A flow, or as much of it as is known, each job before those that wait for it."""
 
     id: str
-    """That of its last job; of a job that is in no flow, its own."""
+    """The id of its last job; of a job without a flow, its own."""
     jobs: tuple[FlowJobInfo, ...]
     complete: bool
-    """Whether all jobs of the flow are among them: of a large one, up to 200 near its end are, or a
-    few around the job."""
+    """Whether `jobs` are all of them. A large flow has up to 200 near its end, or a few around the
+    job."""
 
 
 class FlowAdmin(JobAdmin):
-    """Looking at flows."""
+    """Shows flows."""
 
     async def flow(self, id: str, queue: str | None = None) -> FlowInfo:
-        """The flow that a job belongs to, or the job alone if it is in none, or if too little is
-        kept of it; `JobNotFound` if there is no such job. A few calls to the store, and up to three
-        for each queue that the flow crosses."""
-        found = await self._found(id, queue)
-        name, key, seen = next((each for each in found if not each[2].state.final), found[0])
+        """The flow that a job belongs to; the job alone if it is in none, or too little is kept.
+        `JobNotFound` if there is no such job. A few calls to the store, and up to three for each
+        queue of the flow."""
+        name, key, seen = unfinished(await self._found(id, queue))
         store, envelope = await self._store(), opened(seen.envelope)
         if envelope is None or not envelope.overrides.flow:
             return _alone((name, key, seen), key, complete=envelope is not None)
@@ -75,14 +74,14 @@ def _alone(found: Found, flow: JobId, *, complete: bool) -> FlowInfo:
 
 
 async def _graph_of(store: Store, queue: str, job_id: JobId) -> Graph | None:
-    """What the last job of a flow carries; None if it has ended well, or was forgotten."""
+    """The graph that the last job of a flow carries; None if it is done, or not kept."""
     (seen,) = await store.get(queue, [job_id], bodies=True)
     envelope = None if seen is None else opened(seen.envelope)
     return None if envelope is None else decode_graph(envelope.overrides.graph)
 
 
 class FlowSurvey:
-    """What has become of the jobs of a graph."""
+    """Finds out the state of each job of a graph."""
 
     def __init__(self, store: Store, graph: Graph) -> None:
         self._store = store
@@ -140,7 +139,7 @@ class FlowSurvey:
         return None
 
     def _got(self, child: GraphJob, parent: GraphJob) -> bool:
-        """Whether a job was given the result of another, that is, had not to wait any more."""
+        """Whether a job has got the result of another, and waits for it no longer."""
         seen = self._seen[child.job_id]
         if seen is None:
             return self._states[child.job_id] is State.DONE

@@ -1,4 +1,4 @@
-"""What people ask and do about jobs."""
+"""Questions and actions about jobs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,16 @@ from headrace.store.contract import JobSnapshot
 _CONDITIONS = "state=, task=, flow=, search=, since="
 
 Found = tuple[str, JobId, JobSnapshot]
-"""A queue, and what it has there under a key."""
+"""A queue, and a job in it."""
+
+
+def unfinished(found: Sequence[Found]) -> Found:
+    """The first that has not ended, or else the first."""
+    return next((each for each in found if not each[2].state.final), found[0])
 
 
 class JobAdmin(AdminContext):
-    """Finding jobs, looking at them, request them."""
+    """Finds jobs, shows and explains them, and cancels them."""
 
     async def jobs(
         self,
@@ -54,14 +59,13 @@ class JobAdmin(AdminContext):
         scan: int | None = None,
         **conditions: Unpack[JobConditions],
     ) -> JobPage:
-        """A page of about `limit` jobs of a queue, or of all queues and groups, in a state, or in
-        all in which jobs live, one after the other. `search` finds a text in ids, arguments and
-        errors; `since` and `until` are about when they were sent. A page may be short and not the
-        last: there is more as long as it has a cursor, to be given for the next one. Of a group,
-        such as `billing@orders`, events: those that it has still to handle, or that are dead in it.
+        """A page of about `limit` jobs of a queue, or of all queues and groups, in one state, or in
+        all unfinished ones in turn. `search` finds a text in ids, arguments and errors; `since` and
+        `until` are when they were sent. A short page may not be the last: there is more as long as
+        it has a cursor, to be given for the next one. For a group, such as `billing@orders`, these
+        are the events that it has not handled, or that are dead in it.
 
-        With `scan`, about that many jobs are looked at, and the store is read 50 times at most, 100
-        jobs at a time, each time with a look at these jobs; whatever there is in it."""
+        With `scan`, examines about that many jobs, in at most 50 reads of up to 100 jobs."""
         limits.check_count("limit", limit)
         if scan is not None:
             limits.check_count("scan", scan)
@@ -77,11 +81,10 @@ class JobAdmin(AdminContext):
         return JobPage(list(found.values()), following, page.looked)
 
     async def job(self, id: str, queue: str | None = None) -> JobDetail:
-        """All that is known of a job, in whichever queue it is, or of an event that a group has to
+        """All that is known of a job, whatever its queue, or of an event that a group has to
         handle; `JobNotFound` if there is none. Several groups may have the same event: `queue`
-        says which is meant, else it is one that is not done with it."""
-        found = await self._found(id, queue)
-        name, key, seen = next((each for each in found if not each[2].state.final), found[0])
+        chooses one, by default one that is not done with it."""
+        name, key, seen = unfinished(await self._found(id, queue))
         store = await self._store()
         log = await store.log(name, key)
         once = await store.once_all(name, key)
@@ -89,7 +92,7 @@ class JobAdmin(AdminContext):
         return JobDetail.whole(summary, seen, log.lines, once, self._redaction)
 
     async def watch(self, id: str) -> AsyncGenerator[JobUpdate, None]:
-        """What `app.job(id).watch()` gives."""
+        """As `app.job(id).watch()`, redacted."""
         masks = await self._masks(id)
         async with aclosing(self._app.job(id).watch()) as updates:
             async for update in updates:
@@ -98,14 +101,13 @@ class JobAdmin(AdminContext):
                 yield replace(update, progress=progress, lines=lines)
 
     async def _masks(self, id: str, queue: str | None = None) -> Masks:
-        """What is hidden of a job; of one that is forgotten, all that is left of it."""
+        """What is hidden of a job; if it is not kept, everything."""
         if not self._redaction.active:
             return NOTHING_HIDDEN
         try:
-            found = await self._found(id, queue)
+            _, _, seen = unfinished(await self._found(id, queue))
         except JobNotFound:
             return self._redaction.masks(None)
-        _, _, seen = next((each for each in found if not each[2].state.final), found[0])
         return self._redaction.masks(opened(seen.envelope), decode_constraints(seen.constraints))
 
     async def where(self, id: str) -> list[str]:
@@ -114,8 +116,8 @@ class JobAdmin(AdminContext):
         return [name for name, _, _ in await self._found(id)]
 
     async def log(self, id: str, queue: str | None = None) -> list[str]:
-        """The last 1,000 lines that a job wrote with `ctx.log`, kept for a day after the last; also
-        of a job that is otherwise forgotten, for which every queue is asked unless one is named.
+        """The last 1,000 lines that a job wrote with `ctx.log`, kept for a day after the last, also
+        if nothing else of the job is kept: then every queue is asked unless one is named.
         `JobNotFound` if nothing at all is known of it."""
         store, job_id = await self._store(), id_codec.to_id(id)
         names = await self._sources(queue)
@@ -142,7 +144,7 @@ class JobAdmin(AdminContext):
         if any(is_log(name) or group_source(name) for name, _, _ in found):
             answers = [EventWhy(store, *each, self._redaction).answer() for each in found]
             return " ".join([await answer for answer in answers])
-        name, key, seen = next((each for each in found if not each[2].state.final), found[0])
+        name, key, seen = unfinished(found)
         return await Why(store, name, key, seen, self._redaction).answer()
 
     @recorded
@@ -154,11 +156,11 @@ class JobAdmin(AdminContext):
         state: State | str | None = None,
         **conditions: Unpack[JobConditions],
     ) -> CancelReport:
-        """End jobs, whatever state they are in: what has not begun never does, what runs is asked
-        to end. Named by id, or else all that fit, as in `jobs`, events of groups too: at least a
-        queue or a condition must be given. An id may be that of an event, in all groups that have
-        taken it, or before it is due; one that is still in its log is left there. `JobNotFound` if
-        there is one id and no such job."""
+        """Cancel jobs: those that have not begun never run, running ones are asked to end. Chosen
+        by id, or else all that match, as in `jobs`, events of groups too: then a queue or a
+        condition must be given. An event is cancelled in all groups that have taken it, or before
+        it is due; one that is still in its log stays there. `JobNotFound` for a single id without a
+        job."""
         wanted = JobFilter(queue=queue, state=state, **conditions)
         if ids is not None:
             if wanted.is_narrow:
@@ -183,14 +185,14 @@ class JobAdmin(AdminContext):
         if len(job_ids) == 1 and report.unknown:
             await self._found(report.unknown[0], queue)
             raise ConfigError(
-                f"event {report.unknown[0]} is still in its topic's log, out of which no group can "
-                "take it: pause the group, or let its handler leave the event alone"
+                f"event {report.unknown[0]} is still in its topic's log, which all groups share: "
+                "pause the group, or let its handler leave the event alone"
             )
         return report
 
     async def _found(self, id: str, queue: str | None = None) -> list[Found]:
-        """Where the job is: in one queue, unless it has ended in several, or in groups of a topic;
-        or in the log of one, if its time has not come."""
+        """Where the job is: in one queue, unless it has ended in several; in groups of a topic; or
+        in a topic's log, if it is not due yet."""
         job_id = id_codec.to_id(id)
         found = await self._looked(job_id, await self._queue_names(queue))
         if queue is None and not found:

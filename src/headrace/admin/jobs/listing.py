@@ -1,4 +1,4 @@
-"""Jobs of a listing: which states it goes through, and which jobs match."""
+"""Listing jobs: the states to list, and the jobs that match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that a store holds: what is known of one."""
+"""What is known of a job: a summary for lists, and all of it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class JobSummary:
     state: State
     priority: int
     key: str | None
-    """The `key` it was sent with, or of an event the one it has."""
+    """The `key` it was sent with; of an event, its key."""
     sent: datetime | None
     due: datetime | None
     worker: str | None
     attempt: int
-    """The one that runs or comes next; of a job that has ended, the last."""
+    """The attempt that runs or comes next; of a job that has ended, the last."""
     waits_for: str | None
     """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
     or the name of a rate limit."""
@@ -70,7 +70,7 @@ class JobSummary:
         blocked = snapshot.state is State.BLOCKED
         last = attempts[-1] if attempts else None
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
-        # Arguments may have megabytes: they are looked into only if there is a text to be masked.
+        # Arguments may have megabytes: they are decoded only if there is a text to mask.
         says = named or attempts or snapshot.progress or constraints.limits
         masks = redaction.masks(envelope, constraints) if says else NOTHING_HIDDEN
         return cls(
@@ -116,7 +116,7 @@ class JobDetail(JobSummary):
     fed: bool
     """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
     lane: str | None
-    """With which jobs it takes turns: `key:` and its key, or `task:` and its task."""
+    """Its lane: `key:` and its key, or `task:` and its task."""
     width: int | None
     """How many of that lane may run at a time."""
     unique: str | None

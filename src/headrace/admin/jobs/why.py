@@ -35,7 +35,7 @@ _REFUSED = {
     Reason.UNKNOWN_TASK,
     Reason.WRONG_VERSION,
 }
-"""Why a worker gives a job up before its function is entered."""
+"""Reasons for which a worker gives up a job before it enters the function."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -144,7 +144,7 @@ class Why:
         return self._masks.text(self._job.error or "").partition("\n")[0].rstrip(" .")
 
     async def _obstacle(self) -> str:
-        """What keeps all jobs of the queue, or of the task, from starting; empty if nothing."""
+        """What keeps all jobs of the queue or the task from starting; empty if nothing does."""
         control = await self._store.control(self._queue)
         if control.paused:
             return f"{self._where} is paused"
@@ -155,7 +155,7 @@ class Why:
         return ""
 
     async def _ahead(self) -> tuple[int, bool]:
-        """How many jobs come before it, and whether there are more than that."""
+        """How many jobs are ahead of it, and whether there are more than that."""
         counted, cursor = 0, ""
         while counted < _MOST_COUNTED:
             page = await self._store.browse(self._queue, State.WAITING, cursor, _PAGE)
@@ -190,7 +190,7 @@ def _rate_text(limit: Limit | None) -> str:
 
 
 def span(ms: int) -> str:
-    """A length of time in the unit in which it is a small number."""
+    """A length of time in a fitting unit."""
     for seconds, unit in _UNITS:
         if ms >= 2_000 * seconds:
             return f"{ms // (1_000 * seconds)} {unit}"

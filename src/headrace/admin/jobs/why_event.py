@@ -20,7 +20,7 @@ _STOPPED_KEYS = 100_000
 
 
 class EventWhy(Why):
-    """One question about one event in one group, as it was seen there."""
+    """Explains the state of one event in one group, from a snapshot of it."""
 
     _noun = "event"
 
@@ -80,7 +80,7 @@ class EventWhy(Why):
         return self._masks.name(self._job.key or "")
 
     async def _stopped(self) -> StoppedKey | None:
-        """What is known of the event's key, if the group has stopped it."""
+        """The event's key, if the group has stopped it."""
         key = self._job.key
         if key is None or self._source is None:
             return None
@@ -88,7 +88,7 @@ class EventWhy(Why):
         return next((each for each in found if each.key == key), None)
 
     def _behind(self, stopped: StoppedKey) -> str:
-        """What keeps an event from being handled whose key is stopped."""
+        """Why an event of a stopped key is not handled."""
         until = _UNTIL[stopped.state].replace("it is", "that one is")
         return (
             f"its key {self._key_shown!r} is {_WORDS[stopped.state]}, because event "

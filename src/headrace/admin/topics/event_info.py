@@ -23,7 +23,7 @@ class EventInfo:
     topic: str
     key: str | None
     type: str | None
-    """None if it does not say, so that it is of the type that its topic declares."""
+    """None if it has none, and is of the type that its topic declares."""
     source: str | None
     time: datetime | None
     """When it was published, by the publisher's clock."""

@@ -1,4 +1,4 @@
-"""What people ask and do about topics, their groups, and keys that have come to a stop."""
+"""Questions and actions about topics, their groups, and stopped keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STOPPED_KEYS = 100_000
 
 
 class TopicAdmin(AdminContext):
-    """Looking at topics, moving and removing their groups, letting stopped keys go on."""
+    """Shows topics, reads events, moves and removes groups, frees stopped keys."""
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicInfo]:
         """All topics that were ever published to, that a group joined, or that the app declares, by
@@ -75,9 +75,9 @@ class TopicAdmin(AdminContext):
 
     @recorded
     async def rewind(self, topic: str, group: str, to: Place) -> None:
-        """Have a group handle what comes from this place on, back or forth: "start", "new", an
-        event's id or a time. What it holds already, it still handles. `TopicNotFound`,
-        `GroupNotFound` or `EventNotFound` if there is no such thing."""
+        """Move a group back or forward: to "start", "new", an event's id or a time. Events that it
+        has already taken are still handled. `TopicNotFound`, `GroupNotFound` or `EventNotFound` if
+        there is none."""
         check_place("to", to, self._app.clock.now_ms())
         store, logs = await self._store(), await self._logs_of(topic)
         if topic in self._app.topics:
@@ -89,9 +89,9 @@ class TopicAdmin(AdminContext):
 
     @recorded
     async def remove_group(self, topic: str, group: str, *, force: bool = False) -> None:
-        """Forget a group with all that it holds, its dead events included. Refused while a running
-        worker serves it, unless `force`. Whoever starts later with an app that declares it, and
-        works or publishes, makes it anew: take the subscription out of the code first."""
+        """Remove a group with all its events, dead ones included. Refused while a running worker
+        serves it, unless `force`. A worker or publisher that starts later with an app that declares
+        the group creates it again: remove the subscription from the code first."""
         store, queues = await self._store(), await self._queues_of(topic, group)
         for worker in [] if force else await read_workers(store):
             if not worker.queues.keys().isdisjoint(queues):
@@ -107,8 +107,7 @@ class TopicAdmin(AdminContext):
     async def stopped_keys(
         self, topic: str, group: str, *, limit: int = 1000
     ) -> list[StoppedKeyInfo]:
-        """Keys of an ordered group that are stopped or failed, because an event of theirs went
-        dead, by name."""
+        """Keys of an ordered group that a dead event has stopped or failed, by name."""
         limits.check_count("limit", limit)
         store, queues = await self._store(), await self._queues_of(topic, group)
         found: list[tuple[StoppedKey, Masks]] = []
@@ -133,12 +132,12 @@ class TopicAdmin(AdminContext):
 
     @recorded
     async def free_key(self, topic: str, group: str, key: str) -> bool:
-        """Let the events of a stopped or failed key be handled again: those that wait go on, those
-        that are dead stay so until they are replayed. False if the key was neither."""
+        """Handle the events of a stopped or failed key again. Dead ones stay dead until they are
+        replayed. False if the key was neither stopped nor failed."""
         store, queues = await self._store(), await self._queues_of(topic, group)
         freed = [await store.free_key(queue, key) for queue in queues]
         if not any(freed) and self._redaction.active:
-            # Those who may not see the key have another name for it.
+            # With redaction, the caller knows the key by another name.
             for queue in queues:
                 stopped = await store.stopped_keys(queue, _STOPPED_KEYS)
                 meant = [each.key for each in stopped if self._redaction.name(each.key) == key]
@@ -153,7 +152,7 @@ class TopicAdmin(AdminContext):
 
 
 def _info(topic: str, logged: LoggedEvent, kind: str | None, redaction: Redaction) -> EventInfo:
-    """The event; of bytes that are none, those bytes."""
+    """The event; if its bytes cannot be read, an event with those as its data."""
     envelope = opened(logged.envelope)
     if envelope is None:
         envelope, kind = Envelope(FORMAT, logged.job_id, f"@{topic}", logged.envelope), None

@@ -1,4 +1,4 @@
-"""Topics: what is known of one, of its groups, and of keys that have come to a stop."""
+"""What is known of a topic, of its groups, and of stopped keys."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class GroupInfo:
     age: float | None
     """How many seconds ago that was."""
     last_seen: datetime
-    """When a worker last looked for work for it, give or take a minute."""
+    """When a worker last read it, give or take a minute."""
     gone: bool
-    """Whether that is so long ago that the log is no longer kept for it."""
+    """Whether that is so long ago that the log no longer keeps events for it."""
     stopped_keys: int
-    """How many keys are stopped or failed, because an event of theirs went dead."""
+    """How many keys a dead event has stopped or failed."""
     paused: bool
 
     @classmethod
     def of(
         cls, states: Sequence[GroupState], now_ms: int, gone_after_ms: int, *, paused: bool
     ) -> GroupInfo:
-        """From what it is in each shard."""
+        """From its state in each shard."""
         counts = total(state.counts for state in states)
         oldest = [state.oldest_ms for state in states if state.oldest_ms is not None]
         seen_ms = max(state.seen_ms for state in states)

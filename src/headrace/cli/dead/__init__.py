@@ -1,1 +1,1 @@
-"""`headrace dead`: look at dead jobs, send them again, or forget them."""
+"""`headrace dead`: list, show, replay and purge dead jobs."""

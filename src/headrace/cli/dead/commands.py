@@ -1,4 +1,4 @@
-"""`headrace dead`: look at jobs that were given up, send them again, or forget them."""
+"""`headrace dead`: list, show, replay and purge dead jobs."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @click.group(no_args_is_help=False)
 def dead() -> None:
-    """Look at jobs that were given up, send them again, or forget them.
+    """List, show, replay and purge dead jobs: those that were given up.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
-    ./headrace.db is meant. If the first word looks like an APP, it is one; an id that looks like
-    that is safe behind --app, and alone with --url.
+    ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that
+    looks so, name the app with --app, or the store with --url.
     """
 
 
@@ -68,7 +68,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
 @dead.command()
 @of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
-    """Show all that is known of one dead job: every attempt, its arguments, its bytes."""
+    """Show one dead job: its attempts, arguments and bytes."""
     try:
         info = asked(app, lambda app: admin_of(app).dead_job(id, queue))
     except JobNotFound:
@@ -101,14 +101,14 @@ def _action_options(command: Command) -> Command:
     multiple=True,
     callback=parse_edits,
     metavar="NAME=JSON",
-    help="Change this argument; may be given again. Needs an APP.",
+    help="Change this argument; may be repeated. Needs an APP.",
 )
 def replay(edit: dict[str, Any], **options: Any) -> None:
-    """Send dead jobs again with a clean history, as they were or with other arguments.
+    """Send dead jobs again with an empty history, as they were or with other arguments.
 
-    Named by id, or all that --queue, --task, --reason, --error, --search, --since and --until
-    leave, or --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent
-    if the arguments of one of the jobs would not fit its task.
+    Choose jobs by id, by --queue, --task, --reason, --error, --search, --since and --until, or
+    with --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent
+    unless the new arguments fit every job's task.
     """
     _do("replay", "replayed", edit or None, **options)
 
@@ -116,10 +116,10 @@ def replay(edit: dict[str, Any], **options: Any) -> None:
 @dead.command()
 @_action_options
 def purge(**options: Any) -> None:
-    """Forget dead jobs for good.
+    """Delete dead jobs for good.
 
-    Named by id, or all that --queue, --task, --reason, --error, --search, --since and --until
-    leave, or --all. Asks first; where there is no terminal to ask in, it needs --yes.
+    Choose jobs by id, by --queue, --task, --reason, --error, --search, --since and --until, or
+    with --all. Asks first; without a terminal, it needs --yes.
     """
     _do("purge", "purged", None, **options)
 
@@ -148,7 +148,7 @@ def _do(
     _check(verb, app, ids, wanted, everything)
     chosen = chosen_app(app, url, namespace)
     warn_of_redacted_search(chosen, wanted.search)
-    # A replay loses nothing: it asks only before many of them, and only where someone is.
+    # A replay loses nothing: it asks only before many, and only at a terminal.
     if not yes and (verb == "purge" or (sys.stdin.isatty() and not ids)):
         confirm(verb, f"{len(ids)} dead job(s)" if ids else wanted.describe_dead())
     count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
@@ -181,7 +181,7 @@ async def _done(
         if verb == "purge":
             return await admin.purge(named, wanted.queue, **wanted.for_dead)
         return await admin.replay(named, wanted.queue, edit=edit, **wanted.for_dead)
-    # Since for ever: all of them, in all queues.
+    # All of them, in all queues.
     ever = datetime.fromtimestamp(0, UTC)
     if verb == "purge":
         return await admin.purge(since=ever)

@@ -1,4 +1,4 @@
-"""How dead jobs look: to people, and to programs."""
+"""How dead jobs are printed: for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
     }
     if not whole:
         return value
-    # The bytes hold all that is hidden.
+    # Empty with redaction: the bytes hold all that is hidden.
     return {**value, "envelope": info.envelope or None}
 
 

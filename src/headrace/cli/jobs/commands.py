@@ -39,8 +39,8 @@ def jobs() -> None:
     """Find jobs, look at them, follow them, cancel them.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
-    ./headrace.db is meant. If the first word looks like an APP, it is one; an id that looks like
-    that is safe behind --app, and alone with --url.
+    ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that
+    looks so, name the app with --app, or the store with --url.
     """
 
 
@@ -82,7 +82,7 @@ async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSumma
 @jobs.command()
 @of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
-    """Show all that is known of one job: its state, arguments, attempts and log."""
+    """Show one job: its state, arguments, attempts and log."""
     info = asked(app, lambda app: admin_of(app).job(id, queue))
     if as_json:
         json_document(as_json_value(info))
@@ -115,7 +115,7 @@ def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 @app_options
 @queue_option
 @job_options
-@click.option("--flow", metavar="ID", help="Only of the flow that ends with this job.")
+@click.option("--flow", metavar="ID", help="Only jobs of the flow that ends with this job.")
 @yes_option
 @secrets_option
 @json_option
@@ -128,11 +128,11 @@ def cancel(
     as_json: bool,
     **conditions: Any,
 ) -> None:
-    """End jobs: what has not begun never does, what runs is asked to end.
+    """Cancel jobs: those that have not begun never run, running ones are asked to end.
 
-    Jobs are named by id, or chosen by --queue, --state, --task, --search, --since, --until and
-    --flow; without --queue, in all queues and groups of topics. Unless ids are given it asks first.
-    Where there is no terminal to ask in, it needs --yes.
+    Choose jobs by id, or by --queue, --state, --task, --search, --since, --until and --flow;
+    without --queue, in all queues and groups of topics. Asks first unless ids are given; without a
+    terminal, it needs --yes.
     """
     wanted = JobFilter(**conditions)
     named = bool(url or namespace)
@@ -178,6 +178,6 @@ def _complain(report: CancelReport, named: bool) -> None:
         complain(f"ended already: {', '.join(report.ended)}")
     if report.logged:
         left = plural(len(report.logged), "event")
-        complain(f"{left} stayed in the log of a topic, out of which no group can take any")
+        complain(f"{left} stayed in the log of a topic, which all groups share")
     if report.unknown or (report.ended and named):
         click.get_current_context().exit(FAILED)

@@ -1,4 +1,4 @@
-"""How jobs look: to people, and to programs."""
+"""How jobs are printed: for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADINGS = ("state", "queue", "id", "task", "priority", "attempt", "sent", "det
 
 
 def as_json_value(job: JobSummary) -> dict[str, Any]:
-    """All that is known, under stable keys."""
+    """A job under stable keys."""
     value = asdict(job)
     progress = job.progress
     value["progress"] = progress and {
@@ -30,7 +30,7 @@ def as_json_value(job: JobSummary) -> dict[str, Any]:
         "at": progress.at,
     }
     if value.get("event"):
-        # Told as the arguments.
+        # Shown as the arguments.
         del value["event"]["data"]
     if "limits" in value:
         value["limits"] = [_limit(limit) for limit in value["limits"]]
@@ -45,7 +45,7 @@ def show_list(found: Sequence[JobSummary]) -> None:
 
 
 def show_job(job: JobDetail) -> None:
-    """What there is to say, a line each, without what is not there."""
+    """Print the facts of a job, a line each, without empty ones."""
     for name, value in _facts(job):
         if value:
             click.echo(f"{name:<11}{harmless(value)}")
@@ -89,7 +89,7 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
 
 
 def event_facts(event: EventInfo) -> list[tuple[str, str | None]]:
-    """What there is to say of an event beside what any job has."""
+    """The facts of an event that jobs do not have."""
     return [
         ("topic", event.topic),
         ("key", event.key),

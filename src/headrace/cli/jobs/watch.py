@@ -1,4 +1,4 @@
-"""`headrace jobs watch`: what happens to jobs, as it happens."""
+"""`headrace jobs watch`: events of jobs, as they happen."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _BAR = 24
 @click.argument("words", nargs=-1, metavar="[APP] [ID]")
 @app_options
 @queue_option
-@click.option("--after", metavar="CURSOR", help="Go on after this event of --queue; '' for all.")
+@click.option(
+    "--after", metavar="CURSOR", help="Go on after this event of --queue; '' for all that are kept."
+)
 @secrets_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def watch(
@@ -45,13 +47,13 @@ def watch(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """Print what happens to jobs, one line each, until Ctrl-C; with an ID, what happens to that
-    job, its progress and its log, until it has ended: exit code 1 if it did not end well.
+    """Print what happens to jobs, one line each, until Ctrl-C. With an ID, print the changes of
+    that job, its progress and its log until it ends; the exit code is 1 unless it is done.
 
     Each event has a cursor (see --json), from which another watch can go on without missing any.
     """
     if after and queue is None:
-        raise ConfigError("--after is a place in the events of one queue: say which with --queue")
+        raise ConfigError("--after is a position in the events of one queue: name it with --queue")
     app, named = split(words, app_option, store_named=bool(url or namespace), app_alone=True)
     chosen = chosen_app(app, url, namespace)
     if named and (queue is not None or after is not None):
@@ -63,12 +65,12 @@ def watch(
         watcher = _Watcher(chosen, as_json)
         asyncio.run(watcher.run(queue, _NOW if after is None else after))
     except KeyboardInterrupt:
-        # That is how watching ends.
+        # Ctrl-C is how watching ends.
         return
 
 
 class _Watcher:
-    """Prints the events of one queue, or of all that there are and will be."""
+    """Prints the events of one queue, or of all queues, later ones included."""
 
     def __init__(self, app: Headrace, as_json: bool) -> None:
         self._app = app
@@ -90,7 +92,7 @@ class _Watcher:
                     for name in sorted(names - followed):
                         group.create_task(self._follow(name, after))
                     followed |= names
-                    # Of a queue that is new, all is new.
+                    # All events of a new queue are new.
                     after = _OLDEST
                     await asyncio.sleep(_LOOK_FOR_QUEUES)
         except ExceptionGroup as errors:

@@ -1,4 +1,4 @@
-"""`headrace dashboard`: see and steer queues in a browser."""
+"""`headrace dashboard`: show and control queues in a browser."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ _FILE = click.Path(dir_okay=False)
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen at. Others than this machine's need --auth.",
+    help="Address to listen on. Any but this machine's own needs --auth.",
 )
 @click.option("--port", type=_PORT, default=8370, show_default=True, metavar="N")
 @click.option(
     "--token",
     metavar="TEXT",
-    help=f"What lets in without --auth, instead of one made up: better in ${_VARIABLE}TOKEN, for "
-    "all who use the machine can see options.",
+    help=f"Token to log in with if there is no --auth; made up by default. Better in "
+    f"${_VARIABLE}TOKEN: other users of the machine can see options.",
 )
 @click.option(
     "--auth",
     "users",
     multiple=True,
     metavar="NAME:PASSWORD[:ROLE]",
-    help=f"Who may come in, as operator or viewer; several times, or in ${_USERS}, by spaces.",
+    help=f"A user, as operator or viewer; may be repeated. Or in ${_USERS}, separated by spaces.",
 )
-@click.option("--insecure", is_flag=True, help="Let everyone in who can reach it, as operator.")
+@click.option("--insecure", is_flag=True, help="Let in everyone who can reach it, as operator.")
 @click.option(
     "--ssl-certfile",
     type=_FILE,
     envvar=f"{_VARIABLE}SSL_CERTFILE",
     metavar="FILE",
-    help="Certificate, as PEM: serve by https.",
+    help="PEM certificate: serve over https.",
 )
 @click.option(
     "--ssl-keyfile",
     type=_FILE,
     envvar=f"{_VARIABLE}SSL_KEYFILE",
     metavar="FILE",
-    help=f"Its key, if in another file. A password for it is in ${_VARIABLE}SSL_KEYFILE_PASSWORD.",
+    help=f"Its key, if in another file. The key's password is in ${_VARIABLE}SSL_KEYFILE_PASSWORD.",
 )
 @click.option(
     "--proxy",
@@ -75,8 +75,7 @@ _FILE = click.Path(dir_okay=False)
     multiple=True,
     envvar=f"{_VARIABLE}PROXY",
     metavar="ADDRESS",
-    help="Address of a proxy in front, whose X-Forwarded-For and -Proto are believed; several "
-    "times.",
+    help="Address of a proxy whose X-Forwarded-For and -Proto are trusted; may be repeated.",
 )
 @click.option(
     "--origin",
@@ -84,7 +83,7 @@ _FILE = click.Path(dir_okay=False)
     multiple=True,
     envvar=f"{_VARIABLE}ORIGIN",
     metavar="URL",
-    help="Where people see it, such as https://shop.example, if a proxy changes the Host header.",
+    help="Public address, such as https://shop.example, if a proxy changes the Host header.",
 )
 @metrics_options
 @log_options
@@ -105,10 +104,10 @@ def dashboard(
     log_level: str | None,
     log_format: str | None,
 ) -> None:
-    """Show the queues, jobs, topics and workers of APP, or of a store, in a browser.
+    """Show and control the queues, jobs, topics and workers of APP, or of a store, in a browser.
 
-    They can be steered there, too. It serves the user who starts it alone, at the address that it
-    prints, unless it is told who else may come in. Ctrl-C ends it.
+    It prints the address to open. Only the user who starts it gets in, unless --auth names others.
+    Ctrl-C ends it.
     """
     follow_supervisor()
     metrics = place_of(metrics_port, metrics_host, metrics_allow)
@@ -140,7 +139,7 @@ def dashboard(
         url = _url(scheme, host, listening, server.take_token())
         click.echo(f"headrace dashboard: {url} (Ctrl-C ends it)")
         for number in ending_signals():
-            # While it serves, the server sets those that it knows of anew.
+            # While it serves, the server sets its own handlers for some of them.
             signal.signal(number, server.handle_exit)
         asyncio.run(server.serve_at(listening))
     let_go_of_closed_terminal()
@@ -158,10 +157,10 @@ def _certificate(certfile: str | None, keyfile: str | None) -> Certificate | Non
 
 
 def _warn_of_plain_http(*, guarded: bool) -> None:
-    what = "passwords and sessions" if guarded else "all that it shows and is told"
+    what = "passwords and sessions" if guarded else "all pages and actions"
     complain(
-        f"warning: {what} go over plain http, for everyone on the way to read and change: give "
-        "--ssl-certfile and --ssl-keyfile, or have a proxy serve it by https and name it with "
+        f"warning: {what} go over plain http, where others can read and change them: give "
+        "--ssl-certfile and --ssl-keyfile, or let a proxy serve it over https and name that with "
         "--proxy"
     )
 
@@ -214,16 +213,16 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Bound here, so that an error is one line."""
+    """A bound socket; `ConfigError` if the address cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        # The text of the error itself repeats the address; a name that is not known has no number.
+        # The error's own text repeats the address; an unknown name has no number.
         number = error.errno or 0
         reason = os.strerror(number) if number > 0 else str(error.strerror)
         raise ConfigError(
-            f"cannot listen at {host} port {port}: {reason.lower()}; choose others with --host "
+            f"cannot listen on {host} port {port}: {reason.lower()}; choose others with --host "
             "and --port"
         ) from None
 

@@ -1,4 +1,4 @@
-"""`headrace dev`: all that an app needs while one writes it, in one command."""
+"""`headrace dev`: worker and dashboard for development, in one command."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from headrace.worker.processes.signals import ProcessSignals, let_go_of_closed_t
 _HOST = "127.0.0.1"
 _TOKEN = "HEADRACE_DASHBOARD_TOKEN"
 _LOOK_EVERY = 0.5
-# Longer than a worker that is stuck takes to end by itself after its drain.
+# A stuck worker ends by itself within this time after its drain.
 _BEYOND_DRAIN = 20.0
 _SOURCES = (".py",)
 _PASSED_OVER = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
-# More would take longer to look at than the pause between two looks.
+# More would take longer to check than the pause between two checks.
 _MOST = 20_000
 
 
@@ -40,7 +40,7 @@ _MOST = 20_000
     default=8370,
     show_default=True,
     metavar="N",
-    help="Port of the dashboard, on this machine alone.",
+    help="Port of the dashboard, on this machine only.",
 )
 @click.option(
     "-c",
@@ -57,9 +57,9 @@ _MOST = 20_000
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time that running jobs are given to end before a restart.",
+    help="Time for running jobs to end before a restart.",
 )
-@click.option("--reload/--no-reload", default=True, help="Start anew when a file has changed.")
+@click.option("--reload/--no-reload", default=True, help="Restart when a file has changed.")
 def dev(
     app: str | None,
     app_option: str | None,
@@ -68,8 +68,8 @@ def dev(
     drain: float,
     reload: bool,
 ) -> None:
-    """Run APP, for example shop:app, while you write it: a worker with its schedules, the dashboard
-    in the browser, and both anew whenever a Python file here changes.
+    """Run APP, for example shop:app, during development: a worker with its schedules and the
+    dashboard, both restarted whenever a Python file here changes.
 
     Needs no server: jobs are kept in ./headrace.db, unless the app or $HEADRACE_URL says otherwise.
     One Ctrl-C stops all, and so does closing the terminal.
@@ -78,7 +78,7 @@ def dev(
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
     folders = _checked(name, port)
-    # The same after each restart: who is logged in stays logged in.
+    # The same after each restart, so that users stay logged in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
     processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
     click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
@@ -99,7 +99,7 @@ def dev_processes(
     drain: float,
     settings: Mapping[str, str] | None = None,
 ) -> DevProcesses:
-    """A worker and a dashboard, not started yet; `settings` are variables that they get."""
+    """A worker and a dashboard, not started yet; `settings` are variables for both."""
     return DevProcesses(
         {
             "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
@@ -111,7 +111,7 @@ def dev_processes(
 
 
 def _url(port: int, token: str) -> str:
-    """As the dashboard will be served, which reads its own variables here too."""
+    """The address of the dashboard, which depends on its own variables too."""
     scheme = "https" if os.environ.get("HEADRACE_DASHBOARD_SSL_CERTFILE") else "http"
     has_users = bool(os.environ.get("HEADRACE_DASHBOARD_AUTH"))
     asked = "" if has_users else f"?token={quote(token, safe='')}"
@@ -119,7 +119,7 @@ def _url(port: int, token: str) -> str:
 
 
 def _checked(name: str, port: int) -> list[Path]:
-    """The folders to watch. Errors that are there from the start are raised here, once."""
+    """The folders to watch. Raises errors that would end both processes at once."""
     app = load_app(name)
     if app.url.startswith("memory:"):
         raise ConfigError(
@@ -138,7 +138,7 @@ def _checked(name: str, port: int) -> list[Path]:
 
 
 def _look_after(processes: DevProcesses, signals: ProcessSignals, sources: Sources | None) -> None:
-    """Until someone wants an end."""
+    """Restart the processes when files change, until a signal asks to stop."""
     while True:
         if any(number != signal.SIGCHLD for number in signals.wait(_LOOK_EVERY)):
             return
@@ -148,14 +148,14 @@ def _look_after(processes: DevProcesses, signals: ProcessSignals, sources: Sourc
         changed = sources.changed() if sources else []
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            click.echo(f"headrace dev: {harmless(changed[0].name)}{more} changed, starting anew")
+            click.echo(f"headrace dev: {harmless(changed[0].name)}{more} changed, restarting")
             processes.stop()
             processes.start()
 
 
 class Sources:
     """The Python files below some folders, as of the last call. Compares name, time and size, which
-    works on any disk, without a watcher of the system."""
+    works on any file system."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = sorted({folder.resolve() for folder in folders})
@@ -180,7 +180,7 @@ class Sources:
                     try:
                         stat = path.stat()
                     except OSError:
-                        # Just being replaced: the next look finds it.
+                        # Just being replaced: the next check finds it.
                         continue
                     found += 1
                     yield path, (stat.st_mtime_ns, stat.st_size)

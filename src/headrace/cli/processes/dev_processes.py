@@ -1,4 +1,4 @@
-"""Several commands of ours at once, whose output goes to one terminal."""
+"""Several `headrace` commands at once, with their output in one terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import click
 from headrace.core.display import harmless
 from headrace.worker.processes.parent import SUPERVISOR, how_it_ended
 
-# For what a process that has ended said last. Whoever has its output from it may live for ever.
+# To read the last output of an ended process: a child that inherited its pipe may keep it open.
 _LAST_WORDS = 2.0
 
 
 class DevProcesses:
-    """Runs each of the commands, named for people, as a process of its own, with `settings` as
-    further variables. One that does not end within `patience` seconds is killed."""
+    """Runs each command as a process, under a name for its output, with `settings` as further
+    variables. One that does not end within `patience` seconds is killed."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class DevProcesses:
             "PYTHONUNBUFFERED": "1",
         }
         self._running: dict[str, subprocess.Popen[str]] = {}
-        self._voices: list[threading.Thread] = []
+        self._readers: list[threading.Thread] = []
 
     def start(self) -> None:
         for name, arguments in self._commands.items():
@@ -51,15 +51,15 @@ class DevProcesses:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="backslashreplace",
-                # A Ctrl-C in the terminal is for the one that watches over them.
+                # Ctrl-C in the terminal is for the parent only.
                 start_new_session=True,
             )
             self._running[name] = process
             if process.stdout is not None:
-                self._speak_for(name, process.stdout)
+                self._print_output(name, process.stdout)
 
     def ended(self) -> list[str]:
-        """A sentence for each that has ended by itself since this was last asked."""
+        """A sentence for each process that has ended by itself since the last call."""
         sentences = []
         for name, process in list(self._running.items()):
             if (code := process.poll()) is not None:
@@ -68,7 +68,7 @@ class DevProcesses:
         return sentences
 
     def stop(self) -> None:
-        """Tell all to end, and wait until they have."""
+        """Stop all processes, and wait for them."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
         ends_at = time.monotonic() + self.patience
@@ -80,11 +80,11 @@ class DevProcesses:
                 process.wait()
         self._running.clear()
         ends_at = time.monotonic() + _LAST_WORDS
-        for voice in self._voices:
-            voice.join(max(0.0, ends_at - time.monotonic()))
-        self._voices.clear()
+        for reader in self._readers:
+            reader.join(max(0.0, ends_at - time.monotonic()))
+        self._readers.clear()
 
-    def _speak_for(self, name: str, output: IO[str]) -> None:
+    def _print_output(self, name: str, output: IO[str]) -> None:
         width = max(map(len, self._commands))
 
         def repeat() -> None:
@@ -92,10 +92,10 @@ class DevProcesses:
                 for line in output:
                     # What a handler prints goes through here too.
                     shown = harmless(line.rstrip().expandtabs(8))
-                    # Read on though the terminal is closed: the process must not be held up.
+                    # Read on if the terminal is closed: the process must not block.
                     with contextlib.suppress(OSError):
                         click.echo(f"{name:<{width}} | {shown}")
 
-        voice = threading.Thread(target=repeat, name=f"headrace-{name}", daemon=True)
-        voice.start()
-        self._voices.append(voice)
+        reader = threading.Thread(target=repeat, name=f"headrace-{name}", daemon=True)
+        reader.start()
+        self._readers.append(reader)

@@ -1,4 +1,4 @@
-"""Metrics and health of a worker, on a port of its own."""
+"""Metrics and probes on a port of their own: options, and serving."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     host: str
     port: int
     allowed: tuple[str, ...] = ()
-    """Further names by which it may be asked."""
+    """Further host names that it answers to."""
 
 
 def metrics_options(command: Command) -> Command:
@@ -53,8 +53,8 @@ def metrics_options(command: Command) -> Command:
             multiple=True,
             envvar="HEADRACE_METRICS_ALLOW_HOST",
             metavar="NAME",
-            help="A name with dots by which --metrics-port may be asked, as shop.example or "
-            "*.shop.example; several times. Addresses and names without dots always may.",
+            help="Host name with dots that --metrics-port answers to, such as shop.example or "
+            "*.shop.example; may be repeated. It answers to addresses and other names anyway.",
         ),
         click.option(
             "--metrics-host",
@@ -75,11 +75,11 @@ def metrics_options(command: Command) -> Command:
 def place_of(
     metrics_port: int | None, metrics_host: str | None, allowed: tuple[str, ...] = ()
 ) -> Place | None:
-    """Where to serve; None if nothing is to be."""
+    """Where to serve; None for nowhere."""
     if metrics_port is None:
         if metrics_host is not None:
             raise ConfigError("--metrics-host is of no use without --metrics-port")
-        # A variable is for all processes of a machine, also those that serve nothing.
+        # The variable may be set for all processes of a machine, also those that serve nothing.
         context = click.get_current_context(silent=True)
         source = context and context.get_parameter_source("metrics_allow")
         if allowed and source is ParameterSource.COMMANDLINE:
@@ -89,7 +89,7 @@ def place_of(
 
 
 def count_for_parent(worker: Worker) -> None:
-    """Have a worker count what it does, if the parent of this process has asked for it."""
+    """Count what a worker does, if the parent process asks for it."""
     folder = pop_totals_dir()
     if folder is None:
         return
@@ -110,8 +110,7 @@ def serve_worker(app: Headrace, worker: Worker, place: Place) -> None:
 
 @contextmanager
 def shared_totals(place: Place | None) -> Iterator[Mapping[str, str]]:
-    """The variables with which worker processes are to be started, so that they tell their parent
-    what they count."""
+    """Environment variables for worker processes, so that they report what they count."""
     if place is None:
         yield {}
         return

@@ -1,4 +1,4 @@
-"""`headrace outbox`: send what transactions wrote, and look at what could not be sent."""
+"""`headrace outbox`: relay what transactions wrote, and list or retry failed rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table_option(command: Command) -> Command:
 
 
 def in_database(command: Command) -> Command:
-    """A command about the outbox in a database."""
+    """A command about the outbox of a database."""
     return click.option(
         "--database",
         required=True,
@@ -65,8 +65,8 @@ def relay(app: str, database: str, table: str) -> None:
 @in_database
 @json_option
 def failed(database: str, table: str, as_json: bool) -> None:
-    """Show rows that the store refused until the relay gave them up."""
-    found = _asked(database, _nobodys(table).failed)
+    """Show rows that the relay gave up, because the store refused them."""
+    found = _asked(database, _outbox(table).failed)
     show_table(found, _HEADINGS, _row, nothing="nothing failed", as_json=as_json)
 
 
@@ -75,8 +75,8 @@ def failed(database: str, table: str, as_json: bool) -> None:
 @in_database
 @json_option
 def retry(id: str | None, database: str, table: str, as_json: bool) -> None:
-    """Have rows that were given up sent again: that of the job or event ID, or all."""
-    count = _asked(database, lambda connection: _nobodys(table).retry_failed(connection, id))
+    """Send failed rows again: that of the job or event ID, or all."""
+    count = _asked(database, lambda connection: _outbox(table).retry_failed(connection, id))
     show_result(f"{plural(count, 'row')} will be retried", {"retried": count}, as_json=as_json)
 
 
@@ -85,7 +85,7 @@ def retry(id: str | None, database: str, table: str, as_json: bool) -> None:
 @table_option
 def ddl(dialect: str, table: str) -> None:
     """Print the SQL that makes the tables of an outbox and an inbox, for a migration."""
-    click.echo(_nobodys(table).ddl(dialect) + Inbox().ddl(dialect), nl=False)
+    click.echo(_outbox(table).ddl(dialect) + Inbox().ddl(dialect), nl=False)
 
 
 async def _until_signalled(sender: Relay) -> None:
@@ -96,8 +96,8 @@ async def _until_signalled(sender: Relay) -> None:
     let_go_of_closed_terminal()
 
 
-def _nobodys(table: str) -> Outbox:
-    """An outbox to look at: which app it is of makes no difference to its table."""
+def _outbox(table: str) -> Outbox:
+    """The outbox with this table; its app does not matter here."""
     return Outbox(Headrace("memory://"), table=table)
 
 

@@ -42,7 +42,7 @@ _COUNT = click.IntRange(min=1)
 
 
 def _numbers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int]:
-    """The least and the most, of `4` or `1..8`."""
+    """The least and the most number in `4` or `1..8`."""
     texts = text.split("..")
     try:
         least, most = int(texts[0]), int(texts[-1])
@@ -55,7 +55,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What the command line says of each worker process."""
+    """The options of each worker process."""
 
     app: str
     queues: Sequence[str] | Mapping[str, int] | None
@@ -102,7 +102,7 @@ class WorkerOptions:
     "--queues",
     multiple=True,
     metavar="NAME[=WEIGHT],…",
-    help="Queues to read, and how large a share each has.  [default: the tasks', alike]",
+    help="Queues to read, and the share of each.  [default: those of the tasks, equally]",
 )
 @click.option("--strict", is_flag=True, help="Read each queue only when those before it are empty.")
 @click.option(
@@ -135,13 +135,13 @@ class WorkerOptions:
     default=limits.DRAIN,
     show_default=True,
     metavar="SECONDS",
-    help="Time that running jobs are given to end after SIGTERM.",
+    help="Time for running jobs to end after SIGTERM.",
 )
 @click.option(
     "--wait-for-store",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Time to wait for a store that is away at the start.  [default: for ever]",
+    help="How long to wait for the store at the start.  [default: for ever]",
 )
 @metrics_options
 @log_options
@@ -164,20 +164,18 @@ def worker(
 ) -> None:
     """Run the jobs of APP, for example shop:app.
 
-    SIGTERM, Ctrl-C or a closed terminal: takes no more jobs, lets the running ones end, hands back
-    the rest. A second SIGTERM or Ctrl-C cancels the running ones.
+    After SIGTERM, Ctrl-C or a closed terminal it takes no more jobs, lets running ones end and
+    hands back the rest. A second SIGTERM or Ctrl-C cancels the running ones.
 
-    Exit codes: 0 clean, 1 outcomes could not be written, 2 wrong use or a crash inside the worker,
-    3 jobs were cut short.
+    Exit codes: 0 clean, 1 outcomes could not be written, 2 wrong usage or a crash inside the
+    worker, 3 jobs were cut short.
     """
-    # Before anything else: the supervisor may be gone, or want an end, while the app is imported.
+    # First: the supervisor may end, or ask for an end, while the app is imported.
     exit_on_signal()
     follow_supervisor()
-    name = one_app(app, app_option)
+    name, context = one_app(app, app_option), click.get_current_context()
     if name is None:
-        raise click.UsageError(
-            "say which app: headrace worker shop:app", click.get_current_context()
-        )
+        raise click.UsageError("say which app: headrace worker shop:app", context)
     settings = WorkerOptions(
         name,
         _queues(queues),

@@ -51,7 +51,7 @@ def _exit_code(worker: Worker) -> int:
 
     def on_signal(number: int, _: object) -> None:
         let_go_of_closed_terminal()
-        # A terminal that is closed may say so twice, which is no wish to hurry.
+        # A closed terminal may send SIGHUP twice, which does not mean to hurry.
         if number != signal.SIGHUP or not watchdog.stop_requested:
             watchdog.request_stop()
             loop.call_soon_threadsafe(worker.stop)
@@ -99,7 +99,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 class Watchdog:
     """Ends the process long after it should have ended by itself: an event loop that a handler
-    blocks hears of no signal and keeps no deadline."""
+    blocks sees no signal and keeps no deadline."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""`headrace topics`: look at topics, move and remove groups."""
+"""`headrace topics`: show topics, read and publish events, move and remove groups."""

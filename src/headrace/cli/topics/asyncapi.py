@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.option("--json", is_flag=True, expose_value=False, help="Print JSON: the default.")
 def asyncapi(app: str | None, app_option: str | None, title: str | None, version: str) -> None:
     """Print the AsyncAPI 3 document of an app: its topics, their events, and the groups that
-    receive them. It is JSON, which tools also take as YAML. Nothing is asked of the store, and no
-    password is printed.
+    receive them. It is JSON, which tools also take as YAML. It does not use the store, and
+    prints no password.
     """
     named = one_app(app, app_option)
     if named is None:

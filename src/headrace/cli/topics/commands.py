@@ -1,4 +1,4 @@
-"""`headrace topics`: what is in the topics, and how far their groups are."""
+"""`headrace topics`: show topics, read and publish events, move and remove groups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def topics() -> None:
     """Show the topics and their groups, read and publish events, move groups, free keys. Without a
     command: list.
 
-    What a group has to handle is also seen and changed like a queue: jobs list -Q billing@orders,
+    A group is also shown and changed like a queue: jobs list -Q billing@orders,
     dead replay -Q billing@orders, queues pause billing@orders.
     """
 
@@ -72,7 +72,7 @@ def list_(app: Headrace, as_json: bool) -> None:
 @of_words("topic")
 @json_option
 def show(app: Headrace, topic: str, as_json: bool) -> None:
-    """Show all that is known of one topic: its shards, and its groups in detail."""
+    """Show one topic: its shards and its groups."""
     found = asked(app, lambda app: app.admin.topic(topic))
     if as_json:
         json_document(found)
@@ -83,7 +83,7 @@ def show(app: Headrace, topic: str, as_json: bool) -> None:
 def _place(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> str | datetime | None:
-    """A time if it looks like one; else a word, or the id of an event."""
+    """A time, if the text can be read as one; otherwise a word, or the id of an event."""
     if text is None:
         return None
     try:
@@ -111,8 +111,8 @@ def read(
 
 @topics.command()
 @of_words("topic", "event")
-@click.option("--key", metavar="KEY", help="Its key, instead of the one the topic makes.")
-@click.option("--id", metavar="ID", help="Its id: published again under it, it is added once.")
+@click.option("--key", metavar="KEY", help="Its key, instead of the one that the topic makes.")
+@click.option("--id", metavar="ID", help="Its id: an event with the same id is added only once.")
 @json_option
 def publish(
     app: Headrace, topic: str, event: str, key: str | None, id: str | None, as_json: bool
@@ -137,18 +137,18 @@ def _declared(app: Headrace, name: str) -> Topic[Any]:
 
 
 def _event_of(topic: Topic[Any], text: str) -> Any:
-    """The event that a JSON text says."""
+    """The event in a JSON text."""
     kind = topic.event_type
     try:
         decode = json_decoder(kind)
     except (TypeError, NameError):
         raise ConfigError(
-            f"topic {topic.name!r} carries {named(kind)}, which cannot be written as JSON"
+            f"topic {topic.name!r} carries {named(kind)}, which cannot be read from JSON"
         ) from None
     try:
         return decode(text.encode())
     except Exception as error:
-        raise ConfigError(f"{text[:80]!r} is no {named(kind)} in JSON: {error}") from None
+        raise ConfigError(f"{text[:80]!r} is not {named(kind)} in JSON: {error}") from None
 
 
 @topics.command()
@@ -165,10 +165,10 @@ def _event_of(topic: Topic[Any], text: str) -> Any:
 def rewind(
     app: Headrace, topic: str, group: str, to: str | datetime, yes: bool, as_json: bool
 ) -> None:
-    """Have a group handle a topic's events from another place on, back or forth.
+    """Move a group to another position in its topic, back or forward.
 
-    Going back, it handles again what it has handled; going forth, it never sees what is between.
-    Asks first; where there is no terminal to ask in, it needs --yes.
+    Moved back, it handles events again; moved forward, it skips those in between. Asks first;
+    without a terminal, it needs --yes.
     """
     if not yes:
         confirm("rewind", f"group {group!r} of topic {topic!r} to {to}")
@@ -185,7 +185,7 @@ def rewind(
 @secrets_option
 @json_option
 def keys(app: Headrace, topic: str, group: str, as_json: bool) -> None:
-    """Show the keys of an ordered group that stand still, because an event of theirs is dead."""
+    """Show the keys of an ordered group that a dead event has stopped."""
     found = asked(app, lambda app: admin_of(app).stopped_keys(topic, group))
     show_table(found, KEY_HEADINGS, key_row, nothing="no stopped keys", as_json=as_json)
 
@@ -194,8 +194,7 @@ def keys(app: Headrace, topic: str, group: str, as_json: bool) -> None:
 @of_words("topic", "group", "key")
 @json_option
 def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None:
-    """Let the events of a stopped key be handled again: those that wait, and new ones. What is dead
-    stays so until it is replayed."""
+    """Handle the events of a stopped key again. Dead ones stay dead until they are replayed."""
     freed = acted(app, lambda admin: admin.free_key(topic, group, key))
     if not freed:
         keys = command("topics", "keys", words=(topic, group))
@@ -208,15 +207,14 @@ def free(app: Headrace, topic: str, group: str, key: str, as_json: bool) -> None
 
 @topics.command()
 @of_words("topic", "group")
-@click.option("--force", is_flag=True, help="Although workers that serve it are running.")
+@click.option("--force", is_flag=True, help="Remove it even while workers serve it.")
 @yes_option
 @json_option
 def remove(app: Headrace, topic: str, group: str, force: bool, yes: bool, as_json: bool) -> None:
-    """Forget a group with all that it holds, its dead events included.
+    """Remove a group with all its events, dead ones included.
 
-    A worker that starts later makes it anew, and so does a publisher whose app declares the group:
-    take the subscription out of the code first. Asks before; where there is no terminal to ask in,
-    it needs --yes.
+    Workers and publishers whose app declares the group create it again: remove the subscription
+    from the code first. Asks first; without a terminal, it needs --yes.
     """
     if not yes:
         confirm("remove", f"group {group!r} of topic {topic!r}, and its dead events")

@@ -1,4 +1,4 @@
-"""How topics, groups and events look: to people, and to programs."""
+"""How topics, groups and events are printed: for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY_HEADINGS = ("key", "state", "since", "waiting", "event")
 def show_topics(found: Sequence[TopicInfo]) -> None:
     """A row for each group."""
     if not found:
-        click.echo("no topics yet: nothing was ever published")
+        click.echo("no topics yet: nothing has been published")
         return
     table(_TOPIC_HEADINGS, [row for topic in found for row in _topic_rows(topic)])
 
