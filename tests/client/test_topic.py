@@ -268,7 +268,6 @@ async def test_a_topic_that_blocks_waits_until_there_is_room(app: Headrace) -> N
             await topic.publish(paid(77))
     assert await amounts(topic) == [0, 1, 2]
     await app.store.disband("late@orders")
-    await app.store.trim("@orders", retention_ms=0, gone_after_ms=1000)
     assert (await waits).ok
     assert (await amounts(topic))[-2:] == [3, 4]
 
