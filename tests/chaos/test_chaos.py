@@ -38,8 +38,8 @@ from tests.servers import RedisServer
 @pytest.mark.parametrize(
     "plan",
     [
-        Massacre(jobs=8000, workers=3, every=0.3, concurrency=16),
-        Massacre(jobs=3000, workers=4, every=0.15, concurrency=2),
+        Massacre(jobs=8000, workers=3, every=0.3, concurrency=16, kills=40),
+        Massacre(jobs=3000, workers=4, every=0.15, concurrency=2, kills=60),
     ],
     ids=["many held", "killed young"],
 )
@@ -144,7 +144,7 @@ async def test_what_was_sent_outlives_outages_and_killed_workers(
     durable_redis: RedisServer, namespace: str, tmp_path: Path
 ) -> None:
     async with Crew(tmp_path, durable_redis.url, namespace, crash_limit=50) as crew:
-        plan = Outages(kills=15, up=1.0, senders=8, massacre=Massacre(every=0.5))
+        plan = Outages(kills=15, up=1.0, senders=8, massacre=Massacre(every=0.5, kills=1000))
         await survive_outages(crew, durable_redis, plan)
 
 

@@ -20,6 +20,8 @@ from tests.faults import shop
 ROOT = Path(__file__).parents[2]
 # Far beyond what anything here takes on a slow machine.
 LONG = 60.0
+# What a worker logs when it begins to read.
+BEGUN = " runs "
 
 
 async def eventually(
@@ -45,6 +47,12 @@ class Fact(NamedTuple):
     pid: int
 
 
+def facts_in(lines: str) -> list[Fact]:
+    rows = [line.split() for line in lines.splitlines()]
+    whole = [row for row in rows if len(row) == 6 and row[5] == "."]
+    return [Fact(row[0], row[1], int(row[2]), int(row[3]), int(row[4])) for row in whole]
+
+
 class Crew:
     """Processes that run `shop` on one store, and an app here that sends to them. Leaving the crew
     ends every process that is still there."""
@@ -63,6 +71,8 @@ class Crew:
         self.facts_file = folder / "facts.txt"
         self.app = mirrored(url, namespace, lease, crash_limit)
         self.processes: list[WorkerProcess] = []
+        self._facts: list[Fact] = []
+        self._read = 0
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "SHOP"))}
         self.env = {
             **inherited,
@@ -98,12 +108,25 @@ class Crew:
         return [process for process in self.processes if process.alive]
 
     @property
+    def at_work(self) -> list[WorkerProcess]:
+        return [process for process in self.processes if process.alive and process.is_at_work]
+
+    @property
     def facts(self) -> list[Fact]:
-        if not self.facts_file.exists():
-            return []
-        rows = [line.split() for line in self.facts_file.read_text().splitlines()]
-        whole = [row for row in rows if len(row) == 6 and row[5] == "."]
-        return [Fact(row[0], row[1], int(row[2]), int(row[3]), int(row[4])) for row in whole]
+        if self.facts_file.exists():
+            with self.facts_file.open("rb") as file:
+                file.seek(self._read)
+                fresh = file.read()
+            # The last line may be half written.
+            fresh = fresh[: fresh.rfind(b"\n") + 1]
+            self._read += len(fresh)
+            self._facts += facts_in(fresh.decode())
+        return self._facts
+
+    def forget_facts(self) -> None:
+        self.facts_file.unlink(missing_ok=True)
+        self._facts.clear()
+        self._read = 0
 
     def jobs(self, what: str) -> list[str]:
         """The ids of the jobs of which this is known, as often as it is."""
@@ -188,9 +211,14 @@ class WorkerProcess:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it has begun to read."""
+        return BEGUN in self.log
+
     async def works(self) -> None:
         """Wait until it has begun to read."""
-        await self.says(" runs ")
+        await self.says(BEGUN)
 
     async def says(self, text: str) -> None:
         def said() -> bool:

@@ -124,7 +124,7 @@ async def _mixed_work(crew: Crew) -> None:
     dead = await crew.app.admin.dead("default", limit=1000)
     for job in dead:
         await crew.app.admin.purge(job.id)
-    crew.facts_file.unlink(missing_ok=True)
+    crew.forget_facts()
 
 
 def _used_mib(worker: WorkerProcess) -> float:

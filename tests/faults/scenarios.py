@@ -31,12 +31,12 @@ async def all_done(crew: Crew, ids: list[str], within: float = LONG) -> None:
 
 @dataclass
 class Massacre:
-    jobs: int = 2000
+    jobs: int = 1000
     workers: int = 3
     every: float = 0.3
     concurrency: int = 4
-    kills: int = 0
-    """How many, with more jobs sent until then; 0 for as many as there is time for."""
+    kills: int = 8
+    """How many workers that are at work; more jobs are sent until then."""
     killed: set[int] = field(default_factory=set)
 
 
@@ -67,9 +67,10 @@ async def survive_massacre(crew: Crew, plan: Massacre) -> None:
 async def _kill_again_and_again(
     crew: Crew, plan: Massacre, rng: random.Random, options: tuple[str, ...]
 ) -> None:
-    while not plan.kills or len(plan.killed) < plan.kills:
+    while len(plan.killed) < plan.kills:
         await asyncio.sleep(plan.every)
-        victim = rng.choice(crew.alive)
+        await eventually("a worker is at work", lambda: crew.at_work)
+        victim = rng.choice(crew.at_work)
         victim.kill()
         plan.killed.add(victim.pid)
         crew.start(*options)
