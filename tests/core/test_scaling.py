@@ -168,6 +168,11 @@ def test_a_decision_says_why_and_is_counted_by_its_reason() -> None:
     )
 
 
+def test_of_nothing_that_waits_no_age_is_said() -> None:
+    """The oldest was taken after its age was read."""
+    assert str(Load(0, 0.7, 1, 3, 1)) == "0 jobs wait; 1 run; 3 consumers x 1 = 3 places"
+
+
 # Settings
 
 

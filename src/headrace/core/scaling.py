@@ -114,7 +114,9 @@ class Load(NamedTuple):
         return self._replace(backlog=self.backlog * part, running=self.running * part, elsewhere=0)
 
     def __str__(self) -> str:
-        age = "" if self.oldest_age is None else f", the oldest for {self.oldest_age:.1f} s"
+        # The two are read one after the other: the oldest may have been taken in between.
+        aged = self.backlog and self.oldest_age is not None
+        age = f", the oldest for {self.oldest_age:.1f} s" if aged else ""
         return (
             f"{self.backlog:g} {self.of} wait{age}; {self.running:g} run; {self.active} consumers "
             f"x {self.capacity_each} = {self.capacity} places"
