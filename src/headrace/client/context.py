@@ -1,4 +1,4 @@
-"""What a running task can know of its own run."""
+"""The context of a run: what a running task can know and report."""
 
 from __future__ import annotations
 
@@ -51,11 +51,12 @@ NULL_REPORTER = NullReporter()
 
 
 class Context:
-    """The run at hand. A parameter annotated `Context` is filled with it; `current()` gives it too.
+    """The current run. A parameter annotated `Context` is filled with it; `current()` returns it
+    too.
 
-    `fence` grows whenever the job is taken from a worker that may still be at it: hand it to
-    outside systems that can refuse an older one, and a worker that slept through its lease can do
-    no harm there. `state` is what the app's lifespan yielded; None in a process of its own.
+    `fence` grows whenever the job is taken from a worker that may still be running it: pass it to
+    outside systems that can refuse an older one, and a worker that outlived its lease can do no
+    harm there. `state` is what the app's lifespan yielded; None in a process of its own.
     """
 
     __slots__ = (
@@ -77,8 +78,8 @@ class Context:
     ) -> None:
         self.job = job
         self.delivery = delivery
-        """The event that a subscription handles, with all that is known of it; None if the run is
-        that of a job, or of a batch."""
+        """The event that a subscription handles, with its metadata; None in the run of a job or of
+        a batch."""
         self.attempt = attempt
         self.worker = worker
         self.fence = fence
@@ -90,13 +91,13 @@ class Context:
 
     @property
     def queue(self) -> str:
-        """The queue from which the job came; of an event that of its group, for example
-        `billing@orders`, or `billing@orders#1` in another shard. Empty if no worker gave it."""
+        """The queue of the job; for an event the queue of its group, for example `billing@orders`,
+        or `billing@orders#1` in another shard. Empty outside of a worker."""
         return self.job._queue or ""
 
     def progress(self, fraction: float, text: str = "") -> None:
-        """Say how far the job is, from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and
-        does not wait: of many in a short time the latest is written."""
+        """Report progress from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and does not
+        wait: of many reports in a short time, the latest is written."""
         self._reporter.progress(check_fraction(fraction), clean_line(text))
 
     def log(self, text: str) -> None:
@@ -123,16 +124,16 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the run should end: the job was cancelled or timed out, or its worker stops.
-        Async tasks are cancelled by themselves; one in a thread should look here now and then."""
+        Async tasks are cancelled anyway; one in a thread should check this now and then."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Tell the run to end; called by the worker."""
+        """Ask the run to end; called by the worker."""
         self._cancelled.set()
 
 
 class CurrentRun(Protocol):
-    """What can make a context when someone asks for it: most tasks never do."""
+    """Makes a context on demand: most tasks never ask for one."""
 
     def context(self) -> Context: ...
 

@@ -1,4 +1,4 @@
-"""`DeclaredApp`: an app with all that is declared on it, as workers and the admin are handed it."""
+"""`DeclaredApp`: an app with its tasks, topics and schedules, as workers and the admin see it."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class TaskDecorator:
 
 
 class BatchTaskDecorator:
-    """For a function that takes many jobs as a list: each is sent with one item, and is given one
-    item of the list that is returned."""
+    """For a function that takes many jobs as a list: each job is sent with one item, and its result
+    is one item of the returned list."""
 
     def __init__(self, make: MakeTask) -> None:
         self._make = make
@@ -70,8 +70,8 @@ class BatchTaskDecorator:
 
 
 class ScheduleDecorator:
-    """Applied to a function, it makes the task and declares its schedule; applied to a task, only
-    that. Gives the task. If anything is wrong with one of them, neither is there."""
+    """Goes on a function, and makes it a task with a schedule; or on a task, and adds the schedule.
+    Returns the task. If either is refused, neither is registered."""
 
     def __init__(
         self,

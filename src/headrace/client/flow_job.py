@@ -14,13 +14,13 @@ from headrace.store.contract import JobSnapshot, Store
 
 R = TypeVar("R")
 
-# As many are asked for at a time, so that a large group asks for a bounded number.
+# Jobs in one request, so that the requests of a large group are bounded.
 _TOGETHER = 500
 
 
 class FlowJob(Job[R]):
-    """A flow on its way. Its id is that of its last job, whose result is the flow's; of a group, of
-    its first job, and the result is the list of all."""
+    """The handle of a flow. Its id is that of its last job, whose result is the flow's. A group has
+    the id of its first job, and the list of all results."""
 
     __slots__ = ("ends", "gives_list", "jobs")
 
@@ -35,8 +35,8 @@ class FlowJob(Job[R]):
         self.gives_list = gives_list
 
     async def result(self, timeout: float | None = None) -> R:
-        """What the last job returned, or the list of what those of a group did, in their order.
-        The first failure that is seen is raised."""
+        """What the last job returned; for a group the list of results, in order. The first failure
+        that is seen is raised."""
         if not self.gives_list:
             return await super().result(timeout)
         until = None if timeout is None else time.monotonic() + timeout
@@ -47,8 +47,8 @@ class FlowJob(Job[R]):
         return results  # type: ignore[return-value]
 
     async def status(self) -> State:
-        """Where the last job is in its life. A group has ended when all of it has, or when one of
-        it has failed or was cancelled."""
+        """The state of the last job. A group has ended when all its jobs have, or when one of them
+        has failed or was cancelled."""
         if not self.gives_list:
             return await super().status()
         snapshots = await self._seen(self.ends)
@@ -65,7 +65,7 @@ class FlowJob(Job[R]):
         jobs is cancelled, by this call or before. `JobNotFound` if the store knows none of them."""
         store = (await self._app.session()).store
         states: set[State | None] = set()
-        # What waits for others first: nothing of the flow starts while it is being cancelled.
+        # Children first: nothing of the flow starts while it is being cancelled.
         for queue, jobs in (await _by_queue(reversed(self.jobs))).items():
             for chunk in _chunks(jobs):
                 job_ids = [job.job_id for job in chunk]

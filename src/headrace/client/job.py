@@ -50,7 +50,7 @@ class AttemptInfo:
 
     @property
     def error(self) -> str:
-        """Type and text of the error; only the text of what no task raised."""
+        """Type and text of the error; only the text if no task raised it."""
         return f"{self.error_type}: {self.error_text}" if self.error_type else self.error_text
 
     @classmethod
@@ -105,7 +105,7 @@ class JobApp(Protocol):
 
 
 class Job(Generic[R]):
-    """A job on its way. The handle holds no state of the job: each question goes to the store."""
+    """The handle of a job. It holds no state of the job: each question goes to the store."""
 
     __slots__ = ("_app", "_queue", "_returns", "job_id")
 
@@ -139,7 +139,7 @@ class Job(Generic[R]):
         return self._app.portal.run(self.result(timeout))
 
     async def status(self) -> State:
-        """Where the job is in its life; `JobNotFound` if the store does not know it."""
+        """The state of the job; `JobNotFound` if the store does not know it."""
         return (await self._snapshot(bodies=False)).state
 
     async def info(self) -> JobInfo:
@@ -161,7 +161,7 @@ class Job(Generic[R]):
         return self._app.portal.run(self.cancel())
 
     async def progress(self) -> Progress | None:
-        """What the job last said with `ctx.progress`; None if nothing, or if it has ended."""
+        """The last `ctx.progress` of the job; None if there is none, or if it has ended."""
         return decode_progress((await self._snapshot(bodies=False)).progress)
 
     async def log(self) -> list[str]:
@@ -171,8 +171,8 @@ class Job(Generic[R]):
 
     async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[JobUpdate, None]:
         """The job's state, progress and new log lines: as they are now, then whenever something
-        has changed, until it has ended. Progress and log lines come at once; other changes are
-        looked for every `poll` seconds."""
+        has changed, until it has ended. Progress and log lines come at once; other changes within
+        `poll` seconds."""
         check_seconds("watch(poll=)", poll, least=0.01)
         store = (await self._app.session()).store
         watch = JobWatch(store, await self._found_queue(), self.job_id, poll)
@@ -189,7 +189,7 @@ class Job(Generic[R]):
         return snapshot
 
     async def _found_queue(self) -> str:
-        """The queue, which a handle made from an id alone has to look for."""
+        """The queue; a handle made from an id alone looks it up."""
         if self._queue is None:
             self._queue = await self._app.find_queue(self.job_id)
             if self._queue is None:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class OnceMarkers(Protocol):
-    """What is noted with the job at hand: kept through retries, death and replay."""
+    """Markers stored with the running job: kept through retries, death and replay."""
 
     async def recall(self, name: str) -> bytes | None: ...
     async def remember(self, name: str, value: bytes) -> None: ...
@@ -28,11 +28,10 @@ class Once(Generic[T]):
                 charge.value = await pay(order, idempotency_key=f"{ctx.job.id}-charge")
         receipt = charge.value
 
-    When the block ends without an error, it is noted at once that it was done, with its value; a
-    later attempt finds `first` false and the value. If the block raises, nothing is noted. A worker
-    that dies inside the block leaves open how far it came, so the next attempt does it again: hand
-    `ctx.job.id` with the block's name to what is called there, as the key by which it tells a
-    repetition.
+    When the block ends without an error, a marker with its value is stored at once; a later attempt
+    finds `first` false and the value. If the block raises, nothing is stored. After a worker died
+    inside the block, the next attempt runs it again: pass `ctx.job.id` with the block's name to the
+    service that is called there, as its idempotency key.
     """
 
     value: T
@@ -83,8 +82,8 @@ class Once(Generic[T]):
         return self
 
     def _encoded(self) -> tuple[bytes, str]:
-        """The value as bytes, and what is wrong with it. What was done must be noted in any case:
-        done twice is worse than a value that is missing, so one that cannot travel is left out."""
+        """The value as bytes, and its problem. The marker is stored in any case, because running
+        the block twice is worse than a missing value: a value that cannot travel is left out."""
         try:
             data = codec.encode(self.value)
             self._decoded(data)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A thread with an event loop, started when first used, for `enqueue_sync` and its kind. After
+    """A thread with an event loop, started when first used, for `enqueue_sync` and the like. After
     a fork the child starts its own."""
 
     def __init__(self, closing: Callable[[], Awaitable[None]]) -> None:

@@ -61,7 +61,7 @@ class Schedules:
     async def upsert(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Schedule:
         """Make a schedule, or change it: `cron` (in a `timezone`) or `every`, in seconds, and
         `missed`, `start`, `end` and `limit` as for `@app.cron`. One that stays the same goes on as
-        it was; one that is changed begins anew, from now and with no jobs fired, but stays paused
+        it was; one that is changed begins again, from now and with no jobs fired, but stays paused
         if it was."""
         if check_schedule_name(name) in self.declared:
             raise ConfigError(f"schedule {name!r} is declared in the code: change it there")
@@ -116,7 +116,7 @@ class Schedules:
         await store.kv_set(SPACE, name, None)
 
     async def pause(self, name: str) -> Schedule:
-        """Have a schedule fire no more until `resume`, whatever is deployed meanwhile."""
+        """Stop a schedule until `resume`; deploying its code again does not start it."""
         return await self._changed(name, lambda record, now_ms: record.pause())
 
     async def resume(self, name: str) -> Schedule:
@@ -133,7 +133,7 @@ class Schedules:
         self, name: str, definition: Definition, ticks: Sequence[int], now_ms: int
     ) -> builtins.list[Exception]:
         """Send the jobs of these ticks, and return the errors of those that middleware refused. A
-        tick that has its job already gets no second one, whatever middleware does."""
+        tick that has its job already gets no second one."""
         through = self._app.outgoing.sending
         if through is None:
             jobs = [definition.parcel(tick_id(name, at), now_ms, Tick(name, at)) for at in ticks]
@@ -205,8 +205,8 @@ async def rewrite(
     *,
     over_broken: bool = False,
 ) -> Record:
-    """Change a record from whatever it is at that moment; what cannot be read counts as nothing
-    if it may be overwritten."""
+    """Change a record by compare-and-set. With `over_broken`, a record that cannot be read counts
+    as none."""
     while True:
         data = (await store.kv_all(SPACE)).get(name)
         new = change(None if data is None else _decoded(name, data, over_broken))
@@ -221,4 +221,4 @@ def _decoded(name: str, data: bytes, over_broken: bool) -> Record | None:
     except Malformed as error:
         if over_broken:
             return None
-        raise Malformed(f"schedule {name!r}: {error}; remove it, or make it anew") from None
+        raise Malformed(f"schedule {name!r}: {error}; remove it, or make it again") from None

@@ -1,4 +1,4 @@
-"""What one event loop holds of the store."""
+"""The connections of one event loop: sender, waiter, and the groups that it has created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.client.send.sender import Sender
 from headrace.client.waiter import Waiter
 from headrace.store.contract import Store
 
-# The store may lose its groups (FLUSHALL); those of a process that only publishes must come back.
+# The store may lose its groups (FLUSHALL): a process that only publishes must create them again.
 _JOINED_FOR = 10.0
 
 
@@ -30,12 +30,12 @@ class ClientSession:
         self._joined: dict[str, tuple[int, float]] = {}
 
     def note_joined(self, topic: str, groups: int) -> None:
-        """This number of groups of a topic exists now."""
+        """Record that this number of groups of a topic exists now."""
         self._joined[topic] = groups, self.monotonic() + _JOINED_FOR
 
     def has_joined(self, topic: str, groups: int) -> bool:
-        """Whether so many groups of a topic existed, as far as is known: a while ago is too long
-        ago to know."""
+        """Whether this number of groups of a topic was seen in the store within the last
+        seconds."""
         known, until = self._joined.get(topic, (-1, 0.0))
         return known == groups and self.monotonic() < until
 

@@ -32,8 +32,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Task(Generic[P, R_co]):
-    """What `@app.task` makes of a function. `R_co` is what calling the function gives: a coroutine
-    if it is async; a job's result is what that gives in the end."""
+    """What `@app.task` makes of a function. `R_co` is what calling the function returns: for an
+    async function a coroutine, whose result is the job's result."""
 
     def __init__(self, app: ClientApp, function: Callable[..., Any], declared: TaskOptions) -> None:
         self.app = app
@@ -42,7 +42,7 @@ class Task(Generic[P, R_co]):
         self.name = declared.name
         self.signature = self._signature(function)
         self.injects = self.signature.injected_as is not None
-        """Whether the function wants something beside its arguments: see `with_context`."""
+        """Whether the function takes more than its arguments: see `with_context`."""
         self.is_async = inspect.iscoroutinefunction(function)
         self.constraints = TaskConstraints(declared, self.signature, app.queue_settings)
         self._sending = PLAIN
@@ -62,8 +62,8 @@ class Task(Generic[P, R_co]):
         value: R_co = self.function(*here, **named)
         return value
 
-    # The overloads take the same arguments and differ in what `self` is: of a task whose function
-    # is async the job's result is not the coroutine but what it gives.
+    # The overloads take the same arguments and differ in `self`: if the function is async, the
+    # job's result is not the coroutine but what it returns.
 
     @overload
     async def enqueue(
@@ -143,10 +143,10 @@ class Task(Generic[P, R_co]):
         )
 
     def options(self, **changes: Unpack[Sending]) -> Self:
-        """The same task with other options for what is sent through it: `delay` or `at` for when it
-        may start, `expires` for when it is not worth starting any more, `priority`, `key` for one
-        at a time in order, `unique`, `unique_for` and `debounce`, `rate_key`, `id`, `queue`,
-        `retry`, `timeout` and `headers`."""
+        """The same task with other options for jobs sent through it: `delay` or `at` (when it may
+        start), `expires` (when it may no longer start), `priority`, `key` (one at a time, in
+        order), `unique`, `unique_for` and `debounce`, `rate_key`, `id`, `queue`, `retry`, `timeout`
+        and `headers`."""
         other = copy.copy(self)
         other._sending = self._sending.changed(**changes)
         self.constraints.check(other._sending)
@@ -205,7 +205,7 @@ async def _awaited_one(given: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _the_one(given: Any) -> Any:
-    """What a batch function gave for its only item."""
+    """What a batch function returned for its only item."""
     one = given[0] if isinstance(given, Sequence) and given else None
     if isinstance(one, BaseException):
         raise one

@@ -1,4 +1,4 @@
-"""Waits for jobs to end: woken by the store's signals, looking for itself now and then."""
+"""Waits for jobs to end: listens for notifications of the store, and polls in case one is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.store.contract import JobSnapshot, ListenerHandle, Store
 
 _POLL_FIRST = 0.25
 _POLL_MOST = 5.0
-# After the last wait we listen on for a while: the next one is often not far.
+# After the last wait, keep listening for a while: the next one often comes soon.
 _LINGER = 5.0
 _LOOK_TOGETHER = 500
 
@@ -27,7 +27,7 @@ class Waiter:
 
     async def wait(self, queue: str, job_id: JobId, timeout: float | None) -> JobSnapshot | None:
         """The job once it has ended, None if the store does not know it; `TimeoutError` if it takes
-        longer. One that has ended already is found whatever the timeout."""
+        longer. A job that has ended already is found even with a timeout of 0."""
         (snapshot,) = await self._store.get(queue, [job_id])
         if snapshot is None or snapshot.state.final:
             return snapshot
@@ -45,7 +45,7 @@ class Waiter:
 
 
 class _QueueWaiter:
-    """All that wait for jobs of one queue; they share one listening and their looks."""
+    """All waits for jobs of one queue; they share one listener and their reads of the store."""
 
     def __init__(self, store: Store, queue: str) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class _QueueWaiter:
         await self._stop_listening()
 
     async def _answered(self, job_id: JobId, answer: SnapshotFuture) -> JobSnapshot | None:
-        """Signals are best effort: without one, look now and then."""
+        """Notifications are best effort: without one, poll."""
         pause = _POLL_FIRST
         while True:
             self._look_for([job_id])
@@ -89,7 +89,7 @@ class _QueueWaiter:
         self._look_for(self._waiting if job_ids is None else self._waiting.keys() & set(job_ids))
 
     def _look_for(self, job_ids: Collection[JobId]) -> None:
-        """Have these looked at; all that come while a look is under way share the next."""
+        """Read these jobs soon; all that are asked for during a read share the next."""
         self._to_look_at.update(job_ids)
         if self._to_look_at and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(), name="headrace-waiter")

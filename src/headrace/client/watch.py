@@ -17,7 +17,7 @@ from headrace.store.contract import Store
 
 @dataclass(frozen=True, slots=True)
 class JobUpdate:
-    """What `job.watch()` gives whenever something has changed."""
+    """What `job.watch()` yields whenever something has changed."""
 
     state: State
     progress: Progress | None = None
@@ -26,8 +26,8 @@ class JobUpdate:
 
 
 class JobWatch:
-    """One watcher of one job. It looks when the store signals a change, and now and then, because
-    some changes have no signal, such as the start of the job."""
+    """Watches one job: reads it when the store notifies of a change, and every `poll` seconds,
+    because some changes are not notified, such as the start of the job."""
 
     def __init__(self, store: Store, queue: str, job_id: JobId, poll: float) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class JobWatch:
             (snapshot,) = await self._store.get(self._queue, [self._key])
             if snapshot is None and (self._last is None or await self._is_early()):
                 raise JobNotFound(ids.to_text(self._key))
-            # After the look: of a job that has ended, this is then all there will be.
+            # After the state: if the job has ended, this is its whole log.
             page = await self._store.log(self._queue, self._key, self._next_line)
         except StoreUnavailable:
             if self._last is None:
@@ -71,7 +71,7 @@ class JobWatch:
         self._next_line = page.following
         self._due_ms = snapshot.due_ms if snapshot else None
         if snapshot is None:
-            # It was there, and what fails is kept: it is done, and its result is not kept.
+            # It existed, and failed jobs are kept: it is done, and its result is not kept.
             return JobUpdate(State.DONE, None, tuple(page.lines))
         return JobUpdate(snapshot.state, decode_progress(snapshot.progress), tuple(page.lines))
 

@@ -41,7 +41,7 @@ class Coalescer(ABC, Generic[A]):
 
     @abstractmethod
     def _put(self, parcels: Sequence[Parcel], named: bool) -> Awaitable[Mapping[int, A]]:
-        """Put parcels into the store, whatever their number and size."""
+        """Put parcels of any number and size into the store."""
 
     async def _flush(self) -> None:
         try:

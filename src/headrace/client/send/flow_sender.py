@@ -17,8 +17,8 @@ from headrace.store.contract import Store
 
 
 async def send_flow(outgoing: Outgoing, step: Step[Any]) -> FlowJob[Any]:
-    """Send all calls that a step needs; when this returns, the store has them. What is wrong with
-    them is found before anything is stored; if sending fails, what was stored is cancelled."""
+    """Send all calls that a step needs; when this returns, the store has them. Invalid flows are
+    refused before anything is stored; if sending fails, the jobs stored so far are cancelled."""
     if not isinstance(step, Step):
         raise ConfigError(f"enqueue() takes calls and flows, like task.call(…), not {step!r}")
     nodes = plan(step)
@@ -38,7 +38,7 @@ async def send_flow(outgoing: Outgoing, step: Step[Any]) -> FlowJob[Any]:
 
 
 def _give_back(nodes: Sequence[Node], calls: Sequence[Call[Any]]) -> None:
-    """Let the nodes have what the app's middleware made of their calls."""
+    """Give the nodes the calls that the app's middleware returned."""
     if len(calls) != len(nodes):
         raise ConfigError(
             f"a flow of {len(nodes)} calls must stay one: a middleware made {len(calls)} of them"

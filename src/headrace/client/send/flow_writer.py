@@ -130,8 +130,8 @@ class FlowWriter:
             await retry_while_unavailable(partial(self._store.arrive, there, batch))
 
     async def _undo(self) -> None:
-        """Cancel what was stored of a flow that could not be sent as a whole. Jobs whose id the
-        caller chose are left: they may have been there before, and sending again completes them."""
+        """Cancel the stored jobs of a flow that could not be sent as a whole, except jobs whose id
+        the caller chose: they may have existed before, and sending again completes them."""
         left: dict[str, list[JobId]] = {}
         for node in self._stored:
             if node.call.options.id is None:

@@ -30,8 +30,8 @@ def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any])
 
 
 class EventEncoder:
-    """Makes parcels of events. `now_ms` is for envelopes that hold a moment. Made anew for each
-    publish, and for each batch of a long one, because ids hold the time."""
+    """Makes parcels of events. `now_ms` is for envelopes that hold a moment. Each publish makes
+    one, and each batch of a long publish, because ids hold the time."""
 
     def __init__(
         self, topic: TopicDefinition[Any], options: PublishOptions, now_ms: int | None
@@ -106,7 +106,7 @@ class EventEncoder:
 
 
 def _is_usual(key: object) -> TypeGuard[str]:
-    """Whether it needs no closer look."""
+    """Whether it is valid at first glance; other keys are checked in full."""
     return (
         type(key) is str and 0 < len(key) <= MAX_LABEL_BYTES and key.isascii() and key.isprintable()
     )

@@ -16,8 +16,8 @@ _EVENT = object()
 
 
 class Parameters:
-    """How to call a function with an event, or a list of them, and what else it wants: `fillers`
-    are the classes of which an instance can be filled in, each by annotation."""
+    """How to call a function with an event, or a list of them. Parameters annotated with one of the
+    classes in `fillers` are filled with an instance of it."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Parameters:
     def _placed(
         self, found: list[inspect.Parameter]
     ) -> tuple[tuple[tuple[Any, Any], ...], dict[str, Any]]:
-        """What goes where: by position, up to the last that is filled, and by name."""
+        """The arguments by position, up to the last that is filled, and by name."""
         by_name = {name: kind for kind, name in self.fills.items()}
         slots: list[tuple[Any, Any]] = []
         last = 0

@@ -29,14 +29,14 @@ def position_of(place: Place) -> Position:
 
 
 async def positions_of(store: TopicStore, logs: Sequence[str], place: Place) -> list[Position]:
-    """The place in each log of a topic. An event is in one of them: its place in the others is
-    where the order of time, and of the logs for what is of the same millisecond, has it."""
+    """The place in each log of a topic. An event is in one log; its place in the others follows
+    from its time and, within the same millisecond, from the order of the logs."""
     position = position_of(place)
     if position.kind != "event" or len(logs) == 1:
         return [position] * len(logs)
     found = await _find(store, logs, position)
     if found is None:
-        # Each log says by itself that it does not have it, if it needs to know.
+        # A log that has to know the event raises `EventNotFound` itself.
         return [position] * len(logs)
     here, at_ms = found
     return [
@@ -69,7 +69,7 @@ async def read_logs(
         places = await positions_of(store, logs, after)
         cursors = await asyncio.gather(*map(store.position, logs, places))
     known = ids.to_id(after) if isinstance(after, str) else None
-    # One more, for the event that it begins after is among those that come behind its place.
+    # One more: the event after which it begins is among those read.
     pages = await _pages(store, dict(zip(logs, cursors, strict=True)), limit + (known is not None))
     found = [
         (logged.at_ms, shard, at, logged)
@@ -81,13 +81,13 @@ async def read_logs(
 
 
 async def _pages(store: Store, cursors: Mapping[str, str], limit: int) -> list[list[LoggedEvent]]:
-    """What comes next in each log. Of several logs, none may yet get an event of a millisecond that
-    is among it: whoever goes on after that would miss the event, which is not after it."""
+    """The next events of each log. With several logs, waits until no log can get another event of
+    the last millisecond: a reader that continues after that millisecond would miss it."""
     for _ in range(_LOOKS):
         now_ms = await store.time_ms() if len(cursors) > 1 else None
         pages = await asyncio.gather(*(store.read(log, at, limit) for log, at in cursors.items()))
         newest_ms = max((page[-1].at_ms for page in pages if page), default=0)
-        # A clock that stands still, or was set back, is not waited for.
+        # Do not wait for a clock that stands still or was set back.
         if now_ms is None or not 0 <= newest_ms - now_ms < _SOON_MS:
             break
         await asyncio.sleep((newest_ms - now_ms + 1) / 1000)

@@ -100,9 +100,9 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
 
     @property
     def to_republish(self) -> list[Unpublished[E]]:
-        """Those that failed for reasons that pass, in order: give them to `publish_many` again.
-        They keep their ids, so that none is published twice, even if the first time
-        succeeded. Events that cannot travel are not among them."""
+        """Events that failed for a passing reason, in order: give them to `publish_many` again.
+        They keep their ids, so that none is published twice, even if the first time succeeded.
+        Events that cannot travel are not among them."""
         return [self._unpublished[position] for position in sorted(self._unpublished)]
 
     @property
@@ -129,8 +129,8 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
 
 
 class Publication:
-    """What is about to be published. `options` are those that `publish` was given: `headers`, `key`
-    and so on; `events` are one, or up to 500 of a `publish_many`, some of which may be
+    """Events that are about to be published. `options` are those of the `publish` call: `headers`,
+    `key` and so on. `events` has one, or up to 500 of a `publish_many`; some may be
     `Unpublished`."""
 
     __slots__ = ("events", "options", "topic")

@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 class Topic(TopicDefinition[E]):
     """What `app.topic(...)` declares: events of type `E` are published to it, and each group of
-    subscribers handles each of them once, whatever other groups do."""
+    subscribers handles each of them once, independently of other groups."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Topic(TopicDefinition[E]):
     # Publishing
 
     async def publish(self, event: E, **options: Unpack[Publishing]) -> str:
-        """Put an event into the topic, and return its id when the store has it. `key` stands in for
-        the topic's own, `id` makes that a second publish under it adds nothing; `delay` or `at` say
-        when groups get it, `expires` when it is not worth handling any more; `headers`, `type`,
-        `source` and `correlation_id` travel with it. In a running handler the trace headers and
-        the correlation id of its event are passed on."""
+        """Put an event into the topic, and return its id when the store has it. `key` overrides the
+        topic's; a second publish with the same `id` adds nothing; `delay` or `at` say when groups
+        get it, `expires` when it is no longer handled; `headers`, `type`, `source` and
+        `correlation_id` travel with it. In a running handler the trace headers and the correlation
+        id of its event are passed on."""
         return await self._publisher.one(event, options)
 
     def publish_sync(self, event: E, **options: Unpack[Publishing]) -> str:
@@ -128,7 +128,7 @@ class Topic(TopicDefinition[E]):
     ) -> Subscribe[E]: ...
     def broadcast(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Have each worker process call a function with each event that is published while it runs.
-        Nothing is kept for a process that is not there, and nothing is tried again."""
+        Nothing is kept for a process that is not running, and nothing is retried."""
 
         def make(function: Callable[..., Any]) -> Subscription[..., Any]:
             name = str(options.get("name") or getattr(function, "__name__", ""))
@@ -168,9 +168,9 @@ class Topic(TopicDefinition[E]):
         return [self._logged(each) for each in await read_logs(store, self.logs, after, limit)]
 
     async def rewind(self, group: str, to: Place) -> None:
-        """Have a group handle what comes from this place on, back or forth: "start", "new", an
-        event's id or a time. What runs or is to be tried again, it still handles. `GroupNotFound`
-        or `EventNotFound` if there is no such thing."""
+        """Move a group to this place, back or forth: "start", "new", an event's id or a time.
+        Events that it runs or retries, it still handles. `GroupNotFound` or `EventNotFound` if
+        there is none."""
         check_topic("group name", group)
         check_place("rewind(to=)", to, self.app.clock.now_ms())
         session = await self.app.session()

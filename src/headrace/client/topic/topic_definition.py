@@ -1,4 +1,4 @@
-"""What is declared of a topic, without what is done with it."""
+"""The declaration of a topic, without publishing and subscribing."""
 
 from __future__ import annotations
 
