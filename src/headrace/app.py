@@ -166,10 +166,10 @@ class Headrace(Settings):
         key: Callable[[Any], str | None] | None = None,
         **options: Unpack[TopicDeclaring],
     ) -> Topic[Any]:
-        """Declare a topic of events of one type. Those with the same `key` go to the same of its
-        `shards`, and can be handled in order. An event stays for `retention`, and until each group
-        has settled it that was seen within `group_gone_after`. A log of `max_length` refuses more,
-        or what `overflow` says."""
+        """Declare a topic of events of one type. Events with the same `key` go to the same shard,
+        and can be handled in order. An event stays for `retention`, and until each group has
+        settled it, except groups that were not seen for `group_gone_after`. `overflow` says what
+        happens when the log has `max_length` events."""
         if name in self.topics:
             raise ConfigError(f"topic {name!r} is declared twice: say all of it at one place")
         topic = Topic[Any](self, name, event, key, options)
@@ -177,8 +177,8 @@ class Headrace(Settings):
         return topic
 
     def queue(self, name: str, *, rate: str | None = None, burst: int | None = None) -> None:
-        """Declare a queue, which workers then read although no task may be declared for it; with a
-        `rate` for all jobs that are sent to it from then on, whatever their task."""
+        """Declare a queue, which workers then read even if no task uses it. A `rate` holds for all
+        jobs of any task that are sent to it from then on."""
         check_queue("queue name", name)
         if rate is not None or burst is not None:
             if name in self.queue_settings:
@@ -219,8 +219,8 @@ class Headrace(Settings):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[Declaring],
     ) -> ScheduleDecorator:
-        """Run a function or a task every `interval`, as `cron` does: at whole intervals
-        from `start`, or from midnight UTC of 1970, whatever a run takes."""
+        """Run a function or a task every `interval`, as `cron` does: at whole intervals from
+        `start`, or from midnight UTC of 1970, however long a run takes."""
         times = Times(every=interval, missed=missed, start=start, end=end, limit=limit)
         return self._scheduling(options, (args, kwargs or {}), times)
 
@@ -235,15 +235,15 @@ class Headrace(Settings):
         return function
 
     def middleware(self, *middleware: Middleware) -> None:
-        """Wrap what is sent and what is run; the first one outermost, inside of earlier ones."""
+        """Wrap sending and running; the first one outermost, inside of those added before."""
         self.middlewares += [wrapping.check(one) for one in middleware]
         nesting.wrap(self.outgoing, self.middlewares)
 
     def on_error(self, hook: _HookT) -> _HookT:
         """Call `hook(scope, error, details)` for each error of a handler ("handler",
         "broadcast", "on_dead"), of a sink ("audit") and of the store ("read", "reclaim", "settle",
-        "promote", "trim" and so on). Sync, in a thread of its own, or async; nobody waits for it,
-        and nothing comes of it if it fails."""
+        "promote", "trim" and so on). Sync, in a thread of its own, or async. Nothing waits for it,
+        and its own errors are only logged."""
         if not callable(hook):
             raise ConfigError(f"on_error() takes a function, not {hook!r}")
         self.error_hooks.append(hook)

@@ -122,7 +122,8 @@ class StoreError(HeadraceError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or is not ready; what was asked was not done, or is unknown."""
+    """The store cannot be reached or is not ready. The request was not carried out, or `sent` says
+    that it may have been."""
 
     retryable = True
 
@@ -139,7 +140,7 @@ class StoreFull(StoreError):
 
 
 class StoreMismatch(StoreError):
-    """What is in the store is not what Headrace put there, or a newer Headrace did."""
+    """The store holds data that Headrace did not write, or that a newer Headrace wrote."""
 
 
 class ScheduleNotFound(HeadraceError):
@@ -152,7 +153,7 @@ class ScheduleNotFound(HeadraceError):
 
 class EventNotFound(HeadraceError):
     """The log of the topic does not hold this event: it never did, or it was trimmed. `group` is
-    the one that was to begin there, if that is why it was looked for."""
+    the group that should begin there, if any."""
 
     def __init__(self, log: str, event_id: str, group: str = "") -> None:
         wish = f", at which group {group!r} should begin" if group else ""
@@ -202,7 +203,7 @@ class AuditError(HeadraceError):
 
 
 class JobError(HeadraceError):
-    """Asking for a job or its result did not give one."""
+    """There is no such job, or it has no result to return."""
 
     def __init__(self, message: str, job_id: str) -> None:
         super().__init__(message)
@@ -221,7 +222,7 @@ class JobNotFound(JobError):
 
 
 class JobFailed(JobError):
-    """The job is dead. `error_type`, `error_text` and `remote_traceback` tell what happened to it,
+    """The job is dead. `error_type`, `error_text` and `remote_traceback` say what happened to it,
     `reason` why it was given up."""
 
     def __init__(
@@ -236,7 +237,7 @@ class JobFailed(JobError):
 
 
 class JobCancelled(JobError):
-    """The job was cancelled before it ended by itself."""
+    """The job was cancelled before it ended."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} was cancelled", job_id)
@@ -279,7 +280,7 @@ class RetryLater(TaskControl):
 
 
 class Reject(TaskControl):
-    """Give the job up now: it is dead, with this reason, whatever its retry policy says."""
+    """Give the job up now: it is dead, with this reason, and is not retried."""
 
     def __init__(self, reason: str = "the task rejected the job") -> None:
         super().__init__(reason)

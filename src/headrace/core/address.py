@@ -77,7 +77,7 @@ def check_url(url: str) -> None:
 
 
 def masked(text: str, url: str) -> str:
-    """What a driver said of a URL, without those pieces of it that are not to be shown."""
+    """A driver's text about a URL, without the parts of the URL that must not be shown."""
     shown = set(_DELIMITERS.split(without_password(url)))
     rest = url.partition("://")[2] or url
     userinfo = rest.rpartition("@")[0]

@@ -23,11 +23,11 @@ ACTIONS_KEPT = 90 * 86_400.0
 ACTIONS_KEPT_COUNT = 100_000
 LOG_LINES = 1000
 LOG_TTL = 86_400
-# About three thousand years: what is longer no store can hold, and nobody waits for.
+# About three thousand years: the longest time that every store can hold.
 MAX_MS = 10**14
 DEFAULT_QUEUE = "default"
 
-# The text of errors is stored for weeks: what is longer is cut.
+# The text of errors is stored for weeks: longer ones are cut.
 MAX_ERROR_TEXT = 2_000
 MAX_TRACEBACK = 20_000
 

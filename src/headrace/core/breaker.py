@@ -7,7 +7,7 @@ from typing import Literal
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-# One that lived for so long has proved that starting helps.
+# One that lived for this long shows that starting helps.
 SURVIVAL = 60.0
 QUICK_DEATHS = 5
 OPEN_FOR = 300.0
@@ -20,7 +20,7 @@ class Breaker:
     start is 1 s after a quick death, and doubles with the next one after that pause, up to a
     minute. After five quick deaths in a row it opens: only one is started at a time, and others
     wait until it has lived for 60 s. While some still live, that is in five minutes; while none
-    does, after the pause, so that one is kept going whatever kills them."""
+    does, after the pause, so that one is always tried."""
 
     def __init__(self) -> None:
         self.state: BreakerState = "closed"
@@ -39,8 +39,8 @@ class Breaker:
             self.state = "half_open"
 
     def died(self, now: float, lived: float, others: int = 0) -> float:
-        """One died, that lived for so many seconds, and left so many others; how many seconds to
-        wait before it is replaced."""
+        """One died after `lived` seconds, with `others` still alive. Returns the seconds to wait
+        before it is replaced."""
         self.survived(now)
         self.deaths += 1
         pause = FIRST_PAUSE if lived >= SURVIVAL else self._died_quickly(now)

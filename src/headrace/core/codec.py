@@ -54,8 +54,8 @@ _encode_sorted = msgspec.msgpack.Encoder(enc_hook=_to_plain, order="deterministi
 
 
 def encode_alike(value: Any) -> bytes:
-    """Bytes to compare by: the same for dicts and sets filled in another order, unless what is in
-    them has no order (keys that are not text, items of several types)."""
+    """Bytes to compare by: the same for dicts and sets filled in another order, unless their items
+    cannot be sorted (keys that are not text, items of several types)."""
     try:
         return _encode_sorted(value)
     except ENCODE_ERRORS:
@@ -98,7 +98,7 @@ def _check_customs(info: Any, seen: set[int]) -> None:
                 _check_customs(found, seen)
 
 
-# What nobody can foretell the hash of, or of which few have the same one.
+# Types whose hashes nobody can predict, or of which few values share a hash.
 _KEYED = (
     msgspec.inspect.StrType,
     msgspec.inspect.BytesType,
@@ -118,8 +118,8 @@ _decode_plain_json = msgspec.json.Decoder().decode
 
 
 def _hash_types(info: Any, keyed: tuple[type, ...] = _KEYED_OR_SHORT) -> tuple[bool, bool]:
-    """Whether a type has sets or maps of what can be made to collide, and whether it leaves open
-    what is in it, so that MessagePack can bring such a map."""
+    """Whether a type has sets or maps whose keys can be made to collide, and whether it leaves its
+    content open, so that MessagePack can bring such a map."""
     hashed = opened = False
     for part in _parts(info, {}):
         if isinstance(part, (msgspec.inspect.AnyType, msgspec.inspect.CustomType)):
@@ -184,7 +184,7 @@ def json_decoder(kind: Any) -> Callable[[bytes], Any]:
     decode = msgspec.json.Decoder(kind, dec_hook=_from_json).decode
     hashed, _ = _hash_types(info, _KEYED)
     if not hashed:
-        # Keys of what has no type are text.
+        # Keys without a type are text.
         return decode
 
     def decode_checked(data: bytes) -> Any:

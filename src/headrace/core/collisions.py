@@ -22,7 +22,7 @@ MOST_ALIKE = 64
 """How many keys of one map, or items of one set, may have the same hash."""
 
 WORTH_CHECKING = 1024
-"""Bytes that are fewer take no time, whatever is in them."""
+"""Fewer bytes than this decode fast, even if all keys collide."""
 _SMALLEST = 2 * MOST_ALIKE
 # Only headers of more than fifteen keys begin with these, and seldom anything else does.
 _MAP16, _MAP32 = b"\xde", b"\xdf"
@@ -134,7 +134,7 @@ def _check_alike(items: list[Any]) -> None:
 
 
 def _hash_of(item: Any) -> int | None:
-    """The hash of what may be made of an item; None if nobody can foretell it."""
+    """The hash of the value that an item decodes to; None if nobody can predict it."""
     if isinstance(item, str):
         return _hash_of_text(item) if len(item) >= _LONG else None
     if isinstance(item, (list, tuple)):

@@ -26,7 +26,7 @@ _LEAST_PIECE = 4
 _LEAST = 2
 # Below this length, only whole words: a hidden 42 is no reason to mask 4200.
 _PART_OF_WORD = 4
-# Beyond these it would take too long to look for all of it: then no text is shown at all.
+# Beyond these, searching would take too long: then no text is shown at all.
 _MOST_CHARACTERS = 200_000
 _MOST_VALUES = 20_000
 _CUT = re.compile(r"\.\.\.|…")
@@ -69,7 +69,7 @@ class Masks:
             self._short = re.compile("|".join(map(_pattern, short)))
 
     def text(self, text: str) -> str:
-        """The text with stars in place of what is hidden."""
+        """The text with stars in place of hidden values."""
         if not self.hides or not text:
             return text
         if self._everything:
@@ -89,7 +89,7 @@ class Masks:
         return f"#{blake2b(data, key=self._salt, digest_size=5).hexdigest()}"
 
     def mapping(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """Headers, each without what is hidden."""
+        """Headers, each without hidden values."""
         return {self.text(name): self.text(value) for name, value in texts.items()}
 
     def _found(self, folded: str) -> Iterator[tuple[int, int]]:

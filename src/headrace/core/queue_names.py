@@ -29,13 +29,13 @@ class GroupSource(NamedTuple):
 
 
 def log_name(topic: str, shard: int = 0) -> str:
-    """The log of a topic, or of one shard of it. The first keeps its name however many there are,
-    so that a topic can be spread out later."""
+    """The log of a topic, or of one shard. The first shard has the plain name, so that a topic can
+    get more shards later."""
     return f"{_AT}{topic}{_SHARD}{shard}" if shard else f"{_AT}{topic}"
 
 
 def group_queue(topic: str, group: str, shard: int = 0) -> str:
-    """The queue of what a group has to handle of one shard."""
+    """The queue of a group for one shard."""
     return f"{group}{log_name(topic, shard)}"
 
 
@@ -50,7 +50,7 @@ def log_source(log: str) -> tuple[str, int]:
 
 
 def group_source(queue: str) -> GroupSource | None:
-    """Which group of which topic a queue belongs to; None if it is an ordinary queue or a log."""
+    """The group and topic that a queue belongs to; None for an ordinary queue or a log."""
     group, at, rest = queue.partition(_AT)
     if not at or not group:
         return None

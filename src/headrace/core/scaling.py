@@ -25,13 +25,13 @@ class Scaling:
     most: int
     poll: float = 5.0
     up: float = 2.0
-    """More consumers are called for while more than so many times their places wait."""
+    """More consumers are wanted while the backlog exceeds this multiple of their places."""
     down: float = 0.5
-    """Fewer are called for while less than so many times their places wait."""
+    """Fewer are wanted while the backlog is below this multiple of their places."""
     age: float = 60.0
-    """One more is called for while all are busy and something has waited for longer than this."""
+    """One more is wanted while all are busy and something has waited for longer than this."""
     hysteresis: float = 10.0
-    """How long something has to be called for before it is done."""
+    """How long a change must be wanted before it is made."""
     cooldown: float = 30.0
     """How long nothing is changed after a change."""
 
@@ -88,16 +88,16 @@ def _number(variable: str, text: str) -> float:
 
 
 class Load(NamedTuple):
-    """What some consumers have before them, of one source. The source is shared with `elsewhere`
-    places that others have, so only a part of it, by places, is theirs."""
+    """The load of some consumers, from one source. Other consumers, with `elsewhere` places, share
+    the source: each has a part of the load, in proportion to its places."""
 
     backlog: float
-    """What could be taken at once; not what is scheduled or blocked."""
+    """Jobs or events that are waiting; neither scheduled nor blocked ones."""
     oldest_age: float | None
-    """For how many seconds the oldest has waited; None if nothing does, or nobody can tell."""
+    """Seconds that the oldest has waited; None if nothing waits, or if that is unknown."""
     running: float
     active: int
-    """Consumers that live, not those that should."""
+    """Consumers that are alive; not how many there should be."""
     capacity_each: int
     """What one of them can hold at once."""
     elsewhere: int = 0
@@ -108,7 +108,7 @@ class Load(NamedTuple):
         return self.active * self.capacity_each
 
     def share(self) -> Load:
-        """What of it is for these consumers."""
+        """The part of it that is for these consumers."""
         ours = max(self.active, 1) * self.capacity_each
         part = ours / (ours + self.elsewhere)
         return self._replace(backlog=self.backlog * part, running=self.running * part, elsewhere=0)
@@ -173,8 +173,8 @@ class Scaler:
         return ScalingDecision(self.target)
 
     def blind(self) -> None:
-        """The load could not be seen: all stays as it is, and what was called for until now has to
-        be called for anew."""
+        """The load is unknown: nothing changes, and a change must be wanted for the whole
+        `hysteresis` again."""
         self._up_since = self._down_since = None
 
     def _note(self, now: float, called: _WantedCount) -> None:
@@ -194,7 +194,7 @@ class Scaler:
         ours, scaling = load.share(), self.scaling
         need, reason = self.target, _NONE
         if ours.backlog > ours.capacity * scaling.up:
-            # Consumers that died are missed, but their places come back by themselves.
+            # Not fewer than the target: consumers that died are replaced anyway.
             need = max(_ceil(ours.backlog / (ours.capacity_each * scaling.up)), need)
             reason = "backlog"
         elif self._too_old(ours):

@@ -1,4 +1,4 @@
-"""Dividing what there is by weight."""
+"""Shares by weight."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def shares(total: int, weights: Sequence[int], behind: Sequence[float]) -> list[int]:
-    """`total` in whole parts, in proportion to the weights, and a little more for those that are
-    `behind` from earlier on, so that small parts add up; of equals the earlier gets more."""
+    """`total` in whole parts, in proportion to the weights, plus what each is `behind` from earlier
+    rounds, so that small parts add up; among equals the earlier gets more."""
     whole = sum(weights)
     exact = [total * weight / whole + more for weight, more in zip(weights, behind, strict=True)]
     parts = [max(0, int(part)) for part in exact]
@@ -20,6 +20,6 @@ def shares(total: int, weights: Sequence[int], behind: Sequence[float]) -> list[
 
 
 def still_behind(behind: float, part: float, got: int) -> float:
-    """What is behind after a round in which `got` came where `part` was due. Bounded: who had
-    nothing to take for long must not make the others wait for long."""
+    """How far one is behind after a round in which it got `got` where `part` was due. Bounded: one
+    that was idle for long must not hold up the others."""
     return min(1.0, max(-1.0, behind + part - got))

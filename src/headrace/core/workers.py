@@ -1,4 +1,4 @@
-"""What workers tell of themselves, for people to see."""
+"""The records of workers and supervisors in the store, for people to see."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SUPERVISORS = "supervisors"
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Consumers of one kind, and what was decided about their number: of a subscription those in
-    one worker, of a supervisor its worker processes."""
+    """Scaled consumers of one kind: those of a subscription in one worker, or the worker processes
+    of a supervisor."""
 
     count: int
     """Those that live."""
@@ -86,7 +86,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
 
     @property
     def last_beat(self) -> datetime:
-        """When it last said so."""
+        """When it last renewed its record."""
         return to_datetime(self.beat_ms)
 
 

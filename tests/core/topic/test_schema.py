@@ -178,7 +178,7 @@ def test_an_unknown_content_type_kills_the_event(content: str) -> None:
     schema = Schema.of("orders", OrderPaid)
     reason, text = refused(schema, sent(b"", content=content))
     assert reason is Reason.BAD_EVENT
-    assert f"the event comes as {content!r}, of which no OrderPaid can be made" in text
+    assert f"the event comes as {content!r}, which cannot be decoded as OrderPaid" in text
 
 
 def test_messagepack_cannot_become_a_protobuf_message() -> None:

@@ -80,8 +80,8 @@ def _is_sound(graph: Graph) -> bool:
 
 
 class GraphBuilder:
-    """Graphs of one flow, of which `last` stands for all. `nodes` are as `plan` orders them, and
-    `outside` says where jobs are that were sent before."""
+    """Makes the graphs that the jobs of one flow carry; `last` carries that of the whole flow.
+    `nodes` are as `plan` orders them; `outside` has the queues of jobs that were sent before."""
 
     def __init__(self, nodes: Sequence[Node], last: JobId, outside: Mapping[Any, str]) -> None:
         self._nodes = nodes
@@ -137,7 +137,7 @@ class GraphBuilder:
     def _neighbours(self, node: Node) -> bytes:
         parents = tuple(islice(node.parents, _NEAR))
         children = [child for child, _ in node.children[:_NEAR]]
-        # Not who else the children wait for: with a node for each of thousands, that is too much.
+        # Without the other parents of the children: there may be thousands.
         drawn: list[_Drawn] = [(parent, ()) for parent in parents]
         drawn.append((node, tuple(range(len(parents)))))
         drawn += [(child, (len(parents),)) for child in children]
@@ -167,6 +167,6 @@ def _first_to_last(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _among(each: Node | SentJob, places: Mapping[Node | SentJob, int]) -> tuple[int, ...]:
-    """The places of those that it waits for."""
+    """The places of its parents."""
     parents = each.parents if isinstance(each, Node) else ()
     return tuple(places[parent] for parent in parents if parent in places)

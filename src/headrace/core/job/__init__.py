@@ -1,1 +1,1 @@
-"""A job: its id, envelope and constraints, and what becomes of it."""
+"""A job: its id, envelope and constraints, and its outcome."""

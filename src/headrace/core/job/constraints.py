@@ -15,7 +15,7 @@ from headrace.core.bounds import MAX_MS
 
 MAX_PRIORITY = 100
 
-# What holds of bytes that are read; stores check the same of those that they read by themselves.
+# Checked when bytes are decoded; stores make the same checks where they decode themselves.
 _Text = Annotated[str, Meta(min_length=1)]
 _Count = Annotated[int, Meta(ge=1, le=MAX_MS)]
 _Ms = Annotated[int, Meta(ge=0, le=MAX_MS)]

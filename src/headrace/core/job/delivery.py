@@ -24,11 +24,11 @@ class LeasedDelivery:
     count = 1
     epoch = 0
     job_id: JobId = b""
-    """Filled in when the envelope is decoded; stays empty for what is not an envelope."""
+    """Set when the envelope is decoded; empty if it cannot be."""
     leased_at = 0.0
     """By the worker's monotonic clock; the heartbeat renews leases that are older than a while."""
     ready_ms = 0
-    """When the job came in line, by the store's clock, as far as the store says so with it."""
+    """When the job began to wait, by the store's clock; 0 if the store does not say."""
     task = ""
     attempt = 0
     started_ms = 0
@@ -54,7 +54,7 @@ class LeasedDelivery:
 
     @property
     def id_text(self) -> str:
-        """The job's id for people; the receipt of what has none."""
+        """The job's id for people; without an id, the receipt."""
         return to_text(self.job_id) if self.job_id else f"(entry {self.receipt!r})"
 
     @property

@@ -68,7 +68,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     retry: WireRetry | None = None
     expires_ms: int | None = None
     sent_ms: int | None = None
-    """Only where the id does not tell."""
+    """Only where the id does not contain the time."""
     flow: JobId = b""
     """Of a job in a flow, the id of the flow's last job: its result is wanted, kept or not."""
     feed: Feed = ""
@@ -127,7 +127,7 @@ def encode_envelope(
 
 
 def with_id(envelope: bytes, job_id: JobId) -> bytes:
-    """The same job under another id; the id is the second field, whatever follows it."""
+    """The same job under another id. The id is the second field; the rest is kept as it is."""
     start = 2
     own = _encode(_decode_id(_decode_head(envelope).job_id))
     return envelope[:start] + _encode(job_id) + envelope[start + len(own) :]
@@ -181,9 +181,9 @@ def peek_id(data: bytes) -> JobId:
 
 
 def id_and_task(envelope: bytes) -> tuple[bytes, bytes]:
-    """The two fields of an envelope as they are encoded, and the task's name alone: told from the
-    lengths before them, without decoding anything, so that its first bytes are enough. Both are
-    empty if the bytes are none that we write."""
+    """The two fields of an envelope as they are encoded, and the task's name alone. Found by the
+    lengths before them, without decoding, so that the first bytes of an envelope are enough. Both
+    are empty if the bytes are no envelope of ours."""
     try:
         at = _end_of_id(envelope)
         first = envelope[at]

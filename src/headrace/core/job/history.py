@@ -20,7 +20,7 @@ class Attempt(msgspec.Struct, array_like=True, frozen=True):
 
 
 class History(msgspec.Struct, array_like=True, frozen=True):
-    """What has happened to a job before the delivery at hand."""
+    """What has happened to a job before the current delivery."""
 
     attempts: tuple[Attempt, ...] = ()
     deliveries: int = 0
@@ -50,5 +50,5 @@ def decode_history(data: bytes) -> History:
 
 
 def is_readable_history(data: bytes) -> bool:
-    """Whether `decode_history` tells all that there is."""
+    """Whether `decode_history` can read all of it."""
     return not data or decode_history(data) is not NO_HISTORY

@@ -52,7 +52,7 @@ def to_text(job_id: JobId) -> str:
 
 
 def to_id(text: str) -> JobId:
-    """The bytes of an id, whoever made it. Refuses what cannot be an id."""
+    """The bytes of an id, ours or a caller's own; `ConfigError` for what cannot be an id."""
     if not isinstance(text, str):
         raise ConfigError(f"a job id is text, not {text!r}")
     if len(text) == 36 and (packed := _packed_uuid7(text)):

@@ -8,7 +8,7 @@
 | `Cancelled`| someone cancelled it                                     | cancelled                |
 | `Held`     | it may not start now: its task is paused, or over a limit | blocked, at that gate   |
 | `Released` | the worker stops before the job ended                    | waiting, nothing counted |
-| `Left`     | nobody said what became of it                            | running until its lease  |
+| `Left`     | the outcome is unknown                                   | running until its lease  |
 |            |                                                          | ends, then taken over    |
 """
 
@@ -66,7 +66,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The store is told nothing, and the lease is not renewed any more."""
+    """Nothing is written to the store, and the lease is no longer renewed."""
 
 
 Outcome = Done | Retried | Dead | Cancelled | Held | Released | Left

@@ -1,4 +1,4 @@
-"""How far a running job is, as it tells itself."""
+"""The progress that a running job reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LINE = 4_096
 
 
 class Progress(msgspec.Struct, array_like=True, frozen=True):
-    """What a job last said with `ctx.progress(fraction, text)`."""
+    """The last `ctx.progress(fraction, text)` of a job."""
 
     fraction: float
     text: str = ""
@@ -23,7 +23,7 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def at(self) -> datetime:
-        """When the job said so."""
+        """When it was reported."""
         return to_datetime(self.at_ms)
 
 
@@ -36,7 +36,7 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(data: bytes) -> Progress | None:
-    """Never fails: what cannot be read is as good as not said."""
+    """None for no progress, and for data that cannot be read."""
     if not data:
         return None
     try:
@@ -55,7 +55,7 @@ def check_fraction(fraction: object) -> float:
 
 
 def clean_line(text: object) -> str:
-    """Text as it is kept: what no store can hold is replaced, what is too long is cut."""
+    """Text as it is stored: invalid characters replaced, and cut if it is too long."""
     line = str(text)
     if len(line) > MAX_LINE:
         mark = f"… (cut: {len(line):,} characters)"

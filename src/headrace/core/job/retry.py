@@ -20,8 +20,8 @@ ErrorFilter = type[BaseException] | str
 class Retry:
     """A retry policy: how many runs in all, how long between them, after which errors.
 
-    `backoff` is a curve over `base` and `cap` seconds, or a list of delays of which the last one
-    repeats. With `jitter` a delay is drawn evenly from zero to its full length, so jobs that failed
+    `backoff` is a curve over `base` and `cap` seconds, or a list of delays, whose last one repeats.
+    With `jitter` a delay is drawn evenly from zero to its full length, so jobs that failed
     together do not come back together; it never exceeds `cap`. Errors in `never` are not retried;
     if `on` is given, only errors in it are. Both take exception classes or their full names.
     """

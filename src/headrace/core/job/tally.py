@@ -1,4 +1,4 @@
-"""What many runs come to: how many ended how, how long they took, how long they had waited."""
+"""Counts of many runs: their outcomes, how long they took, how long they had waited."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Released, Retried
 
 BUCKETS_US = tuple(1000 * 2**power for power in range(23))
-"""Upper bounds, in microseconds, by which lengths of time are counted; what is longer than the last
-counts with it."""
+"""Upper bounds of the histogram's buckets, in microseconds; longer times count in the last one."""
 
 RUN, WAIT = "<", "~"
 """What names of counts begin with that are followed by an upper bound: runs that took up to so
@@ -40,7 +39,7 @@ _took_us = attrgetter("took_us")
 
 
 class Settled(Protocol):
-    """A delivery and what became of it."""
+    """A delivery and its outcome."""
 
     @property
     def delivery(self) -> LeasedDelivery: ...
@@ -58,8 +57,8 @@ class Tally:
 
     @classmethod
     def of(cls, settled: Sequence[Settled], ready_ms: Callable[[LeasedDelivery], int]) -> Tally:
-        """What these come to; `ready_ms` says of a delivery when it came in line. Done for all that
-        are settled together, without a loop of our own over what most of them have in common."""
+        """The counts of these; `ready_ms` says when a delivery's job began to wait. Made for a
+        whole batch at once: a Python loop over each delivery would cost more."""
         counts: dict[tuple[str, str], int] = {}
         tasks = {each.delivery.task for each in settled}
         for task in tasks:
@@ -114,7 +113,7 @@ def _add(
     lengths: Sequence[int],
     stand_for: int,
 ) -> None:
-    """Count lengths, which are sorted, as if they were so many."""
+    """Count lengths, which are sorted, as a sample that stands for `stand_for` of them."""
     each = stand_for / len(lengths)
     counts[total, task] = round(sum(lengths) * each)
     below = 0

@@ -1,4 +1,4 @@
-"""How a job ended: what those who wait for it read."""
+"""How a job ended: what callers that wait for it read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Verdict(msgspec.Struct, array_like=True, frozen=True):
-    """How a job ended, as kept for `result_ttl`: what waiters read."""
+    """How a job ended, kept for `result_ttl`."""
 
     state: State
     value: bytes = b""

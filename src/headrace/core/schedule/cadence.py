@@ -1,7 +1,7 @@
-"""When a schedule ticks: a cron expression in a time zone, or every so many milliseconds.
+"""When a schedule ticks: by a cron expression in a time zone, or at an interval.
 
-Cron is read as Debian's cron reads it, by cronsim: five fields, or six of which the first is the
-second. When clocks go forward, a fixed time that does not exist comes at the end of the gap; when
+Cron is read as Debian's cron reads it, by cronsim: five fields, or six, the first for
+seconds. When clocks go forward, a fixed time that does not exist comes at the end of the gap; when
 they go back, a fixed time comes once, the first time. Expressions with a star for the minute or the
 hour, and those with seconds, follow the clock as it runs.
 """

@@ -108,8 +108,7 @@ class ScheduledCall(Call[Any]):
 
 
 def define(name: str, call: Call[Any], times: Times, *, declared: bool = False) -> Definition:
-    """A definition of which every part was checked; `ConfigError` names the schedule and what is
-    wrong."""
+    """A checked definition; `ConfigError` names the schedule and the problem."""
     check_schedule_name(name)
     try:
         fields = {**_bounds(times), **_sent_parts(call)}

@@ -1,8 +1,8 @@
 """A schedule: what is sent when, and how far it has come. Pure: each change makes a new record.
 
 Ticks are fired in two steps, so that a crash between them neither loses one nor makes two: a record
-first reserves the ticks that are due, then their jobs are appended, then it is cleared. Whoever
-finds reserved ticks appends them (again): the store adds no job for a tick that has one.
+first reserves the ticks that are due, then their jobs are appended, then it is cleared. A worker
+that finds reserved ticks appends them (again): the store adds no job for a tick that has one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         return definition.after(self.passed_ms)
 
     def coming(self, now_ms: int, most: int) -> list[int]:
-        """The next ticks after now, up to so many; none if it is paused or has ended."""
+        """Up to `most` next ticks after now; none if it is paused or has ended."""
         definition, ticks = self.definition, list[int]()
         if definition.limit is not None:
             most = min(most, definition.limit - self.fired)
@@ -115,7 +115,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def arm(definition: Definition, now_ms: int, old: Record | None = None) -> Record:
     """The record of a schedule from now on. One that is the same goes on as it was; one that
-    differs begins anew, but stays paused."""
+    differs begins again, but stays paused."""
     body = _encode(definition)
     if old is not None and old.body == body:
         return old
@@ -123,7 +123,7 @@ def arm(definition: Definition, now_ms: int, old: Record | None = None) -> Recor
 
 
 def tick_id(name: str, tick_ms: int) -> JobId:
-    """The key of a tick's job: the same whoever fires it."""
+    """The id of a tick's job, the same in every worker."""
     moment = datetime.fromtimestamp(tick_ms / 1000, UTC)
     precision = "milliseconds" if tick_ms % 1000 else "seconds"
     return ids.to_id(f"{name}@{moment.replace(tzinfo=None).isoformat(timespec=precision)}Z")

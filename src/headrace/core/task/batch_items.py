@@ -44,8 +44,8 @@ def _item_of(kind: Any) -> Any:
 
 
 def _without_errors(kind: Any) -> Any:
-    """What a job's result can be: of `int | Exception` only the first, for an exception in the list
-    means that its job has failed."""
+    """The type of a job's result: `int` of `int | Exception`, for an exception in the list means
+    that its job has failed."""
     if typing.get_origin(kind) not in (typing.Union, types.UnionType):
         return kind
     kept = [

@@ -64,8 +64,7 @@ class TaskConstraints:
     def labels(
         self, options: SendOptions, args: Sequence[Any], kwargs: Mapping[str, Any], is_open: bool
     ) -> CallLabels:
-        """What must be made of the arguments while they are at hand. Of an open call the first one
-        is not."""
+        """The texts that are made of the arguments. An open call lacks the first argument."""
         unique, rate_key = self._uniqueness(options).by, options.rate_key
         if not rate_key and self._declared.rate_key is not None:
             self._check_closed("rate_key", is_open)

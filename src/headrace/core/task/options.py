@@ -74,7 +74,7 @@ class TaskOptions:
         if unknown := sorted(options.keys() - set(_KNOWN)):
             raise ConfigError(f"app.task() has no {unknown[0]!r}; it takes {', '.join(_KNOWN)}")
         if "queue" in options:
-            # Here, because what is declared of a topic's group has a queue with an '@'.
+            # Not in `__post_init__`: the queue of a topic's group has an '@'.
             check_queue(f"task {getattr(function, '__name__', '')!r}: queue", options["queue"])
         by_default = {
             "name": str(getattr(function, "__name__", "")),
@@ -86,7 +86,7 @@ class TaskOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> TaskOptions:
-        """These options, of which `name` and `run_in` must be there."""
+        """Checked options; `name` and `run_in` must be among them."""
         where = f"task {options['name']!r}: "
         given = {known.name: options[known.name] for known in fields(cls) if known.name in options}
         given["unique"] = Uniqueness.declared(where, options)

@@ -14,7 +14,7 @@ from headrace.errors import ConfigError
 
 LabelMaker = Callable[..., str]
 """Makes a text of a call's arguments."""
-# Names are stored with each job: what is longer than this is stored as its digest.
+# Names are stored with each job: a longer one is stored as its digest.
 _MAX_NAME_BYTES = 128
 
 
@@ -76,7 +76,7 @@ class Uniqueness(msgspec.Struct, frozen=True):
 
 
 AS_DECLARED = Uniqueness()
-"""Of a call that leaves all of it to its task."""
+"""Of a call that leaves all of it to its task's declaration."""
 NOT_UNIQUE = Uniqueness(by=False, for_ms=0, debounce_ms=0)
 
 

@@ -26,7 +26,7 @@ _TEXT = {"type": "string"}
 
 @dataclass(frozen=True, slots=True)
 class ChannelGroup:
-    """A subscription, as far as a document tells of it."""
+    """A subscription, as the document shows it."""
 
     wants: SubscriptionOptions
     declared: TaskOptions
@@ -35,7 +35,7 @@ class ChannelGroup:
 
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
-    """A topic, as far as a document tells of it."""
+    """A topic, as the document shows it."""
 
     declared: TopicOptions
     schema: Schema

@@ -67,7 +67,7 @@ class Content:
     """Without the type: dicts, lists and so on, or the bytes of a codec that has no such form."""
     from_plain: Callable[[Any], bytes]
     kinds: tuple[type, ...]
-    """Classes of which an event is an instance; none where that cannot be told."""
+    """An event is an instance of one of these classes; empty if that is unknown."""
 
     @property
     def on_the_wire(self) -> str:
@@ -102,7 +102,7 @@ def codec_name(content_type: str) -> str | None:
 
 
 def readable(content_type: str, payload: bytes) -> Any:
-    """What is in a payload, as far as can be told without its topic; else its bytes."""
+    """The payload decoded without its topic, if that is possible; else its bytes."""
     name = codec_name(content_type)
     try:
         return _PLAIN[name](payload) if name in _PLAIN else payload

@@ -96,7 +96,7 @@ def _as_draft_7(schema: Any) -> Any:
         elif word in _NAMED:
             older[word] = {name: _as_draft_7(part) for name, part in value.items()}
         elif word != "discriminator":
-            # In AsyncAPI a discriminator is something else; the tags of the types tell the same.
+            # In AsyncAPI a discriminator is something else; the tags of the types say the same.
             older[word] = _as_draft_7(value)
     if "prefixItems" in older:
         rest = older.pop("items", None)

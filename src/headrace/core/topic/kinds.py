@@ -26,8 +26,7 @@ def named(kind: Any) -> str:
 
 
 def kinds_of(kind: Any) -> tuple[type, ...]:
-    """The classes of which every value of a type is an instance of one; empty if the type does not
-    tell."""
+    """Classes such that each value of the type is an instance of one of them; empty if unknown."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
         parts = [kinds_of(part) for part in typing.get_args(kind)]
@@ -46,8 +45,8 @@ def kinds_of(kind: Any) -> tuple[type, ...]:
 
 
 def culprit(value: Any, encode: Callable[[Any], Any]) -> tuple[str, Exception] | None:
-    """The innermost part of a value that cannot be encoded: the way to it, empty if it is the value
-    itself, and what is wrong with it. None if nothing is."""
+    """The innermost part of a value that cannot be encoded: the path to it, empty for the value
+    itself, and the error. None if all of it can be."""
     error, way = _problem(value, encode), ""
     if error is None:
         return None

@@ -161,8 +161,8 @@ class Schema:
         if found is None:
             raise Unfit(
                 Reason.BAD_EVENT,
-                f"the event comes as {content or 'MessagePack'!r}, of which no "
-                f"{named(self.codec.event_type)} can be made: topic {self.topic!r} has the codec "
+                f"the event comes as {content or 'MessagePack'!r}, which cannot be decoded as "
+                f"{named(self.codec.event_type)}: topic {self.topic!r} has the codec "
                 f"{self.codec.name!r}",
             )
         return found

@@ -19,8 +19,8 @@ def check_subscription(
     retry: Retry | None,
     now_ms: int,
 ) -> None:
-    """Refuse what contradicts itself or could not be done; `keyed` says that the topic makes the
-    key of each event itself."""
+    """Refuse options that contradict each other; `keyed` says that the topic makes the key of each
+    event."""
     if wants.ack not in get_args(Ack):
         raise ConfigError(f"{where}ack must be 'success', 'receive' or 'manual', not {wants.ack!r}")
     _check_order(where, wants, keyed)
@@ -30,12 +30,12 @@ def check_subscription(
 
 
 def check_patience(where: str, timeout: float | None, gone_after_ms: int) -> None:
-    """Refuse a group whose workers would count as gone while all their slots are taken: then they
-    do not look for more, which is what shows that they are there."""
+    """Refuse a group whose workers would count as gone while all their slots are taken: a worker
+    shows that it is alive by reading, and a busy one does not read."""
     if timeout is not None and timeout * 1000 >= gone_after_ms:
         raise ConfigError(
             f"{where}timeout={timeout:g} is no less than the topic's group_gone_after of "
-            f"{gone_after_ms / 1000:g} s: a worker that is busy for so long would count as gone, "
+            f"{gone_after_ms / 1000:g} s: a worker that is busy for that long would count as gone, "
             "and events that it has still to handle could go; change one of them"
         )
 

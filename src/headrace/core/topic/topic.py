@@ -110,7 +110,7 @@ def _check_overflow(where: str, options: TopicOptions) -> None:
         return
     if check_count(f"{where}max_length", options.max_length) < options.shards:
         raise ConfigError(
-            f"{where}max_length is shared by {options.shards} shards: it must be at least so many"
+            f"{where}max_length is shared by {options.shards} shards: it must be at least that"
         )
 
 
@@ -159,12 +159,12 @@ class SubscriptionOptions:
 
     @property
     def failing(self) -> OnFailure:
-        """What becomes of later events of a key of which one went dead."""
+        """What happens to later events of a key after one of its events went dead."""
         return self.on_failure or ("block" if self.ordered else "skip")
 
     @property
     def scale(self) -> tuple[int, int] | None:
-        """How many consumers there are at least and at most; None if nobody cares."""
+        """The least and the largest number of consumers; None if they are not scaled."""
         if self.consumers is None or isinstance(self.consumers, tuple):
             return self.consumers
         return self.consumers, self.consumers
