@@ -67,7 +67,7 @@ class KvWrite(msgspec.Struct, frozen=True):
 
 
 def kv_all(
-    connection: sqlite3.Connection, *, namespace: str, space: str, now_ms: int, oddities: Oddities
+    connection: sqlite3.Connection, namespace: str, *, space: str, now_ms: int, oddities: Oddities
 ) -> dict[str, bytes]:
     found = dict(connection.execute(_ALL, (namespace, space, now_ms)).fetchall())
     where = f"table kv, space {space!r}"
@@ -99,8 +99,8 @@ class LogRecord(msgspec.Struct, frozen=True):
 
 def records(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     space: str,
     before: str,
     limit: int,

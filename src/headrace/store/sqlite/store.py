@@ -20,7 +20,6 @@ from headrace.store.sqlite.inspection.views import SqliteViews
 from headrace.store.sqlite.jobs import insert, pruning
 from headrace.store.sqlite.jobs.claims import Claims
 from headrace.store.sqlite.jobs.queue_shares import sharing
-from headrace.store.sqlite.topics.topic_store import SqliteTopics
 from headrace.store.sqlite.writer import Writer
 from headrace.store.values import Description
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 _FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file.db",)
 
 
-class SqliteStore(SqliteViews, SqliteTopics):
+class SqliteStore(SqliteViews):
     """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and survives a
     crash of the process or the machine; except with `memory://`. Without `events` it records
     none."""
@@ -122,9 +121,7 @@ class SqliteStore(SqliteViews, SqliteTopics):
         )
 
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
-        return await self._database.read(
-            partial(flows.arrived, namespace=self._namespace, queue=queue, pairs=pairs)
-        )
+        return await self._find(flows.arrived, queue=queue, pairs=pairs)
 
     async def kv_set(
         self,

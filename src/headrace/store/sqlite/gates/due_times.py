@@ -97,7 +97,7 @@ def _promote_due(change: Change) -> int:
 
 
 def nothing_due(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, now_ms: int
+    connection: sqlite3.Connection, namespace: str, *, queue: str, now_ms: int
 ) -> Promotion | None:
     """The answer of `promote` if it has nothing to do; None if it has."""
     number = queue_id(connection, namespace, queue)

@@ -95,8 +95,8 @@ def follow(
 
 def arrived(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queue: str,
     pairs: Sequence[tuple[JobId, JobId]],
 ) -> list[bool]:

@@ -66,7 +66,7 @@ def _paused(connection: sqlite3.Connection, namespace: str, queue: str) -> set[s
     return {task for (task,) in connection.execute(_PAUSED, (namespace, queue))}
 
 
-def control(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Control:
+def control(connection: sqlite3.Connection, namespace: str, *, queue: str) -> Control:
     paused = _paused(connection, namespace, queue)
     number = queue_id(connection, namespace, queue)
     cancelling = connection.execute(_CANCELLING, (number,))

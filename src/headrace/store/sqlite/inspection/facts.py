@@ -90,8 +90,8 @@ def _count(change: Change, facts: Sequence[tuple[Any, ...]]) -> None:
 
 def read(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queue: str,
     after: str,
     limit: int,
@@ -138,8 +138,8 @@ def _events(place: int, at_ms: int, fact: Fact) -> Iterator[RecordedFact]:
 
 def stats(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queues: Sequence[str],
     since_minute: int,
     oddities: Oddities,

@@ -92,8 +92,8 @@ _PAGES = {
 
 def get(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queue: str,
     job_ids: Sequence[JobId],
     bodies: bool,
@@ -155,8 +155,8 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> JobSnapsho
 
 def locate(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queues: Sequence[str],
     job_id: JobId,
     now_ms: int,
@@ -168,14 +168,14 @@ def locate(
     return [queue for queue in queues if queue in names]
 
 
-def queues(connection: sqlite3.Connection, *, namespace: str, oddities: Oddities) -> list[str]:
+def queues(connection: sqlite3.Connection, namespace: str, *, oddities: Oddities) -> list[str]:
     found = connection.execute(_NAMES, (namespace,)).fetchall()
     names = oddities.texts("table queues", [raw for (raw,) in found])
     return sorted(name for name in names if not is_log(name) and not group_source(name))
 
 
 def dead(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, cursor: str, limit: int
+    connection: sqlite3.Connection, namespace: str, *, queue: str, cursor: str, limit: int
 ) -> DeadJobPage:
     number = queue_id(connection, namespace, queue)
     if cursor:
@@ -202,8 +202,8 @@ def _dead_job(
 
 def browse(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queue: str,
     state: State,
     cursor: str,

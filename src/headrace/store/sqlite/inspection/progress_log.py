@@ -69,8 +69,8 @@ def _write_lines(change: Change, job_id: JobId, lines: Sequence[str]) -> None:
 
 def log(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     queue: str,
     job_id: JobId,
     start: int,
@@ -94,7 +94,7 @@ def once_set(change: Change, job_id: JobId, name: str, value: bytes) -> None:
 
 
 def once_all(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, job_id: JobId
+    connection: sqlite3.Connection, namespace: str, *, queue: str, job_id: JobId
 ) -> dict[str, bytes]:
     number = queue_id(connection, namespace, queue)
     return dict(connection.execute(_MARKS, (number, job_id)).fetchall())

@@ -29,14 +29,14 @@ _PAUSED = """
     WHERE namespace = ? AND queue IN (SELECT value FROM json_each(?))"""
 
 
-def count(connection: sqlite3.Connection, *, namespace: str, queue: str) -> Counts:
+def count(connection: sqlite3.Connection, namespace: str, *, queue: str) -> Counts:
     found = connection.execute(_COUNT, (namespace, json_of([queue]))).fetchall()
     behind = _behind(connection, found)
     return _counts(found[0], behind) if found else Counts()
 
 
 def survey(
-    connection: sqlite3.Connection, *, namespace: str, queues: Sequence[str]
+    connection: sqlite3.Connection, namespace: str, *, queues: Sequence[str]
 ) -> list[QueueState]:
     """The state of each queue, in the same few statements for any number of them."""
     named = (namespace, json_of(queues))

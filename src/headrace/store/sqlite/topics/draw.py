@@ -73,7 +73,7 @@ class _Group(msgspec.Struct):
 
 
 def nothing_to_take(
-    connection: sqlite3.Connection, *, namespace: str, queues: Sequence[str], now_ms: int
+    connection: sqlite3.Connection, namespace: str, *, queues: Sequence[str], now_ms: int
 ) -> bool:
     """Whether `pump` would do nothing for any of these groups."""
     names = msgspec.json.encode(queues).decode()

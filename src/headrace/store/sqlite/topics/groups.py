@@ -65,7 +65,7 @@ _OLDEST = [_TAKEN.format(state=state, order=order) for state, order in _ORDERS.i
 
 
 def unchanged(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, group: Group
+    connection: sqlite3.Connection, namespace: str, *, queue: str, group: Group
 ) -> bool | None:
     """False if the group is there as wanted, so that `join` has nothing to do; None if not."""
     wanted = (namespace, queue, group.ordered, group.on_failure)
@@ -129,7 +129,7 @@ def _source(queue: str) -> GroupSource:
 
 
 def groups(
-    connection: sqlite3.Connection, *, namespace: str, logs: Sequence[str]
+    connection: sqlite3.Connection, namespace: str, *, logs: Sequence[str]
 ) -> dict[str, list[GroupState]]:
     """The groups of each log, in the same few statements for any number of them."""
     rows = connection.execute(_ALL, (namespace, json_of(logs))).fetchall()

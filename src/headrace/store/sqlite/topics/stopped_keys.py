@@ -154,7 +154,7 @@ def free_after(change: Change, log: int, place: int) -> None:
 
 
 def stopped_keys(
-    connection: sqlite3.Connection, *, namespace: str, queue: str, limit: int
+    connection: sqlite3.Connection, namespace: str, *, queue: str, limit: int
 ) -> list[StoppedKey]:
     """Keys by name. Counts only events among the next `_LOOKED_AT` of the log."""
     number = queue_id(connection, namespace, queue)

@@ -73,7 +73,7 @@ class Log(msgspec.Struct):
         return self.last - self.first + 1
 
 
-def find(connection: sqlite3.Connection, *, namespace: str, log: str) -> Log | None:
+def find(connection: sqlite3.Connection, namespace: str, *, log: str) -> Log | None:
     row = connection.execute(_FIND, (namespace, log)).fetchone()
     return Log(*row) if row else None
 
@@ -93,12 +93,12 @@ def save(connection: sqlite3.Connection, log: Log) -> None:
     connection.execute(_SAVE, (log.first, log.last, log.last_ms, log.number))
 
 
-def names(connection: sqlite3.Connection, *, namespace: str) -> list[str]:
+def names(connection: sqlite3.Connection, namespace: str) -> list[str]:
     return [name for (name,) in connection.execute(_NAMES, (namespace,))]
 
 
 def lengths(
-    connection: sqlite3.Connection, *, namespace: str, logs: Sequence[str]
+    connection: sqlite3.Connection, namespace: str, *, logs: Sequence[str]
 ) -> dict[str, int]:
     found = dict(connection.execute(_LENGTHS, (namespace, json_of(logs))).fetchall())
     return {log: found.get(log, 0) for log in logs}
@@ -130,7 +130,7 @@ def _before_time(connection: sqlite3.Connection, log: Log, at_ms: int) -> int:
     return log.first + bisect_left(numbers, at_ms, key=added_ms) - 1
 
 
-def position(connection: sqlite3.Connection, *, namespace: str, log: str, place: Position) -> str:
+def position(connection: sqlite3.Connection, namespace: str, *, log: str, place: Position) -> str:
     found = find(connection, namespace=namespace, log=log)
     if found is not None:
         return str(before(connection, found, log, place))
@@ -140,7 +140,7 @@ def position(connection: sqlite3.Connection, *, namespace: str, log: str, place:
 
 
 def read(
-    connection: sqlite3.Connection, *, namespace: str, log: str, after: str, limit: int
+    connection: sqlite3.Connection, namespace: str, *, log: str, after: str, limit: int
 ) -> list[LoggedEvent]:
     [start] = numbers_in(after, 1, "events of a topic") if after else [0]
     found = find(connection, namespace=namespace, log=log)
@@ -194,8 +194,8 @@ def trim(change: Change, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
 
 def nothing_to_trim(
     connection: sqlite3.Connection,
-    *,
     namespace: str,
+    *,
     log: str,
     now_ms: int,
     retention_ms: int,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from headrace.store.sqlite.topics import groups, publication, stopped_keys, topic_log
 from headrace.store.topics import Position, Published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import sqlite3
+    from collections.abc import Callable, Sequence
 
     from headrace.core.clock import Clock
     from headrace.core.job.parcel import Parcel
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from headrace.store.values import IdempotencyKey
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class SqliteTopics:
     """Fulfils `headrace.store.topics.TopicStore`."""
@@ -35,6 +39,17 @@ class SqliteTopics:
         self._database = database
         self._writer = writer
         self._joined: dict[str, int] = {}
+
+    async def _find(
+        self,
+        query: Callable[Concatenate[sqlite3.Connection, str, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """What `query` finds in this namespace."""
+        return await self._database.read(
+            lambda connection: query(connection, self._namespace, *args, **kwargs)
+        )
 
     async def publish(
         self,
@@ -72,9 +87,7 @@ class SqliteTopics:
         await self._writer.change(queue, partial(groups.rewind, to=to))
 
     async def position(self, log: str, place: Position) -> str:
-        return await self._database.read(
-            partial(topic_log.position, namespace=self._namespace, log=log, place=place)
-        )
+        return await self._find(topic_log.position, log=log, place=place)
 
     async def read(
         self, log: str, after: str = "", limit: int = 100, wait: float = 0.0
@@ -83,17 +96,13 @@ class SqliteTopics:
         return await self._database.read_when_notified(("ready", log), read, wait)
 
     async def logs(self) -> list[str]:
-        return await self._database.read(partial(topic_log.names, namespace=self._namespace))
+        return await self._find(topic_log.names)
 
     async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
-        return await self._database.read(
-            partial(topic_log.lengths, namespace=self._namespace, logs=logs)
-        )
+        return await self._find(topic_log.lengths, logs=logs)
 
     async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
-        return await self._database.read(
-            partial(groups.groups, namespace=self._namespace, logs=logs)
-        )
+        return await self._find(groups.groups, logs=logs)
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
         trim = partial(topic_log.trim, retention_ms=retention_ms, gone_after_ms=gone_after_ms)
@@ -111,9 +120,7 @@ class SqliteTopics:
         )
 
     async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
-        return await self._database.read(
-            partial(stopped_keys.stopped_keys, namespace=self._namespace, queue=queue, limit=limit)
-        )
+        return await self._find(stopped_keys.stopped_keys, queue=queue, limit=limit)
 
     async def free_key(self, queue: str, key: str) -> bool:
         return await self._writer.change(queue, partial(stopped_keys.free, key=key))
