@@ -24,7 +24,7 @@ async def test_jobs_are_cancelled_by_id_in_every_state(app: Headrace) -> None:
         assert await job.status() is State.CANCELLED
 
 
-async def test_what_has_ended_and_what_is_unknown_is_told_by_id(app: Headrace) -> None:
+async def test_what_has_ended_and_what_is_unknown_is_reported_by_id(app: Headrace) -> None:
     @app.task
     async def ship() -> None: ...
 

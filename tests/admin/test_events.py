@@ -24,7 +24,7 @@ async def read(app: Headrace, queue: str = "default", after: str = "") -> list[J
     return [event async for event in app.admin.events(queue, after)]
 
 
-async def test_the_life_of_a_job_is_told_in_order(app: Headrace) -> None:
+async def test_the_life_of_a_job_is_reported_in_order(app: Headrace) -> None:
     @app.task
     async def work() -> None: ...
 
@@ -84,7 +84,7 @@ async def test_following_waits_for_more(app: Headrace) -> None:
     assert [event.kind for event in seen] == ["sent"] * 5
 
 
-async def test_now_tells_nothing_of_before(app: Headrace) -> None:
+async def test_now_says_nothing_of_before(app: Headrace) -> None:
     @app.task
     async def work() -> None: ...
 
@@ -220,7 +220,7 @@ def test_percentiles_of_a_histogram_alone_lie_within_its_buckets() -> None:
     assert MinuteStats(MINUTE, "q", "t").wait_p95 is None
 
 
-def test_wider_buckets_of_an_earlier_version_still_tell_how_long_runs_took() -> None:
+def test_wider_buckets_of_an_earlier_version_still_say_how_long_runs_took() -> None:
     stats = MinuteStats(MINUTE, "q", "t", {}, {4.096: 20}, run_seconds=22.0)
     assert stats.p50 == pytest.approx(1.1)
     assert stats.p95 == pytest.approx(1.1, rel=0.15)

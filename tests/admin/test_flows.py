@@ -60,7 +60,7 @@ async def until(app: Headrace, id: str, fits: Callable[[FlowInfo], bool]) -> Flo
     return flow
 
 
-async def test_a_flow_is_told_with_what_waits_for_what_across_queues(app: Headrace) -> None:
+async def test_a_flow_is_reported_with_what_waits_for_what_across_queues(app: Headrace) -> None:
     tasks = Tasks(app)
     steps = [chain(tasks.first.call(n), tasks.held.call()) for n in (1, 2)]
     sent = await app.enqueue(group(steps).then(tasks.join.call()))
@@ -112,7 +112,7 @@ async def test_what_was_never_stored_is_not_said_to_be_done(app: Headrace) -> No
     assert states_by_task(flow) == {"first": [None, State.BLOCKED]}
 
 
-async def test_of_a_flow_that_failed_all_that_is_dead_is_told(app: Headrace) -> None:
+async def test_of_a_flow_that_failed_all_that_is_dead_is_reported(app: Headrace) -> None:
     tasks = Tasks(app)
     async with app.worker():
         sent = await app.enqueue(
@@ -158,7 +158,7 @@ async def test_what_may_outlive_the_first_of_a_group_knows_its_neighbours(app: H
     assert {(flow.id, flow.complete) for flow in flows} == {(sent.id, False)}
 
 
-async def test_of_a_large_flow_the_jobs_near_its_end_are_told(
+async def test_of_a_large_flow_the_jobs_near_its_end_are_reported(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graph, "MOST", 4)

@@ -14,7 +14,7 @@ from headrace.core.job.parcel import Parcel
 from tests.admin.burying import bury, envelope
 
 
-async def test_a_list_tells_what_is_known_of_each_job(app: Headrace) -> None:
+async def test_a_list_says_what_is_known_of_each_job(app: Headrace) -> None:
     @app.task(queue="mail")
     async def send(to: str) -> None: ...
 
@@ -154,7 +154,7 @@ async def test_what_is_no_cursor_is_refused(app: Headrace, state: str, cursor: s
         await app.admin.jobs("default", state, cursor=f"{state}:default/{cursor}")
 
 
-async def test_one_job_is_told_whole(app: Headrace) -> None:
+async def test_one_job_is_reported_whole(app: Headrace) -> None:
     @app.task(queue="mail", rate="5/m")
     async def send(to: str, *, urgent: bool = False) -> None: ...
 
@@ -172,7 +172,7 @@ async def test_one_job_is_told_whole(app: Headrace) -> None:
     assert (info.attempts, info.log, info.once, info.result) == ((), (), (), None)
 
 
-async def test_of_a_job_that_ended_its_result_log_and_marks_are_told(app: Headrace) -> None:
+async def test_of_a_job_that_ended_its_result_log_and_marks_are_reported(app: Headrace) -> None:
     @app.task
     async def work(ctx: Context) -> int:
         ctx.log("one")
@@ -188,7 +188,7 @@ async def test_of_a_job_that_ended_its_result_log_and_marks_are_told(app: Headra
     assert await app.admin.log(job.id) == ["one", "two"]
 
 
-async def test_what_a_job_did_once_is_told(app: Headrace) -> None:
+async def test_what_a_job_did_once_is_reported(app: Headrace) -> None:
     @app.task
     async def charge() -> None: ...
 

@@ -26,7 +26,7 @@ async def test_queues_counts_jobs_by_state(app: Headrace) -> None:
     assert other == QueueInfo("other", waiting=0, running=0, scheduled=0, dead=1)
 
 
-async def test_a_queue_tells_for_how_long_its_oldest_job_has_waited(app: Headrace) -> None:
+async def test_a_queue_says_for_how_long_its_oldest_job_has_waited(app: Headrace) -> None:
     @app.task(queue="mail")
     async def send() -> None: ...
 
@@ -56,7 +56,7 @@ async def test_one_queue_is_counted_even_if_nothing_was_sent_to_it(app: Headrace
     assert await app.admin.queue("never") == QueueInfo("never", 0, 0, 0, 0)
 
 
-async def test_a_paused_queue_and_paused_tasks_are_told_each_by_itself(app: Headrace) -> None:
+async def test_a_paused_queue_and_paused_tasks_are_reported_each_by_itself(app: Headrace) -> None:
     admin = app.admin
     await admin.pause("mail")
     await admin.pause("mail", "send")

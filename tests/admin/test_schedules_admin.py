@@ -27,7 +27,7 @@ async def test_a_schedule_is_run_paused_and_resumed(app: Headrace) -> None:
     ]
 
 
-async def test_the_next_ticks_are_told_in_the_zone_of_the_schedule(app: Headrace) -> None:
+async def test_the_next_ticks_are_reported_in_the_zone_of_the_schedule(app: Headrace) -> None:
     @app.task
     async def report() -> None: ...
 
@@ -43,7 +43,7 @@ async def test_the_next_ticks_are_told_in_the_zone_of_the_schedule(app: Headrace
     assert await app.admin.schedule_ticks("monthly") == []
 
 
-async def test_no_ticks_are_told_beyond_the_end_or_the_limit(app: Headrace) -> None:
+async def test_no_ticks_are_reported_beyond_the_end_or_the_limit(app: Headrace) -> None:
     @app.task
     async def report() -> None: ...
 
@@ -54,7 +54,7 @@ async def test_no_ticks_are_told_beyond_the_end_or_the_limit(app: Headrace) -> N
     assert len(await app.admin.schedule_ticks("ending")) in (2, 3)
 
 
-async def test_ticks_of_a_declared_schedule_are_told_before_any_worker_saw_it(
+async def test_ticks_of_a_declared_schedule_are_reported_before_any_worker_saw_it(
     app: Headrace,
 ) -> None:
     @app.every(10, name="tidy")

@@ -77,7 +77,7 @@ async def next_millisecond(app: Headrace) -> None:
 # Looking
 
 
-async def test_topics_tell_how_long_they_are_and_how_far_their_groups(app: Headrace) -> None:
+async def test_topics_say_how_long_they_are_and_how_far_their_groups(app: Headrace) -> None:
     orders = orders_of(app, shards=3)
     rejecting(orders, ordered=True)
     rejecting(orders, "mail")
@@ -108,7 +108,7 @@ async def test_topics_tell_how_long_they_are_and_how_far_their_groups(app: Headr
     assert not billing.paused
 
 
-async def test_a_topic_tells_what_was_published_and_what_was_dropped(app: Headrace) -> None:
+async def test_a_topic_says_what_was_published_and_what_was_dropped(app: Headrace) -> None:
     orders = orders_of(app, shards=2, max_length=4, overflow="drop_oldest")
     rejecting(orders)
     fresh = await app.admin.topic("orders")
@@ -508,7 +508,7 @@ async def test_an_event_in_the_log_cannot_be_cancelled_and_that_is_said(app: Hea
         await app.admin.cancel("never")
 
 
-async def test_what_happened_in_a_group_is_told_for_all_shards(app: Headrace) -> None:
+async def test_what_happened_in_a_group_is_reported_for_all_shards(app: Headrace) -> None:
     orders = orders_of(app, shards=3)
     rejecting(orders)
     good = [await orders.publish(Order(name, 1)) for name in "abcdef"]

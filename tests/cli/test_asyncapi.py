@@ -86,7 +86,7 @@ def test_the_document_of_an_app_is_valid(market: str) -> None:
     assert list(found["channels"]) == ["orders", "blobs"]
 
 
-def test_it_tells_of_topics_and_groups_what_they_declare(market: str) -> None:
+def test_it_shows_topics_and_groups_what_they_declare(market: str) -> None:
     found = printed(market, "--json")
     orders = found["channels"]["orders"]
     assert orders["x-headrace"] == {"shards": 1, "retention": 604800.0, "keyed": True}

@@ -86,7 +86,7 @@ def scene(redis_url: str, namespace: str) -> Scene:
     return Scene(redis_url, namespace)
 
 
-def test_an_empty_store_is_well_and_told_by_version(scene: Scene) -> None:
+def test_an_empty_store_is_well_and_its_version_shown(scene: Scene) -> None:
     result = check(*scene.options)
     assert result.exit_code == 0
     assert result.output.startswith("ok       store: ")
@@ -165,7 +165,7 @@ def test_a_store_that_is_away_is_a_problem(redis_server: RedisServer) -> None:
     assert problem.endswith("start it, or name another with --url")
 
 
-def test_a_clock_that_is_off_is_told() -> None:
+def test_a_clock_that_is_off_is_reported() -> None:
     ahead = StoreInfo("Redis", "7.0.0", "redis://x", "shop", (), 0.001, 3.25)
     (clock,) = (finding for finding in of_store(ahead) if finding.about == "clock")
     assert clock.text.startswith("the store's clock is 3.2 s ahead of this one")

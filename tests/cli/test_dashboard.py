@@ -51,7 +51,7 @@ def test_others_than_this_machine_need_a_password(host: str) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_what_is_wrong_is_told_in_a_line() -> None:
+def test_what_is_wrong_is_reported_in_a_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert "address already in use; choose others" in refused("--port", port)
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_told_in_a_line() -> None:
     assert "PEM files" in refused("--ssl-certfile", "shop.py")
 
 
-def test_it_serves_until_it_is_told_to_end_also_those_who_follow_a_page(
+def test_it_serves_until_it_is_asked_to_end_also_while_a_page_is_followed(
     shop: Path, start: Start
 ) -> None:
     program = start("dashboard", "shop:app", "--port", "0", "--metrics-port", "0")
@@ -174,7 +174,7 @@ def test_it_is_served_by_https_and_its_cookies_are_for_https_alone(
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_key_whose_password_is_missing_or_wrong_is_told(certificate: Path) -> None:
+def test_a_key_whose_password_is_missing_or_wrong_is_reported(certificate: Path) -> None:
     files = ("--ssl-certfile", f"{certificate}/cert.pem", "--ssl-keyfile")
     assert "KEYFILE_PASSWORD" in refused(*files, f"{certificate}/locked.pem")
     wrong = {"HEADRACE_DASHBOARD_SSL_KEYFILE_PASSWORD": "guess"}

@@ -126,7 +126,7 @@ def test_list_as_json_has_stable_keys(dead: Graveyard) -> None:
     }
 
 
-def test_show_tells_everything(dead: Graveyard) -> None:
+def test_show_says_everything(dead: Graveyard) -> None:
     result = dead.run("show", "mail-1")
     assert result.exit_code == 0
     assert "\x1b" not in result.stdout

@@ -94,7 +94,7 @@ def page(person: urllib.request.OpenerDirector, url: str) -> bytes:
         return b""
 
 
-def test_code_that_does_not_start_is_told_and_tried_again_when_it_changes(
+def test_code_that_does_not_start_is_reported_and_tried_again_when_it_changes(
     shop: Path, start: Start
 ) -> None:
     (shop / "mill.py").write_text(APP.format(words="first"))

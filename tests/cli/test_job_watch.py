@@ -60,7 +60,7 @@ async def test_a_job_is_followed_to_its_end(depot: Depot, start: Start) -> None:
     await baking
 
 
-def test_one_that_ends_badly_shows_its_error_and_is_told_by_the_exit_code(depot: Depot) -> None:
+def test_one_that_ends_badly_shows_its_error_and_is_reported_by_the_exit_code(depot: Depot) -> None:
     depot.go.set()
     asyncio.run(depot.bake("stone"))
     result = depot.run("stone")

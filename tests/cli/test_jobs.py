@@ -118,7 +118,7 @@ def test_list_as_json_has_stable_keys(jobs: Depot) -> None:
     }
 
 
-def test_show_tells_everything_and_steers_no_terminal(jobs: Depot) -> None:
+def test_show_says_everything_and_steers_no_terminal(jobs: Depot) -> None:
     result = jobs.run("show", "load-1")
     assert result.exit_code == 0
     assert "\x1b" not in result.stdout
@@ -166,7 +166,7 @@ def test_cancel_by_id_does_not_ask(jobs: Depot) -> None:
     assert jobs.ids() == ["load-1", "mail-3"]
 
 
-def test_cancel_tells_what_it_could_not(jobs: Depot) -> None:
+def test_cancel_says_what_it_could_not(jobs: Depot) -> None:
     result = jobs.run("cancel", "mail-1", "load-2", "elsewhere", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {

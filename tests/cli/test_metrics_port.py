@@ -167,7 +167,7 @@ def folder_of(worker: Program) -> Path:
     raise AssertionError("no process has a folder")
 
 
-def test_one_process_serves_itself_and_tells_that_it_stops(
+def test_one_process_serves_itself_and_says_that_it_stops(
     app: Headrace, settings: dict[str, str], start: Start, shop: Path
 ) -> None:
     worker = start("worker", "counted:app", "--metrics-port", "0", **settings)
@@ -190,7 +190,7 @@ def test_one_process_serves_itself_and_tells_that_it_stops(
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_port_that_is_taken_is_told_before_work_begins(
+def test_a_port_that_is_taken_is_reported_before_work_begins(
     settings: dict[str, str], start: Start, processes: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -47,7 +47,7 @@ def change(statement: str) -> None:
 
 
 @pytest.mark.usefixtures("written")
-def test_a_relay_sends_what_was_written_until_it_is_told_to_end(shop: Path, start: Start) -> None:
+def test_a_relay_sends_what_was_written_until_it_is_asked_to_end(shop: Path, start: Start) -> None:
     relay = start("outbox", "relay", "shop:app", "--database", DATABASE)
     start("worker", "shop:app")
     eventually("the job has run", (shop / "relayed").exists)

@@ -79,7 +79,7 @@ def test_no_command_shows_what_is_hidden(filled: Filled) -> None:
             assert "hidden" in text or "***" in text or "#" in text, command
 
 
-def test_a_command_shows_all_if_it_is_told_to(filled: Filled) -> None:
+def test_a_command_shows_all_if_asked(filled: Filled) -> None:
     for command in commands(filled.ids):
         assert leaks(filled.said(*command, "--show-secrets")), command
 

@@ -91,7 +91,7 @@ def test_it_begins_with_the_least_and_goes_straight_to_what_the_backlog_calls_fo
     assert len(scene.started) == 8
 
 
-def test_the_idlest_are_told_to_stop_first_and_the_youngest_of_those() -> None:
+def test_the_idlest_are_asked_to_stop_first_and_the_youngest_of_those() -> None:
     scene = Scene()
     scene.read(75)
     assert scene.supervisor.active == 4
@@ -109,7 +109,7 @@ def test_records_of_other_hosts_are_not_taken_for_our_processes() -> None:
     assert scene.stopping == {100}
 
 
-def test_one_that_was_told_to_stop_is_awaited_and_its_exit_code_counts() -> None:
+def test_one_that_was_asked_to_stop_is_awaited_and_its_exit_code_counts() -> None:
     scene = Scene()
     scene.read(35)
     scene.read(0, record(100, 1))

@@ -139,7 +139,7 @@ def test_topics_as_json(market: Market) -> None:
     assert market.json("topics", "show", "orders")["groups"][0]["name"] == "billing"
 
 
-def test_show_tells_all_of_one_topic(market: Market) -> None:
+def test_show_says_all_of_one_topic(market: Market) -> None:
     market.published(("a", 0), ("a", 1))
     market.worked(dead=1, blocked=1)
     text = market.said("topics", "show", "orders").splitlines()

@@ -51,7 +51,7 @@ def test_loops_that_come_and_go_leave_no_connections(redis_server: RedisServer) 
     assert redis_server.call("CLIENT", "LIST").count(b"addr=") <= 3
 
 
-async def test_one_who_waits_when_the_app_is_closed_is_told(app: Headrace) -> None:
+async def test_one_who_waits_when_the_app_is_closed_gets_an_error(app: Headrace) -> None:
     @app.task
     async def never() -> None: ...
 

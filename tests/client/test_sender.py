@@ -112,7 +112,7 @@ async def test_a_store_that_is_full_when_asked_again_does_not_make_it_known() ->
     assert recorder.given_up == recorder.keys[:1]
 
 
-async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:
+async def test_each_caller_that_waited_gets_its_own_jobs() -> None:
     recorder = Recorder([StoreUnavailable("gone", sent=True)] * 20)
     sender = sender_to(recorder)
     items = [parcel() for _ in range(3)]
@@ -123,7 +123,7 @@ async def test_each_of_those_who_waited_is_told_of_its_own_jobs() -> None:
     assert named == [ids.to_text(item.job_id) for item in items]
 
 
-async def test_each_sender_is_told_what_stands_where_its_own_jobs_would() -> None:
+async def test_each_sender_gets_the_jobs_that_stand_for_its_own() -> None:
     sends = [[parcel() for _ in range(count)] for count in (1, 3, 700, 2)]
     taken = {sends[1][2].job_id: b"a", sends[2][650].job_id: b"b", sends[3][0].job_id: b"c"}
     sender = sender_to(Recorder(taken=taken))
@@ -131,7 +131,7 @@ async def test_each_sender_is_told_what_stands_where_its_own_jobs_would() -> Non
     assert refused == [{}, {2: b"a"}, {650: b"b"}, {0: b"c"}]
 
 
-async def test_a_full_store_is_told_at_once() -> None:
+async def test_a_full_store_is_reported_at_once() -> None:
     with pytest.raises(StoreFull):
         await sender_to(Recorder([StoreFull("no room")])).send("q", [parcel()])
 

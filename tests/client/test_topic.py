@@ -103,7 +103,7 @@ async def test_an_id_is_published_once(orders: Topic[OrderPaid]) -> None:
     assert await amounts(orders) == [1]
 
 
-async def test_events_of_several_types_tell_which_they_are(app: Headrace) -> None:
+async def test_events_of_several_types_say_which_they_are(app: Headrace) -> None:
     topic: Topic[Refunded | Shipped] = app.topic("changes", Refunded | Shipped)
     await topic.publish(Refunded("o-1"))
     await topic.publish(Shipped("o-2"))
@@ -165,7 +165,7 @@ async def test_a_key_that_is_none_is_refused(app: Headrace, made: Any) -> None:
         await topic.publish(paid(1))
 
 
-async def test_a_key_function_that_fails_is_told(app: Headrace) -> None:
+async def test_a_key_function_that_fails_is_reported(app: Headrace) -> None:
     topic: Any = app.topic("orders", OrderPaid, key=lambda event: event.colour)
     with pytest.raises(EventError, match="its key= raised AttributeError"):
         await topic.publish(paid(1))
@@ -361,7 +361,7 @@ async def test_a_worker_says_which_group_cannot_begin_where_it_should(
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-async def test_a_group_begins_and_is_rewound_where_it_is_told(app: Headrace, shards: int) -> None:
+async def test_a_group_begins_and_is_rewound_where_it_should(app: Headrace, shards: int) -> None:
     topic = app.topic("orders", OrderPaid, shards=shards)
     outcome = await topic.publish_many(paid(n) for n in range(30))
     await asyncio.sleep(0.005)

@@ -37,7 +37,7 @@ async def worker(manual: ManualSettlement, error: Exception | None = None) -> An
     return decision
 
 
-async def test_a_delivery_tells_what_is_known_of_its_event() -> None:
+async def test_a_delivery_says_what_is_known_of_its_event() -> None:
     made = delivery()
     assert (made.topic, made.group, made.key, made.source) == ("notes", "audit", "k", "shop")
     assert (made.attempt, made.fence, made.redelivered) == (2, 3, False)
@@ -57,7 +57,7 @@ async def test_a_delivery_tells_what_is_known_of_its_event() -> None:
         ("defer", (5,), Defer),
     ],
 )
-async def test_each_verb_is_told_to_the_worker_and_waits_for_it(
+async def test_each_verb_reaches_the_worker_and_waits_for_it(
     verb: str, args: tuple[Any, ...], decision: type | None
 ) -> None:
     manual = ManualSettlement()
@@ -133,7 +133,7 @@ async def test_a_wrong_delay_is_refused_and_uses_nothing_up() -> None:
     assert not made.used
 
 
-async def test_what_the_store_did_not_write_is_told() -> None:
+async def test_what_the_store_did_not_write_is_reported() -> None:
     manual = ManualSettlement()
     made = delivery(manual)
     working = asyncio.create_task(worker(manual, LeaseLost("another worker has it")))
@@ -167,7 +167,7 @@ async def test_a_group_that_acknowledges_by_itself_is_not_settled_by_hand(ack: s
     assert not manual._decision.done()
 
 
-async def test_a_delivery_that_is_let_go_of_is_told_to_the_worker() -> None:
+async def test_the_worker_learns_of_a_delivery_that_is_let_go_of() -> None:
     manual = ManualSettlement()
     made = delivery(manual)
     deciding = asyncio.create_task(manual.decided())
@@ -179,7 +179,7 @@ async def test_a_delivery_that_is_let_go_of_is_told_to_the_worker() -> None:
         await deciding
 
 
-async def test_a_delivery_let_go_of_in_another_thread_is_told_too() -> None:
+async def test_the_worker_learns_of_one_let_go_of_in_another_thread_too() -> None:
     manual = ManualSettlement()
     held = [delivery(manual)]
     await asyncio.to_thread(held.clear)

@@ -124,7 +124,7 @@ async def test_what_never_left_is_not_called_a_repeat() -> None:
     assert recorder.repeats == [False, False]
 
 
-async def test_each_publisher_is_told_of_its_own_event() -> None:
+async def test_each_publisher_gets_its_own_event() -> None:
     recorder = Recorder([LOST] * 20)
     topic = topic_on(recorder)
     answers = await asyncio.gather(
@@ -157,7 +157,7 @@ async def test_those_for_whom_there_is_no_room_are_the_last() -> None:
     assert recorder.batches == [500, 500]
 
 
-async def test_a_full_store_is_told_at_once() -> None:
+async def test_a_full_store_is_reported_at_once() -> None:
     recorder = Recorder([StoreFull("no room")])
     with pytest.raises(StoreFull):
         await topic_on(recorder).publish("x")

@@ -39,7 +39,7 @@ def test_other_queues_belong_to_no_group(queue: str) -> None:
     assert group_source(queue) is None
 
 
-def test_a_log_is_told_by_its_first_character() -> None:
+def test_a_log_is_known_by_its_first_character() -> None:
     assert [is_log(name) for name in ("@orders", "billing@orders", "mail")] == [True, False, False]
 
 

@@ -78,7 +78,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         AllowedHosts("127.0.0.1", [name])
 
 
-def test_a_worker_is_told_by_which_names_it_may_be_asked(start: Start) -> None:
+def test_a_worker_is_given_the_names_by_which_it_may_be_asked(start: Start) -> None:
     program = start(
         "worker", "shop:app", "--metrics-port", "0", HEADRACE_METRICS_ALLOW_HOST="shop.example"
     )

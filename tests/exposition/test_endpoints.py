@@ -104,7 +104,7 @@ async def test_jobs_are_counted_by_queue_task_and_outcome(app: Headrace) -> None
 
 
 @pytest.mark.usefixtures("closing")
-async def test_groups_are_counted_and_their_lag_is_told(app: Headrace) -> None:
+async def test_groups_are_counted_and_their_lag_is_reported(app: Headrace) -> None:
     orders = app.topic("orders", Order)
     handled = asyncio.Event()
 
@@ -192,7 +192,7 @@ async def test_a_blocked_event_loop_is_seen_from_outside(
         await until(lambda: endpoints.healthz({}).status == 200)
 
 
-def test_a_store_that_is_away_is_told_and_everything_else_goes_on(
+def test_a_store_that_is_away_is_reported_and_everything_else_goes_on(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Headrace(redis_server.url)

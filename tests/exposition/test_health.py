@@ -50,7 +50,7 @@ def test_a_worker_is_ready_while_it_takes_jobs_and_the_store_answers() -> None:
     assert health.readiness_problems(WELL, "gone") == ["the store cannot be reached: gone"]
 
 
-def test_a_parent_lives_while_its_processes_tell_of_themselves() -> None:
+def test_a_parent_lives_while_its_processes_report() -> None:
     assert health.supervisor_liveness_problems({1: 5.0}, {}) == []
     assert health.supervisor_liveness_problems({1: 5.0}, {1: snapshot()}) == []
     assert health.supervisor_liveness_problems({}, {1: snapshot()}) == [
@@ -72,7 +72,7 @@ def test_a_parent_is_ready_when_one_process_is() -> None:
     assert why == ["no worker process takes jobs"]
 
 
-def test_troubles_are_told_as_json_with_503() -> None:
+def test_troubles_are_reported_as_json_with_503() -> None:
     well, ill = health.response([]), health.response(["it is stuck"])
     assert (well.status, json.loads(well.body)) == (200, {"ok": True, "reasons": []})
     assert (ill.status, json.loads(ill.body)) == (503, {"ok": False, "reasons": ["it is stuck"]})

@@ -167,7 +167,7 @@ def formatted(**fields: Any) -> dict[str, Any]:
     return line
 
 
-def test_a_record_made_by_hand_is_told_too() -> None:
+def test_a_record_made_by_hand_is_written_too() -> None:
     assert formatted(created=1e20)["time"] == "1e+20"
     assert formatted(exc_text="ValueError: far away")["exception"] == "ValueError: far away"
     assert "exception" not in formatted(exc_info=True)

@@ -40,7 +40,7 @@ async def test_a_task_process_that_ends_is_replaced(crew: Crew) -> None:
     assert await worker.stopped() == 0
 
 
-async def test_a_task_process_that_always_ends_is_told_of(crew: Crew) -> None:
+async def test_a_task_process_that_always_ends_is_reported(crew: Crew) -> None:
     crew.start("--processes", "1")
     task = crew.app.tasks["exit_process"].options(retry=Retry(1))
     with pytest.raises(JobFailed) as failed:

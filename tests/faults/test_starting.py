@@ -51,7 +51,7 @@ async def test_a_worker_waits_for_a_store_that_is_away_when_it_starts(
         worker.clean_up()
 
 
-async def test_a_worker_that_waits_ends_when_it_is_told_to(namespace: str, tmp_path: Path) -> None:
+async def test_a_worker_that_waits_ends_when_it_should(namespace: str, tmp_path: Path) -> None:
     crew = Crew(tmp_path, f"redis://127.0.0.1:{free_port()}/0", namespace)
     worker = crew.start()
     try:
@@ -61,7 +61,7 @@ async def test_a_worker_that_waits_ends_when_it_is_told_to(namespace: str, tmp_p
         worker.clean_up()
 
 
-async def test_a_worker_waits_no_longer_than_it_is_told_to(namespace: str, tmp_path: Path) -> None:
+async def test_a_worker_waits_no_longer_than_it_may(namespace: str, tmp_path: Path) -> None:
     port = free_port()
     crew = Crew(tmp_path, f"redis://127.0.0.1:{port}/0", namespace)
     worker = crew.start("--wait-for-store", "0.3")

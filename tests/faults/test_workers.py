@@ -78,7 +78,7 @@ async def test_a_sender_may_die_at_any_moment(crew: Crew, moment: str, stored: i
     assert len(crew.jobs("end")) == stored
 
 
-async def test_what_a_killed_sender_was_told_is_there(crew: Crew) -> None:
+async def test_what_a_killed_sender_had_confirmed_is_there(crew: Crew) -> None:
     for _ in range(3):
         sender = crew.run("send", "1000", "200")
         before = len(crew.jobs("sent"))

@@ -61,7 +61,7 @@ def test_a_task_that_takes_its_context_is_given_it(app: Headrace, orchard: Any) 
     assert sent.return_value == [sent.id, 1]
 
 
-def test_a_failure_is_told_with_its_class_and_traceback(app: Headrace, orchard: Any) -> None:
+def test_a_failure_is_reported_with_its_class_and_traceback(app: Headrace, orchard: Any) -> None:
     sent = orchard.fail.enqueue("no apples")
     work(app, sent.id)
     sent.refresh()
@@ -73,7 +73,7 @@ def test_a_failure_is_told_with_its_class_and_traceback(app: Headrace, orchard: 
         _ = sent.return_value
 
 
-def test_signals_tell_of_each_step(app: Headrace, orchard: Any) -> None:
+def test_signals_show_each_step(app: Headrace, orchard: Any) -> None:
     with hearing() as signals_of:
         sent = orchard.add.enqueue(1, 1)
         work(app, sent.id)

@@ -78,7 +78,7 @@ assert set(integration.app.tasks) == set(first.tasks)
     subprocess.run([sys.executable, "-c", imported_late], check=True, cwd=ROOT)
 
 
-def test_a_value_that_is_not_json_is_a_failure_that_signals_tell(
+def test_a_value_that_is_not_json_is_a_failure_that_signals_report(
     app: Headrace, orchard: Any
 ) -> None:
     with hearing() as signals_of:

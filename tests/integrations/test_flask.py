@@ -57,7 +57,7 @@ def test_views_send_jobs_and_wait_for_them(jobs: Headrace) -> None:
         worker.join()
 
 
-def test_an_application_without_an_app_is_told_what_to_do() -> None:
+def test_an_application_without_an_app_gets_advice() -> None:
     with Flask("bare").app_context(), pytest.raises(ConfigError, match="init_app"):
         current_jobs()
     with pytest.raises(ConfigError, match="takes a Headrace app"):

@@ -146,7 +146,7 @@ def test_a_process_writes_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_process_that_could_not_tell_once_tells_again(
+def test_a_process_that_could_not_report_once_reports_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(multiprocess, "_EVERY", 0.001)

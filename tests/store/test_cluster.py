@@ -159,7 +159,7 @@ async def test_a_script_is_refused_as_a_whole_while_its_slot_is_moved(
     await link.drop()
 
 
-async def test_a_read_that_waits_at_a_slot_which_moves_is_told_and_finds_it(
+async def test_a_read_that_waits_at_a_slot_which_moves_finds_it(
     cluster: RedisCluster, server: RedisEndpoint, key: str, target: RedisServer
 ) -> None:
     source = cluster.owner(key)

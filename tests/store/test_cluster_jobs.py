@@ -120,7 +120,7 @@ async def test_other_queues_go_on_while_one_is_being_moved(
     await consumer.close()
 
 
-async def test_the_end_of_a_job_is_told_to_a_queue_on_another_node(store: RedisStore) -> None:
+async def test_the_end_of_a_job_reaches_a_queue_on_another_node(store: RedisStore) -> None:
     first, second = parcel(), parcel()
     second = msgspec.structs.replace(second, parents=(first.job_id,))
     first = msgspec.structs.replace(first, children=(Child("b", second.job_id),))

@@ -62,7 +62,7 @@ async def test_the_latest_facts_are_kept(store: Store) -> None:
     assert {event.fact.kind for event in found} == {"sent"}
 
 
-async def test_a_reader_who_comes_too_late_is_told_once(store: Store) -> None:
+async def test_a_reader_who_comes_too_late_hears_so_once(store: Store) -> None:
     (now,) = await store.events(QUEUE, "$")
     await send(store, 2)
     *_, seen = await all_after(store, now.cursor)
@@ -74,7 +74,7 @@ async def test_a_reader_who_comes_too_late_is_told_once(store: Store) -> None:
     assert [event.fact for event in rest] == [event.fact for event in kept]
 
 
-async def test_a_reader_who_keeps_up_is_told_nothing_of_it(store: Store) -> None:
+async def test_a_reader_who_keeps_up_hears_nothing_of_it(store: Store) -> None:
     (now,) = await store.events(QUEUE, "$")
     cursor, seen = now.cursor, 0
     for _ in range(30):

@@ -118,9 +118,7 @@ async def sent_at_last(app: Headrace) -> None:
             continue
 
 
-async def test_who_may_not_wait_is_told_that_a_send_is_unknown(
-    copied: Copied, namespace: str
-) -> None:
+async def test_a_send_that_may_not_wait_is_unknown(copied: Copied, namespace: str) -> None:
     copied.master.ask("ACL", "SETUSER", "hasty", "on", ">pass", "~*", "&*", "+@all", "-wait")
     url = copied.url.replace("//", "//hasty:pass@")
     async with shop(url, namespace, confirm_replicas=1) as app:
@@ -277,7 +275,7 @@ async def test_a_send_that_a_disk_does_not_confirm_is_unknown(
             await app.tasks["work"].enqueue()
 
 
-async def test_a_server_that_cannot_tell_of_its_disk_is_refused(
+async def test_a_server_that_cannot_show_its_disk_is_refused(
     redis_server: RedisServer, newest_server: RedisServer, namespace: str
 ) -> None:
     if b"redis_version:7.0" in redis_server.ask("INFO", "server"):

@@ -53,7 +53,7 @@ async def test_a_call_reads_only_so_many_minutes(store: RedisStore) -> None:
     assert 180 * 120 // 3000 <= calls <= 180 * 120 // 3000 + 1
 
 
-async def test_the_groups_of_many_logs_are_told_of_in_three_calls(store: RedisStore) -> None:
+async def test_the_groups_of_many_logs_take_three_calls(store: RedisStore) -> None:
     logs = [f"@orders-{number}" for number in range(60)]
     for log in logs:
         for number in range(3):
@@ -75,7 +75,7 @@ async def test_the_groups_of_many_logs_are_told_of_in_three_calls(store: RedisSt
         (7, 0),
     ],
 )
-async def test_a_receipt_tells_when_a_job_came_in_line(
+async def test_a_receipt_says_when_a_job_began_to_wait(
     redis_url: str, receipt: bytes | str | int, ready_ms: int
 ) -> None:
     worker = RedisStore(redis_url, namespace="shop", crash_limit=3).consumer("one", ["mail"], 1.0)

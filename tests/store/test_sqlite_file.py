@@ -298,7 +298,7 @@ async def test_a_log_stays_short_though_there_is_always_someone_who_reads(path: 
 
 
 @pytest.mark.usefixtures("small")
-async def test_a_log_that_someone_keeps_from_being_cut_is_told_with_its_size(
+async def test_a_log_that_someone_keeps_from_being_cut_is_reported_with_its_size(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Headrace(f"sqlite:///{path}")

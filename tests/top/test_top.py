@@ -246,7 +246,7 @@ async def test_it_fits_into_small_and_large_terminals(shop: Shop) -> None:
         assert queues.row_count == 2
 
 
-async def test_a_store_that_is_away_is_told_and_looked_for_again() -> None:
+async def test_a_store_that_is_away_is_reported_and_looked_for_again() -> None:
     # Nothing listens there.
     app = Headrace("redis://127.0.0.1:1/0")
     top = Top(app.admin, every=60)

@@ -232,7 +232,7 @@ async def test_a_job_that_begins_while_its_flow_is_cancelled_goes_on(
         assert await job.status() is State.CANCELLED
 
 
-async def test_cancelling_a_flow_tells_whether_any_of_it_is_cancelled(
+async def test_cancelling_a_flow_says_whether_any_of_it_is_cancelled(
     app: Headrace, tasks: Tasks
 ) -> None:
     job = await app.enqueue(chain(tasks.add.call(1), tasks.add.call()))

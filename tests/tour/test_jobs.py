@@ -136,7 +136,7 @@ async def test_a_failed_job_is_tried_again(app: Headrace) -> None:
         assert await (await flaky.enqueue()).result(30) == 3
 
 
-async def test_a_job_that_fails_for_good_is_dead_and_tells_why(app: Headrace) -> None:
+async def test_a_job_that_fails_for_good_is_dead_and_says_why(app: Headrace) -> None:
     @app.task(retry=Retry(2, base=0.01))
     async def broken() -> None:
         raise ValueError("this will never work")

@@ -76,7 +76,7 @@ async def test_a_middleware_may_say_what_becomes_of_a_run(app: Headrace) -> None
     assert failed.value.reason == "rejected"
 
 
-async def test_errors_are_told_to_whoever_collects_them(app: Headrace) -> None:
+async def test_errors_reach_the_hook_that_collects_them(app: Headrace) -> None:
     captured: list[BaseException] = []
 
     @app.task

@@ -183,7 +183,9 @@ async def test_a_dead_job_that_is_replayed_does_not_repeat_what_it_did(app: Head
     assert charged == [1, 0]
 
 
-async def test_a_value_that_cannot_travel_is_told_and_the_block_not_repeated(app: Headrace) -> None:
+async def test_a_value_that_cannot_travel_is_reported_and_the_block_not_repeated(
+    app: Headrace,
+) -> None:
     charged: list[int] = []
     errors: list[str] = []
 

@@ -151,7 +151,7 @@ async def test_watching_a_job_whose_result_is_not_kept_ends(app: Headrace) -> No
     assert states[-1] is State.DONE
 
 
-async def test_a_task_in_a_thread_tells_too(app: Headrace) -> None:
+async def test_a_task_in_a_thread_reports_too(app: Headrace) -> None:
     reported, go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -174,7 +174,7 @@ async def test_a_task_in_a_thread_tells_too(app: Headrace) -> None:
     assert await job.log() == ["from a thread"]
 
 
-async def test_a_task_in_a_process_tells_too() -> None:
+async def test_a_task_in_a_process_reports_too() -> None:
     async with processes, processes.worker():
         job = await count_in_a_process.enqueue(500)
         updates = [update async for update in job.watch()]

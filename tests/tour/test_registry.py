@@ -21,7 +21,7 @@ async def test_a_running_worker_can_be_seen_and_one_that_has_ended_is_gone(app: 
     assert await records(app) == {}
 
 
-async def test_a_worker_beats_for_longer_than_a_lease_and_tells_what_it_holds(
+async def test_a_worker_beats_for_longer_than_a_lease_and_says_what_it_holds(
     app: Headrace,
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()

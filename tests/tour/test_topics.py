@@ -90,9 +90,7 @@ async def test_a_dead_event_is_replayed_in_its_group_alone(
     assert (await app.store.lengths(["@orders"]))["@orders"] == 1
 
 
-async def test_a_handler_is_told_of_dead_events(
-    app: Headrace, orders: Topic[Paid], heard: Heard
-) -> None:
+async def test_a_handler_gets_dead_events(app: Headrace, orders: Topic[Paid], heard: Heard) -> None:
     @orders.subscribe("billing")
     async def bill(event: Paid) -> None:
         raise Reject("no such account")

@@ -115,7 +115,7 @@ async def test_what_cannot_be_undone_is_asked_about_first(
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 @pytest.mark.usefixtures("sweep")
-async def test_an_action_that_takes_long_goes_on_and_tells_of_it(
+async def test_an_action_that_takes_long_goes_on_and_shows_it(
     person: Person, slow: asyncio.Event
 ) -> None:
     person.site.state.dashboard.background_actions.wait = 0.01

@@ -137,7 +137,7 @@ async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(
     assert (await mailing.admin.job(second)).arguments == [given[0], 5, {"name": "ann"}]
 
 
-async def test_a_form_that_is_sent_twice_is_told_that_the_job_is_not_dead_any_more(
+async def test_a_form_that_is_sent_twice_says_that_the_job_is_not_dead_any_more(
     mailing: Headrace,
 ) -> None:
     (id,) = await bury(mailing, [envelope("send", "ann", 5)])

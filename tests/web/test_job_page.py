@@ -36,7 +36,7 @@ async def until(person: Person, text: str, **query: str) -> str:
         await asyncio.sleep(0.02)
 
 
-async def test_a_job_is_shown_with_its_life_and_all_that_it_tells(app: Headrace) -> None:
+async def test_a_job_is_shown_with_its_life_and_all_that_it_says(app: Headrace) -> None:
     held = asyncio.Event()
 
     @app.task(queue="slow")

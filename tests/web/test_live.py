@@ -109,7 +109,7 @@ async def test_what_does_not_change_is_not_sent_again(
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
-async def test_trouble_is_told_and_the_stream_goes_on(app: Headrace) -> None:
+async def test_trouble_is_reported_and_the_stream_goes_on(app: Headrace) -> None:
     async with following(dashboard(app, insecure=True), "/queue?name=billing@orders") as heard:
         assert "There is no topic" in await heard_of(heard, "event: trouble")
         orders = app.topic("orders", str)
@@ -194,7 +194,9 @@ async def test_who_sees_the_same_shares_one_rendering_with_a_token_each(
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
-async def test_one_person_may_follow_so_many_pages_and_is_told(app: Headrace) -> None:
+async def test_one_person_may_follow_a_number_of_pages_and_the_next_is_refused(
+    app: Headrace,
+) -> None:
     site = dashboard(app, auth=who)
     async with AsyncExitStack() as stack:
         for number in range(streams.MOST_OF_ONE):

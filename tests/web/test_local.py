@@ -76,7 +76,7 @@ async def test_a_server_that_starts_anew_with_the_same_token_knows_its_user(app:
             assert (await later.get("/")).status_code == status
 
 
-async def test_a_token_that_nobody_chose_is_told_to_the_log_once(
+async def test_a_token_that_nobody_chose_is_logged_once(
     app: Headrace, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = dashboard(app)

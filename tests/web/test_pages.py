@@ -52,7 +52,7 @@ async def test_where_nothing_has_happened_the_overview_says_how_to_begin(
     assert invitation not in words(await person.page("/")), "there is something in the charts"
 
 
-async def test_the_overview_tells_how_all_is(app: Headrace, person: Person) -> None:
+async def test_the_overview_shows_how_all_is(app: Headrace, person: Person) -> None:
     @app.task(queue="mail")
     async def send() -> None: ...
 
@@ -70,7 +70,7 @@ async def test_the_overview_tells_how_all_is(app: Headrace, person: Person) -> N
     assert "mail no worker reads it" in after
 
 
-async def test_a_queue_tells_of_its_tasks(app: Headrace, person: Person) -> None:
+async def test_a_queue_shows_its_tasks(app: Headrace, person: Person) -> None:
     @app.task(queue="mail")
     async def send() -> None: ...
 
@@ -108,7 +108,7 @@ async def told_of(person: Person, id: str) -> str:
             await asyncio.sleep(0.02)
 
 
-async def test_workers_tell_what_they_run(app: Headrace, person: Person) -> None:
+async def test_workers_say_what_they_run(app: Headrace, person: Person) -> None:
     go = asyncio.Event()
 
     @app.task(queue="mail")

@@ -122,7 +122,7 @@ async def test_what_cannot_be_seen_is_written_out() -> None:
     )
 
 
-async def test_what_is_not_there_or_makes_no_sense_is_told(app: Headrace) -> None:
+async def test_what_is_not_there_or_makes_no_sense_is_reported(app: Headrace) -> None:
     async with Person(app) as person:
         for path, status, sentence in (
             ("/nope", 404, "There is no such page."),
@@ -140,7 +140,7 @@ async def test_what_is_not_there_or_makes_no_sense_is_told(app: Headrace) -> Non
             assert "Parts of the dashboard" in answer.text, "the person is known"
 
 
-async def test_a_bug_is_told_without_its_details(
+async def test_a_bug_is_reported_without_its_details(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(visit: Visit) -> HtmlPage:
@@ -158,7 +158,7 @@ async def test_a_bug_is_told_without_its_details(
         assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_a_store_that_is_away_is_told() -> None:
+async def test_a_store_that_is_away_is_reported() -> None:
     app = Headrace("redis://127.0.0.1:1/0")
     async with Person(app) as person:
         answer = await person.get("/")

@@ -137,7 +137,7 @@ def test_charts_say_in_words_what_they_show(span: str) -> None:
         assert 'role="img"' in chart.svg
 
 
-def test_a_minute_is_told_in_utc() -> None:
+def test_a_minute_is_shown_in_utc() -> None:
     assert minute_text(0) == "00:00"
 
 

@@ -17,7 +17,7 @@ from tests.worker.states import until
 from tests.worker.topics import Order, orders_of
 
 
-async def test_a_hook_is_told_of_each_failed_run(app: Headrace) -> None:
+async def test_a_hook_gets_each_failed_run(app: Headrace) -> None:
     told: list[tuple[str, str, Any, Any]] = []
 
     @app.on_error
@@ -50,7 +50,7 @@ async def test_what_a_task_says_of_its_own_run_is_no_error(app: Headrace) -> Non
     assert told == []
 
 
-async def test_a_hook_is_told_of_errors_of_the_store(
+async def test_a_hook_gets_errors_of_the_store(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = orders_of(app)

@@ -332,7 +332,7 @@ async def test_the_heartbeat_renews_only_leases_that_are_due(
     assert [delivery.receipt for delivery in taken_over] == [new.receipt]
 
 
-def test_a_worker_without_queues_is_told_whose_list_is_empty() -> None:
+def test_a_worker_without_queues_says_whose_list_is_empty() -> None:
     app = Headrace("memory://")
     with pytest.raises(ConfigError, match="the app has no tasks"):
         app.worker()

@@ -140,7 +140,7 @@ def test_garbage_is_malformed_or_newer_and_nothing_else(data: bytes) -> None:
 @given(st.binary(min_size=1, max_size=700), texts, st.binary(max_size=20))
 @example(b"k" * 300, "t" * 300, b"")
 @example(b"k", "t" * 40, b"")
-def test_key_and_task_are_told_without_decoding(key: bytes, task: str, payload: bytes) -> None:
+def test_key_and_task_are_found_without_decoding(key: bytes, task: str, payload: bytes) -> None:
     envelope = encode_envelope(key, task, payload)
     assert id_and_task(envelope) == (pack(key) + pack(task), task.encode())
 

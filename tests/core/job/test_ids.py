@@ -85,14 +85,14 @@ def test_new_ids_sort_by_time(times: list[int]) -> None:
 
 # Up to the year 4095, in which keys would begin like those of ids that callers chose.
 @given(st.integers(0, 67 * 10**18))
-def test_an_id_tells_when_it_was_made(time_ns: int) -> None:
+def test_an_id_says_when_it_was_made(time_ns: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.core.job.ids.time.time_ns", lambda: time_ns)
         assert ids.created_ms(ids.new_id()) == time_ns // 1_000_000
 
 
 @pytest.mark.parametrize("text", ["order-17", "=" * 15, str(uuid.UUID(int=0))])
-def test_an_id_that_a_caller_chose_does_not_tell_when_it_was_made(text: str) -> None:
+def test_an_id_that_a_caller_chose_does_not_say_when_it_was_made(text: str) -> None:
     assert ids.created_ms(ids.to_id(text)) is None
 
 

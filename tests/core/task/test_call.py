@@ -47,7 +47,7 @@ def test_a_chosen_id_is_the_same_in_each_parcel() -> None:
     assert named.parcel(NOW).job_id == named.parcel(NOW + 1).job_id == ids.to_id("order-17")
 
 
-def test_a_chosen_id_carries_the_time_of_sending_since_it_cannot_tell() -> None:
+def test_a_chosen_id_carries_the_time_of_sending_beside_it() -> None:
     assert opened(call(id="order-17").parcel(NOW)).overrides.sent_ms == NOW
     assert opened(call(delay=1).parcel(NOW)).overrides.sent_ms is None
 

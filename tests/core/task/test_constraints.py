@@ -59,7 +59,7 @@ def test_a_key_is_a_lane_of_its_own_width() -> None:
     ]  # fmt: skip
 
 
-def test_the_store_is_told_how_long_to_keep_what_it_ends_itself() -> None:
+def test_the_store_knows_how_long_to_keep_what_it_ends_itself() -> None:
     assert parcel(declared(result_ttl=5, priority=1)).constraints.ttl_ms == 5_000
     assert parcel(declared(result_ttl=0, priority=1)).constraints.ttl_ms == 0
     assert parcel(declared(result_ttl=5)).constraints is NO_CONSTRAINTS

@@ -111,7 +111,7 @@ def test_options_of_a_task_that_do_not_go_together_are_refused(
         TaskOptions.of({"name": "add", "run_in": "loop", **options})
 
 
-def test_a_batch_waits_half_a_second_unless_told_otherwise() -> None:
+def test_a_batch_waits_half_a_second_by_default() -> None:
     assert TaskOptions("load", "loop", batch=5).max_wait == 0.5
     given: dict[str, Any] = {"max_wait": timedelta(seconds=2)}
     assert TaskOptions("load", "loop", batch=5, **given).max_wait == 2.0
@@ -122,7 +122,7 @@ def test_an_unknown_option_of_a_task_is_refused() -> None:
         TaskOptions.of_function(abs, {"colour": "red"})
 
 
-def test_what_a_task_does_not_say_is_told_by_its_function() -> None:
+def test_what_a_task_does_not_say_its_function_says() -> None:
     async def add() -> None: ...
 
     options = TaskOptions.of_function(add, {"name": None, "retry": None, "timeout": None})
@@ -131,7 +131,7 @@ def test_what_a_task_does_not_say_is_told_by_its_function() -> None:
     assert TaskOptions.of_function(abs, {"run_in": None}).run_in == "thread"
 
 
-def test_a_refused_option_tells_which_task_it_is_of() -> None:
+def test_a_refused_option_says_which_task_it_is_of() -> None:
     with pytest.raises(ConfigError, match="'send_mail'"):
         TaskOptions("send_mail", "loop", timeout=-1)
 
@@ -273,7 +273,7 @@ def test_headers_are_copied() -> None:
     assert options.overrides.headers == {"tenant": "eu"}
 
 
-def test_no_timeout_is_told_from_the_tasks_own() -> None:
+def test_no_timeout_is_not_the_tasks_own() -> None:
     assert changed().overrides.timeout is None
     assert changed(timeout=None).overrides.timeout == 0.0
     assert changed(timeout=0.001).overrides.timeout == 0.001

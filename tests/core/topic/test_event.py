@@ -29,7 +29,7 @@ def made(
     return read_event(data, b"", "orders", decode, "OrderPaid")
 
 
-def test_an_event_tells_all_that_its_envelope_says() -> None:
+def test_an_event_has_all_that_its_envelope_says() -> None:
     headers = {"traceparent": TRACE, "tenant": "eu"}
     event = made(
         overrides=Overrides(

@@ -52,7 +52,7 @@ class Model(pydantic.BaseModel, arbitrary_types_allowed=True):
         (None, (type(None),)),
     ],
 )
-def test_a_type_tells_the_classes_of_its_values(kind: Any, kinds: tuple[type, ...]) -> None:
+def test_a_type_names_the_classes_of_its_values(kind: Any, kinds: tuple[type, ...]) -> None:
     assert kinds_of(kind) == kinds
 
 

@@ -41,7 +41,7 @@ async def test_each_group_gets_each_event_once_beside_jobs(app: Headrace) -> Non
         assert (await group_of(app, name)).counts.waiting == 0
 
 
-async def test_a_worker_serves_only_the_groups_it_is_told(app: Headrace) -> None:
+async def test_a_worker_serves_only_the_groups_it_is_given(app: Headrace) -> None:
     orders = orders_of(app)
     seen: list[str] = []
 

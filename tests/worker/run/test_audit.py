@@ -412,7 +412,7 @@ async def test_with_fail_an_event_is_retried_and_goes_dead_in_its_group_alone(
     assert (await group_of(app, "mail")).counts.dead == 0
 
 
-async def test_with_fail_whoever_acknowledges_by_hand_is_told(app: Headrace) -> None:
+async def test_with_fail_acknowledging_by_hand_raises(app: Headrace) -> None:
     told: list[BaseException] = []
 
     async def write(record: AuditRecord) -> None:

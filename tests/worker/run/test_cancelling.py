@@ -168,7 +168,7 @@ async def test_whatever_a_cancelled_job_raises_it_is_cancelled() -> None:
         await ends_as_cancelled(job)
 
 
-async def test_a_job_without_a_result_tells_that_it_was_cancelled() -> None:
+async def test_a_job_without_a_result_says_that_it_was_cancelled() -> None:
     app = Headrace("memory://")
     begun = asyncio.Event()
 

@@ -93,7 +93,7 @@ async def test_after_its_function_failed_it_says_so(app: Headrace) -> None:
             await kept[0].ack()
 
 
-async def test_a_thread_that_says_something_after_the_timeout_is_told_and_its_place_is_free(
+async def test_a_thread_that_says_something_after_the_timeout_is_logged_and_its_place_is_free(
     app: Headrace,
 ) -> None:
     orders = orders_of(app)

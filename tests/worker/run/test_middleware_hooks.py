@@ -152,7 +152,7 @@ async def test_a_run_that_is_not_wanted_is_left_alone(app: Headrace) -> None:
     assert around == [1, 3]
 
 
-async def test_a_middleware_is_told_of_reads_and_outcomes(app: Headrace) -> None:
+async def test_a_middleware_sees_reads_and_outcomes(app: Headrace) -> None:
     reads: list[tuple[int, str | None, list[Any]]] = []
     endings: list[Ending] = []
 

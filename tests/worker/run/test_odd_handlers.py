@@ -78,7 +78,7 @@ async def test_work_that_nobody_awaited_is_not_done(app: Headrace) -> None:
     assert "not awaited" in failed.value.error_text
 
 
-async def test_a_dead_job_tells_its_error_even_if_no_result_is_kept(app: Headrace) -> None:
+async def test_a_dead_job_says_its_error_even_if_no_result_is_kept(app: Headrace) -> None:
     @app.task(result_ttl=0, retry=Retry(1))
     async def broken() -> None:
         raise ValueError("the reason")

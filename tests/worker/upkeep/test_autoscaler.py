@@ -290,7 +290,7 @@ async def test_consumers_in_other_workers_take_their_share(
     assert await scene.step() == 1
 
 
-async def test_decisions_are_logged_and_told_with_their_reason(
+async def test_decisions_are_logged_and_reported_with_their_reason(
     store: SqliteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="headrace.worker")

@@ -84,7 +84,9 @@ async def killed(app: Headrace, *names: str) -> None:
         await dead_of(app, before + len(names))
 
 
-async def test_none_is_missed_if_others_die_while_it_is_told_of_the_first(app: Headrace) -> None:
+async def test_none_is_missed_if_others_die_while_the_first_is_handled(
+    app: Headrace,
+) -> None:
     orders = rejecting(app)
     old, new = [f"old-{n}" for n in range(60)], [f"new-{n}" for n in range(30)]
     await killed(app, *old)
@@ -220,7 +222,7 @@ async def test_an_event_that_kills_every_worker_is_passed_over_in_the_end(app: H
     assert (seen, last.failed) == (["killer"] * 3, 1)
 
 
-async def test_one_worker_at_a_time_tells_of_the_dead(app: Headrace) -> None:
+async def test_one_worker_at_a_time_handles_the_dead(app: Headrace) -> None:
     orders = rejecting(app)
     async with app.worker():
         await orders.publish(Order("o-1"))

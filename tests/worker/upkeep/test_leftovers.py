@@ -42,7 +42,7 @@ async def said_at_start(app: Headrace, caplog: pytest.LogCaptureFixture) -> list
         return [record.message for record in of_worker if record.levelname == "WARNING"]
 
 
-async def test_events_in_shards_that_are_no_longer_declared_are_told_of(
+async def test_events_in_shards_that_are_no_longer_declared_are_reported(
     spread: Headrace, caplog: pytest.LogCaptureFixture
 ) -> None:
     before, _ = handled(spread, 4)

@@ -74,7 +74,7 @@ async def told(store: Recorded, place: Place) -> tuple[Progress | None, list[str
     return decode_progress(snapshot.progress), (await store.log(queue, key)).lines
 
 
-async def test_what_a_job_tells_is_written_at_once_when_idle(
+async def test_what_a_job_says_is_written_at_once_when_idle(
     store: Recorded, writer: ProgressWriter
 ) -> None:
     job = await sent(store)

@@ -191,7 +191,7 @@ async def test_after_no_worker_ran_for_a_while(
     assert await sent(app) == at("beat", *fired, 800)
 
 
-async def test_too_many_missed_ticks_are_told_of(
+async def test_too_many_missed_ticks_are_reported(
     app: Headrace, moment: Moment, caplog: pytest.LogCaptureFixture
 ) -> None:
     await app.schedules.upsert("beat", report(app).call(), every=1, missed="all")

@@ -93,7 +93,9 @@ async def test_a_run_that_is_cancelled_while_it_notes_ends_after_it_has(
     assert "charge" in await store.once_all(QUEUE, job_id)
 
 
-async def test_a_thread_that_outlives_its_worker_is_told(store: Hesitant, job_id: JobId) -> None:
+async def test_a_thread_that_outlives_its_worker_is_reported(
+    store: Hesitant, job_id: JobId
+) -> None:
     reporters: list[StoreReporter] = []
 
     async def worker() -> None:
