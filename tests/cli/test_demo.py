@@ -20,9 +20,8 @@ from click.testing import CliRunner
 from headrace.cli import main
 from headrace.demo.acts import _check_trips
 from headrace.demo.shop import Trip
-from headrace.demo.show import Show
 from headrace.demo.stage import Look, Stage
-from headrace.demo.workers import DemoWorkers
+from headrace.demo.workers import DemoWorkers, Show
 
 DEMO = [sys.executable, "-m", "headrace", "demo"]
 LONGEST = 180.0

@@ -75,7 +75,7 @@ def test_a_command_imports_only_what_it_needs() -> None:
         "import sys; from headrace.cli import main\n"
         "try: main(['queues', '--url', 'memory://'])\n"
         "except SystemExit: pass\n"
-        "others = ('cli.processes', 'cli.dead', 'demo', 'benchmark', 'store.redis')\n"
+        "others = ('cli.processes', 'cli.jobs', 'demo', 'benchmark', 'store.redis')\n"
         "assert not [n for n in others if 'headrace.' + n in sys.modules], sorted(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -12,7 +12,7 @@ COMMANDS = {
     "bench": "headrace.cli.bench:bench",
     "dashboard": "headrace.cli.processes.dashboard:dashboard",
     "check": "headrace.cli.check:check",
-    "dead": "headrace.cli.dead.commands:dead",
+    "dead": "headrace.cli.jobs.dead:dead",
     "actions": "headrace.cli.actions:actions",
     "demo": "headrace.cli.demo:demo",
     "dev": "headrace.cli.processes.dev:dev",

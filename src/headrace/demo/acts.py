@@ -10,9 +10,8 @@ from decimal import Decimal
 
 from headrace import Job, JobFailed, Reason, State
 from headrace.demo import shop
-from headrace.demo.show import FRAME, PATIENCE, Show
 from headrace.demo.topic_act import two_groups
-from headrace.demo.workers import SLOTS
+from headrace.demo.workers import FRAME, PATIENCE, SLOTS, Show
 from headrace.errors import ResultTimeout
 
 _PHOTOS = 60

@@ -17,7 +17,7 @@ from headrace.demo.workers import DemoWorkers, WorkerEnded
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.demo.show import ShowCounts
+    from headrace.demo.workers import ShowCounts
 
 _SETTINGS = {
     # Short, so that the jobs of a killed worker are taken over while one looks on;
@@ -55,7 +55,7 @@ async def _play(stage: Stage, home: Path) -> None:
     # Only now: the app reads its settings when it is imported.
     from headrace.demo.acts import play
     from headrace.demo.shop import app
-    from headrace.demo.show import Show
+    from headrace.demo.workers import Show
 
     _end_cleanly_when_told()
     began = time.monotonic()

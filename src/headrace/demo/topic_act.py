@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from headrace.demo import shop
-from headrace.demo.show import FRAME, PATIENCE, Show
+from headrace.demo.workers import FRAME, PATIENCE, Show
 
 _EVENTS = 20
 _FAILING = _EVENTS // 5

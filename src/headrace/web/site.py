@@ -96,7 +96,7 @@ class Site:
             Route("/metrics", self._private(metrics), methods=["GET"]),
             Route("/healthz", self._public(healthz), methods=["GET"]),
             Route("/readyz", self._public(readyz), methods=["GET"]),
-            # No Mount: it would change the root path, of which URLs and cookies are made.
+            # No Mount: it would change the root path, which URLs and cookies are made from.
             Route("/static/{path:path}", self._file, methods=["GET"]),
         ]
 

@@ -1,1 +1,1 @@
-"""`headrace jobs`: find jobs, look at them, follow them, cancel them."""
+"""`headrace jobs` and `headrace dead`."""

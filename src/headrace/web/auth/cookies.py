@@ -43,8 +43,8 @@ def _is_secure(request: Request) -> bool:
 
 
 def _name(request: Request, purpose: str) -> str:
-    """Cookies ignore ports and ours are for all paths, so the name tells dashboards on one host
-    apart. The `__Host-` prefix: only this host can set it, and only by https."""
+    """Cookies ignore ports and ours are for all paths, so the name differs for dashboards on one
+    host. The `__Host-` prefix: only this host can set it, and only by https."""
     place = request.headers.get("host", "") + request.scope.get("root_path", "")
     mark = hashlib.sha256(place.encode()).hexdigest()[:8]
     return f"{'__Host-' if _is_secure(request) else ''}headrace_{purpose}_{mark}"

@@ -1,5 +1,5 @@
-// Keeps the main content up to date, in place: what has the focus, what is being typed, what is
-// open, ticked or scrolled stays as it is.
+// Keeps the main block up to date, in place: focus, input, open details, ticked boxes and scroll
+// positions stay as they are.
 (function () {
   "use strict";
 
@@ -43,7 +43,7 @@
     var index, attribute;
     for (index = from.attributes.length - 1; index >= 0; index--) {
       attribute = from.attributes[index].name;
-      // What the person has done to the page is not in the document that was sent.
+      // What the user has changed is not in the document that was sent.
       if (attribute === "data-touched" || attribute === "data-sent") continue;
       if (attribute === "open" && from.nodeName === "DETAILS") continue;
       if (!to.hasAttribute(attribute)) from.removeAttribute(attribute);
@@ -94,7 +94,7 @@
       var following = next.nextSibling;
       var known = keyOf(next) ? keyed[next.nodeName + "#" + keyOf(next)] : null;
       if (known && known !== at) {
-        // Moved, or others before it are gone: these go first, so that it need not move.
+        // Moved, or nodes before it are gone: remove those first, so that it need not move.
         while (at && at !== known && !stillWanted(at, next)) {
           var gone = at;
           at = at.nextSibling;
@@ -180,13 +180,13 @@
         again = setTimeout(open, 5000);
         leaveIfOut();
       } else if (!late) {
-        // Streams end every now and then: that is no news unless it lasts.
+        // Streams end now and then: say so only if it lasts.
         late = setTimeout(say, 3000, "waiting", "Reconnecting…");
       }
     });
   }
 
-  // Without a stream: the page itself, of which the main content is taken.
+  // Without a stream: fetch the page itself, and take its main block.
   function poll() {
     fetch(location.href, { headers: { Accept: "text/html" } }).then(
       function (answer) {
@@ -201,7 +201,7 @@
     );
   }
 
-  // When the session is over, the page itself leads to the login.
+  // When the session is over, reloading the page leads to the login.
   function leaveIfOut() {
     fetch(location.href, { redirect: "manual", headers: { Accept: "text/html" } }).then(
       function (answer) {
@@ -219,7 +219,7 @@
     return field.selectedIndex !== (marked ? marked.index : 0);
   }
 
-  // Typed before this script was there, or restored by the browser.
+  // Typed before this script was loaded, or restored by the browser.
   function touchedBefore() {
     var fields = main.querySelectorAll("input, select, textarea");
     Array.prototype.forEach.call(fields, function (field) {

@@ -1,4 +1,4 @@
-// Comforts that pages do without: the theme button, and no second click.
+// What pages can do without: the theme button, and no second click.
 (function () {
   "use strict";
 
@@ -47,7 +47,7 @@
     form.setAttribute("data-sent", "");
   });
 
-  // Back from elsewhere: what was sent then may be sent again.
+  // Back from another page: forms may be sent again.
   window.addEventListener("pageshow", function () {
     document.querySelectorAll("form[data-sent]").forEach(function (form) {
       form.removeAttribute("data-sent");

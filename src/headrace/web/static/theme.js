@@ -7,6 +7,6 @@
       document.documentElement.setAttribute("data-theme", theme);
     }
   } catch (error) {
-    // Without storage, the system's theme it is.
+    // Without storage, the system's theme applies.
   }
 })();

@@ -1,1 +1,0 @@
-"""`headrace dead`: list, show, replay and purge dead jobs."""
