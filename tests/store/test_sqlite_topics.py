@@ -110,9 +110,9 @@ async def published(store: SqliteStore, parcels: Sequence[Parcel]) -> list[JobId
 
 
 class TestFiles:
-    async def test_a_file_of_before_topics_is_used_on(self, path: Path, clock: ManualClock) -> None:
+    async def test_a_file_without_topics_is_used_on(self, path: Path, clock: ManualClock) -> None:
         with closing(sqlite3.connect(path)) as connection:
-            for statement in (*UPGRADES[0], *UPGRADES[1]):
+            for statement in UPGRADES[0]:
                 connection.execute(statement)
             connection.execute("INSERT INTO queues VALUES (7, 'test', 'mail')")
             connection.execute("UPDATE numbers SET last = 1")
@@ -121,7 +121,7 @@ class TestFiles:
                 " VALUES (1, 7, x'3d61', 'waiting', 1, 0, x'90')"
             )
             connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-            connection.execute("PRAGMA user_version = 2")
+            connection.execute("PRAGMA user_version = 1")
             connection.commit()
         store = await opened(path, clock)
         assert await store.logs() == []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-# A job gets a new row id each time it takes a new place, and no id is used twice, so (id, count)
-# names one delivery for ever. `time_ms` depends on the state: when a waiting job became ready, a
-# scheduled one is due, the lease of a running one ends, a dead one died.
 _FIRST = (
     "CREATE TABLE queues (id INTEGER PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,"
     " UNIQUE (namespace, name))",
@@ -14,49 +11,35 @@ _FIRST = (
     " PRIMARY KEY (namespace, queue)) WITHOUT ROWID",
     "CREATE TABLE numbers (last INTEGER NOT NULL)",
     "INSERT INTO numbers VALUES (0)",
-    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
-    " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
-    " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
-    " reason TEXT NOT NULL DEFAULT '', history BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
-    "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
-    "CREATE INDEX jobs_waiting ON jobs (queue, position) WHERE state = 'waiting'",
-    "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
-    "CREATE INDEX jobs_running ON jobs (queue, time_ms) WHERE state = 'running'",
-    "CREATE INDEX jobs_dead ON jobs (queue, time_ms) WHERE state = 'dead'",
-    "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
-    " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, job_id))",
-    "CREATE INDEX results_by_expiry ON results (expires_ms)",
-)
-# Bodies are the last columns, so that the others are read without them. `lane` is the lane in which
-# the job has a place, `gate` the gate at which it is blocked, `flags` what else there is of it (see
-# `entries`).
-_SECOND = (
-    "DROP INDEX jobs_by_id",
-    "DROP INDEX jobs_waiting",
-    "DROP INDEX jobs_scheduled",
-    "DROP INDEX jobs_running",
-    "DROP INDEX jobs_dead",
-    "ALTER TABLE jobs RENAME TO first_jobs",
+    # A job gets a new row id each time it takes a new place, and no id is used twice, so (id,
+    # count) names one delivery for ever. `time_ms` depends on the state: when a waiting job became
+    # ready, a scheduled one is due, the lease of a running one ends, a dead one died. Bodies are
+    # the last columns, so that the others are read without them. `lane` is the lane in which the
+    # job has a place, `gate` the gate at which it is blocked, `flags` what else there is of it (see
+    # `entries`). `ready_ms` is when a running job had become ready; it comes after the bodies,
+    # because it is only read with them.
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
     " reason TEXT NOT NULL DEFAULT '', priority INTEGER NOT NULL DEFAULT 0,"
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
-    " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL)",
-    "INSERT INTO jobs (id, queue, job_id, state, position, time_ms, count, owner, reason, flags,"
-    " history, envelope) SELECT id, queue, job_id, state, position, time_ms, count, owner, reason,"
-    " CASE history WHEN x'' THEN 0 ELSE 64 END, history, envelope FROM first_jobs",
-    "DROP TABLE first_jobs",
+    " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL,"
+    " ready_ms INTEGER NOT NULL DEFAULT 0)",
+    # Those with `time_ms` or `constraints` as their last column cover queries for them.
     "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
-    "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position) WHERE state = 'waiting'",
+    "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position, time_ms)"
+    " WHERE state = 'waiting'",
     "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
     "CREATE INDEX jobs_running ON jobs (queue, time_ms) WHERE state = 'running'",
     "CREATE INDEX jobs_dead ON jobs (queue, time_ms) WHERE state = 'dead'",
     "CREATE INDEX jobs_blocked ON jobs (queue) WHERE state = 'blocked'",
-    "CREATE INDEX jobs_in_line ON jobs (queue, gate, position) WHERE gate != ''",
-    "CREATE INDEX jobs_in_lane ON jobs (queue, lane) WHERE lane != ''",
+    "CREATE INDEX jobs_at_gate ON jobs (queue, gate, position) WHERE gate != ''",
+    "CREATE INDEX jobs_in_lane ON jobs (queue, lane, constraints) WHERE lane != ''",
     "CREATE INDEX jobs_cancelling ON jobs (queue) WHERE flags & 1",
+    "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
+    " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, job_id))",
+    "CREATE INDEX results_by_expiry ON results (expires_ms)",
     # `until_ms`: how long the name stays taken after its job has ended.
     "CREATE TABLE uniques (queue INTEGER NOT NULL, name TEXT NOT NULL, job_id BLOB NOT NULL,"
     " until_ms INTEGER, PRIMARY KEY (queue, name)) WITHOUT ROWID",
@@ -102,11 +85,9 @@ _SECOND = (
     "CREATE TABLE counters (queue INTEGER NOT NULL, minute INTEGER NOT NULL, task TEXT NOT NULL,"
     " kind TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (queue, minute, task, kind))"
     " WITHOUT ROWID",
-)
-# The events of one log are numbered without gaps, from `first` to `last`, and their times never go
-# back, so places are found and events behind them are counted without an index. `position` is the
-# last event that a group has taken into its own queue, `seen_ms` when it last looked.
-_THIRD = (
+    # The events of one log are numbered without gaps, from `first` to `last`, and their times never
+    # go back, so places are found and events behind them are counted without an index. `position`
+    # is the last event that a group has taken into its own queue, `seen_ms` when it last looked.
     "CREATE TABLE topics (log INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,"
     " last_ms INTEGER NOT NULL)",
     "CREATE TABLE topic_events (id INTEGER PRIMARY KEY, log INTEGER NOT NULL, job_id BLOB NOT NULL,"
@@ -120,21 +101,5 @@ _THIRD = (
     " event BLOB NOT NULL, since_ms INTEGER NOT NULL, PRIMARY KEY (queue, key)) WITHOUT ROWID",
     "CREATE INDEX stopped_keys_by_event ON stopped_keys (queue, event)",
 )
-# `ready_ms` is when a running job had become ready; it comes after the bodies, because it is only
-# read with them. With `time_ms`, the index covers queries for waiting jobs.
-_FOURTH = (
-    "ALTER TABLE jobs ADD COLUMN ready_ms INTEGER NOT NULL DEFAULT 0",
-    # When they became ready was not written: count from now.
-    "UPDATE jobs SET time_ms = CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-    " WHERE state = 'waiting'",
-    "DROP INDEX jobs_waiting",
-    "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position, time_ms)"
-    " WHERE state = 'waiting'",
-)
-# With the constraints, the index covers the query for the widths in a lane.
-_FIFTH = (
-    "DROP INDEX jobs_in_lane",
-    "CREATE INDEX jobs_in_lane ON jobs (queue, lane, constraints) WHERE lane != ''",
-)
-UPGRADES = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+UPGRADES = (_FIRST,)
 """Item n brings a file from version n to version n + 1."""

@@ -19,7 +19,7 @@ _OF_STATE = "(SELECT {wanted} FROM jobs WHERE jobs.queue = queues.id AND state =
 _COUNTS = ", ".join(
     _OF_STATE.format(wanted="count(*)", state=state) for state in Counts.__struct_fields__
 )
-# Zero where an earlier Headrace, which may still write to the file, did not say when it came.
+# Zero: when it became ready is not known.
 _OLDEST = _OF_STATE.format(wanted="min(time_ms) FILTER (WHERE time_ms > 0)", state="waiting")
 _NAMED = "namespace = ? AND name IN (SELECT value FROM json_each(?))"
 _COUNT = f"SELECT name, id, {_COUNTS} FROM queues WHERE {_NAMED}"
