@@ -35,7 +35,7 @@ class Settings:
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
         if not isinstance(self.url, str):
-            # Not the thing itself: it may hold a password.
+            # Not the value itself: it may hold a password.
             raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
         self.namespace = limits.check_name(
             "namespace", _setting("NAMESPACE", namespace, str, "headrace")

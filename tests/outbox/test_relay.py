@@ -193,7 +193,7 @@ async def test_a_store_that_is_away_is_waited_for_and_others_go_on(
     assert await arrived(outbox.app, "mail") == [ids[0], ids[2], ids[3]]
     warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warned == [
-        "the outbox waits with what is for 'mail': away",
+        "the outbox holds back rows for 'mail': away",
         "the outbox sends to 'mail' again",
     ]
 

@@ -21,7 +21,7 @@ def lifespan(
 ) -> Lifespan[Any]:
     """The `lifespan=` of a web application that sends jobs: connects before the first request and
     closes after the last. With `worker=True`, or the options of `app.worker()`, jobs are also run
-    in this process, beside the requests. `inner` is the application's own lifespan, inside of it;
+    in this process, beside the requests. `inner` is the application's own lifespan, run inside;
     what it yields is the state of the application."""
     if not isinstance(jobs, Headrace):
         raise ConfigError(f"lifespan() takes a Headrace app, not {jobs!r}")

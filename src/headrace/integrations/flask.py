@@ -1,4 +1,4 @@
-"""For Flask: the app at hand in each view, and closed with the process."""
+"""For Flask: views reach the app by `current_jobs()`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def init_app(flask: Flask, jobs: Headrace) -> None:
 
 
 def current_jobs() -> Headrace:
-    """The app that was given to `init_app` of the Flask application at hand."""
+    """The app that was given to `init_app` of the current Flask application."""
     from flask import current_app
 
     found = current_app.extensions.get(_NAME)

@@ -1,8 +1,8 @@
 """Jobs and events as part of a transaction of your own database.
 
 `Outbox` writes them beside your rows, so they are sent exactly if the transaction commits; a
-`Relay` sends them. `Inbox` notes in your transaction what was handled, so that a redelivery changes
-nothing.
+`Relay` sends them. `Inbox` records in your transaction which deliveries were handled, so that a
+redelivery changes nothing.
 """
 
 from headrace.outbox.inbox import Inbox

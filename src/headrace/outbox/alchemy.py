@@ -1,4 +1,4 @@
-"""SQLAlchemy's side; imported only where it is used."""
+"""Statements and tables through SQLAlchemy; imported only where it is used."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def inbox_table(name: str, metadata: sa.MetaData) -> sa.Table:
 
 
 def _serial() -> Any:
-    # SQLite numbers rows by itself only if the column is an INTEGER.
+    # SQLite numbers rows only if the column is an INTEGER.
     return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 

@@ -1,4 +1,4 @@
-"""One statement through whatever connection a user has: SQLAlchemy's or a driver's, sync or async.
+"""One statement through any connection of a user: SQLAlchemy's or a driver's, sync or async.
 
 SQLAlchemy and drivers are recognised by the modules of their classes, so that none is imported that
 the user did not bring.
@@ -67,7 +67,7 @@ async def execute_async(connection: AsyncConnection, make: Make) -> StatementRes
 
 
 def comes_from(thing: object, package: str) -> bool:
-    """Whether the class of the thing, or one that it derives from, is of this package."""
+    """Whether the class of the object, or a base class of it, is of this package."""
     return any(kind.__module__.split(".")[0] == package for kind in type(thing).__mro__)
 
 

@@ -1,4 +1,4 @@
-"""Where the two databases differ."""
+"""Statements, and where SQLite and PostgreSQL differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Statement(NamedTuple):
 
 
 class StatementResult(NamedTuple):
-    """What a statement gave."""
+    """The rows of a statement."""
 
     rows: list[tuple[Any, ...]]
     changed: int

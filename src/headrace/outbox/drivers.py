@@ -86,7 +86,7 @@ def _connected(psycopg: Any, url: str) -> Any:
         return psycopg.connect(url)
     except Exception as error:
         said = masked(f"{type(error).__name__}: {str(error).strip()}", url)
-    # Outside of the handler: the driver's error, which may quote a password, is not to hang on.
+    # Outside of the handler: the driver's error may quote a password, and must not be chained.
     raise StoreUnavailable(f"the outbox's database has a problem: {said}")
 
 

@@ -28,7 +28,7 @@ def database_of(given: object) -> RelayDatabase:
 
 
 def _options(dialect: sa.Dialect) -> dict[str, Any]:
-    # An engine may be set to commit each statement by itself; taking rows is several.
+    # The engine may be set to autocommit; taking rows is several statements.
     is_postgresql = dialect_named(dialect.name) is POSTGRESQL
     return {"isolation_level": "READ COMMITTED"} if is_postgresql else {}
 

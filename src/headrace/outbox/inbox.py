@@ -1,4 +1,4 @@
-"""Notes in the user's own transaction what was handled."""
+"""Records handled deliveries in the user's own transaction."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """The table that says what each group, or task, has handled.
+    """The table of the events and jobs that each group, or task, has handled.
 
-    What `first` writes commits or rolls back with the effects of the handler. So a delivery that
-    comes again finds it exactly if its effects are there.
+    What `first` writes commits or rolls back with the effects of the handler. So a redelivery finds
+    it exactly if its effects are there.
     """
 
     def __init__(self, *, table: str = "headrace_inbox") -> None:
@@ -46,8 +46,8 @@ class Inbox:
     def first(
         self, connection: SyncConnection, who: Context | Delivery | str, id: str | None = None
     ) -> bool:
-        """Whether this is handled for the first time: the event or job at hand, or the one of this
-        `id` by a consumer of this name. If another transaction is just handling it, waits until
+        """Whether this is handled for the first time: the current event or job, or the one with
+        this `id` by a consumer of this name. If another transaction is handling it, waits until
         that one has ended."""
         return bool(execute(connection, self._insert(who, id)).rows)
 
@@ -58,8 +58,8 @@ class Inbox:
         return bool((await execute_async(connection, self._insert(who, id))).rows)
 
     def forget(self, connection: SyncConnection, older_than: Duration) -> int:
-        """Remove what was noted longer ago than this; how many. Keep more than the time for which
-        an event can come again: the retention of its topic, and how long dead ones are kept."""
+        """Remove older records, and return their number. Keep them for longer than an event can be
+        redelivered: the retention of its topic, and the time for which dead ones are kept."""
         return execute(connection, self._delete(older_than)).changed
 
     async def forget_async(self, connection: AsyncConnection, older_than: Duration) -> int:
@@ -90,13 +90,13 @@ def _named(who: object, id: object) -> tuple[str, str]:
     if isinstance(who, str) and who and isinstance(id, str) and id:
         return who, id
     raise ConfigError(
-        "inbox.first() takes the context or delivery at hand, or the name of a group and an id, "
+        "inbox.first() takes the current context or delivery, or the name of a group and an id, "
         f"not {who!r} and {id!r}"
     )
 
 
 def _consumer(who: Context | Delivery) -> str:
-    """The group of a topic, or the queue of a task; the same from whichever shard it comes."""
+    """The group of a topic, the same for all shards, or the queue of a task."""
     if isinstance(who, Delivery):
         return group_queue(who.topic, who.group)
     source = group_source(who.queue)

@@ -39,11 +39,10 @@ R = TypeVar("R")
 
 
 class Outbox:
-    """The table through which an app sends what belongs to a transaction. Each app needs a table of
-    its own: rows do not say for which app they are.
+    """The table through which an app sends jobs and events within a transaction. Each app needs a
+    table of its own: rows do not name their app.
 
-    With `notify`, a transaction on PostgreSQL that wrote to it wakes the relays when it commits;
-    without, they look by themselves.
+    With `notify`, a commit on PostgreSQL wakes the relays; without, they only poll.
     """
 
     def __init__(
@@ -125,12 +124,13 @@ class Outbox:
     def relay(
         self, database: object, *, lease: float = 10.0, poll: float = 2.0, retry: Retry = RETRY
     ) -> Relay:
-        """What sends the rows. `database` is an Engine or AsyncEngine of SQLAlchemy, a URL such as
-        `sqlite:///shop.db` or `postgresql://…`, or a function that gives a new connection.
+        """Make the relay that sends the rows. `database` is an Engine or AsyncEngine of SQLAlchemy,
+        a URL such as `sqlite:///shop.db` or `postgresql://…`, or a function that gives a new
+        connection.
 
-        `lease` is how long the rows that a dead relay had are left alone, `poll` how many seconds
-        pass at most between two looks, and `retry` how often and when a row is tried again that the
-        store refuses for good. A store that is away or full is waited for, however long.
+        `lease` is how long the rows of a dead relay stay locked, `poll` the longest time between
+        two polls, both in seconds. `retry` is for rows that the store refuses for good. A store
+        that is away or full is waited for, however long.
         """
         return Relay(
             self.app,
@@ -200,7 +200,7 @@ def _checked(call: Call[R]) -> Call[R]:
 
 
 def _prepared(publication: Publication) -> tuple[PublishOutcome[Any], list[PreparedEvent]]:
-    """What is to be written, and what is said of it when that is done."""
+    """The outcome of a publication once it is written, and what to write."""
     topic, options = publication.topic, publication.options
     prepared = [prepare(topic, event, options) for event in publication.events]
     outcome: PublishOutcome[Any] = PublishOutcome()
@@ -215,7 +215,7 @@ def _only_id(outcome: PublishOutcome[Any]) -> str:
 
 
 def _without_waiting(awaitable: Awaitable[R]) -> R:
-    """The result of what never has to wait, without an event loop."""
+    """The result of an awaitable that never suspends, without an event loop."""
     steps = awaitable.__await__()
     try:
         next(steps)

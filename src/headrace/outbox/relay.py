@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.outbox")
 
-# Refusals are for good as far as the store knows; a person may still put right what is wrong.
+# The store refuses a row for good, but a person may still correct the cause.
 RETRY = Retry(12, base=1.0, cap=300.0)
 _SHORTEST_POLL = 0.05
 _FIRST_PAUSE = 0.1
@@ -37,11 +37,11 @@ _LONGEST_PAUSE = 5.0
 
 class Relay:
     """Sends rows, those of one destination in the order in which they were written, and removes
-    them. Any number of relays may run: what one has, the others leave alone, and if it dies, they
-    take it over when its lease is over.
+    them. Any number of relays may run: each locks its rows, and if it dies, the others take them
+    over when its lease is over.
 
     `await relay.run()` ends after `stop()`; `async with relay:` runs it beside other code; and
-    `await relay.step()` sends what is there now.
+    `await relay.step()` sends the rows that are there now.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Relay:
     async def step(self) -> int:
         """Send the next rows, up to 500 of them; how many were sent. Raises `StoreUnavailable` if
         the database cannot be used."""
-        # First of all: rows that could not be sent anyway need not be locked.
+        # First: while the store is away, no rows need to be locked.
         await self._sender.open()
         held = self._backoff.held()
         if not await self._database.run(lambda connection: self._pending.waiting(connection, held)):
@@ -90,7 +90,7 @@ class Relay:
             by_destination.setdefault(row.destination, []).append(row)
         sent = 0
         for destination, batch in by_destination.items():
-            # What is left when the lease may soon be over is for the next step.
+            # Rows that are left when the lease is about to end are for the next step.
             if time.monotonic() < ends_at:
                 sent += await self._send(destination, batch)
         if sent < len(rows):
@@ -98,18 +98,17 @@ class Relay:
         return sent
 
     async def run(self) -> None:
-        """Send whatever comes, through whatever the store and the database do meanwhile, until
-        `stop`."""
+        """Send rows until `stop`, through failures of the store and of the database."""
         async with self._exits:
             self._exits.push_async_callback(self.close)
             await self._rounds.run()
 
     def stop(self) -> None:
-        """Have `run` end after the step at hand."""
+        """Have `run` end after the current step."""
         self._rounds.stop()
 
     async def close(self) -> None:
-        """Give back connections; only needed after steps of one's own."""
+        """Close the connections; only needed after calls of `step`."""
         if self._commits is not None:
             self._commits.close()
         await self._database.close()
@@ -129,9 +128,9 @@ class Relay:
             await self._running
 
     async def _round(self) -> float:
-        """A step, and how long to rest after it: ever longer while there is nothing to do."""
+        """A step, and the pause after it, which grows while there is nothing to do."""
         if not self._entered:
-            # Here, where a store that is away is waited for.
+            # Inside of the service, which retries while the store is away.
             await self._exits.enter_async_context(self._app)
             self._entered = True
         if await self.step():
@@ -151,7 +150,7 @@ class Relay:
             taken, full = await self._sender.send(destination, parcels)
         except Exception as error:
             return await self._refused(destination, rows, error)
-        # At once: until they are gone, a relay that dies has them sent a second time.
+        # At once: if the relay dies before, they are sent a second time.
         if taken:
             await self._database.run(lambda c: self._pending.sent(c, rows[:taken]))
         if full is not None:
@@ -161,7 +160,7 @@ class Relay:
         return taken
 
     async def _refused(self, destination: str, rows: Sequence[OutboxRow], error: Exception) -> int:
-        """Wait if the store says that it passes; else find the rows it is about, and count."""
+        """Wait if the error is retryable; else find the refused rows, and count their attempts."""
         if isinstance(error, HeadraceError) and error.retryable:
             self._backoff.hold(destination, error)
             return 0
@@ -200,22 +199,22 @@ class _RelayService(Service):
 
 
 class _Backoff:
-    """Destinations that cannot take more now, and for how long each is left alone. All rows of a
-    destination wait, not only those that were tried: they are in order."""
+    """Destinations that cannot take more now, each with a pause. All rows of a destination wait,
+    not only those that were tried: they are sent in order."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
         self._pause: dict[str, float] = {}
 
     def held(self) -> list[str]:
-        """Destinations that are left alone now."""
+        """Destinations to which nothing is sent now."""
         now = time.monotonic()
         return [name for name, until in self._until.items() if until > now]
 
     def hold(self, destination: str, error: HeadraceError) -> None:
         pause = self._pause.get(destination, 0.0)
         if not pause:
-            log.warning("the outbox waits with what is for %r: %s", destination, error)
+            log.warning("the outbox holds back rows for %r: %s", destination, error)
         self._pause[destination] = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
         self._until[destination] = time.monotonic() + self._pause[destination]
 

@@ -29,7 +29,7 @@ class StoredParcel(msgspec.Struct, array_like=True, frozen=True):
     constraints: bytes
 
     def parcel(self, waited_ms: int) -> Parcel:
-        """What is to be sent. A delay counts from when the row was written, `waited_ms` ago."""
+        """The parcel to send. A delay counts from when the row was written, `waited_ms` ago."""
         delay = None if self.delay_ms is None else max(0, self.delay_ms - max(0, waited_ms))
         return Parcel(
             self.job_id, self.envelope, delay, self.at_ms, decode_constraints(self.constraints)

@@ -1,4 +1,4 @@
-"""From the relay into the store."""
+"""Sends the rows of a relay to the store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Taken = tuple[int, TopicFull | None]
 
 
 class RowSender:
-    """The store of an app. Every send is taken for a repetition: what is there already, by its id,
-    is left as it is. What was not answered is sent again as it was, so that it is applied once even
-    if its jobs have come and gone meanwhile."""
+    """Sends to the store of an app. Every send may be a repetition: a job or event whose id is
+    there already is not added. A send without an answer is repeated under the same key, so that it
+    is applied once even if its jobs have ended meanwhile."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
@@ -32,8 +32,8 @@ class RowSender:
         await self._app.session()
 
     async def send(self, destination: str, parcels: Sequence[Parcel]) -> Taken:
-        """How many of them, from the first on, the store has now, and why not all: a queue has room
-        for any number, a topic may be full."""
+        """How many of them, from the first on, the store has now, and `TopicFull` if not all
+        fit."""
         keys = [parcel.job_id for parcel in parcels]
         before, idempotency = self._unanswered.pop(destination, ([], IdempotencyKey()))
         if before and keys[: len(before)] == before:

@@ -34,8 +34,8 @@ __all__ = ["HeadraceBackend", "enqueue_on_commit"]
 def enqueue_on_commit(
     jobs: Headrace, step: Call[Any] | Flow[Any], using: str | None = None
 ) -> None:
-    """Send a call of a Headrace task when the transaction at hand is committed, or at once if there
-    is none; not at all if it is rolled back."""
+    """Send a call of a Headrace task when the current transaction commits, or at once if there is
+    none; not at all if it is rolled back."""
     transaction.on_commit(partial(jobs.enqueue_sync, step), using=using)
 
 

@@ -196,11 +196,11 @@ _DECLARED: dict[tuple[str, str], base.Task[..., Any]] = {}
 
 
 def _app_of(alias: str, options: Mapping[str, Any]) -> Headrace:
-    """One for all threads, each of which has a backend object of its own."""
+    """One app for all threads; each thread has its own backend object."""
     named, url, namespace = options.get("app"), options.get("url"), options.get("namespace")
     if named and (url or namespace):
         raise ConfigError(f"TASKS[{alias!r}]: give app, or url and namespace, not both")
-    # Whatever the alias: a worker has to know all tasks of a store.
+    # The alias is not part of the key: a worker must know all tasks of a store.
     key = (named or "", url or "", namespace or "")
     if key not in _APPS:
         found = _imported(alias, named) if named else Headrace(url, namespace=namespace)

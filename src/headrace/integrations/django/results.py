@@ -1,4 +1,4 @@
-"""Django's results of tasks: made anew, filled in, and what of them a job keeps."""
+"""Django's results of tasks: made, filled in, and stored as the result of a job."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TaskAttempt(msgspec.Struct):
 
 
 class StoredResult(msgspec.Struct):
-    """What a job returns: beside the value all that Django asks of a task that has ended, of which
-    the store keeps nothing else."""
+    """What a job returns: the value, and what Django asks about a task that has ended, because the
+    store keeps nothing else about it."""
 
     path: str
     args: list[Any]
@@ -51,7 +51,7 @@ class StoredResult(msgspec.Struct):
 
 
 def stored_result(result: base.TaskResult[Any], past: Sequence[TaskAttempt]) -> dict[str, Any]:
-    """What the job of a task that has succeeded returns, after these attempts."""
+    """What the job of a successful task returns, after these attempts."""
     run = TaskAttempt(result.last_attempted_at, result.finished_at, result.worker_ids[-1])
     old = len(past) - _TRACEBACKS_KEPT
     # A job must not fail because what it keeps of its past is too large.
@@ -65,7 +65,7 @@ def stored_result(result: base.TaskResult[Any], past: Sequence[TaskAttempt]) -> 
 
 
 def attempt_fields(runs: Sequence[TaskAttempt]) -> dict[str, Any]:
-    """What attempts come to in a result."""
+    """The fields of a result that come from its attempts."""
     starts = [each.started for each in runs if each.started is not None]
     return {
         "started_at": starts[0] if starts else None,
@@ -103,7 +103,7 @@ def new_result(
 
 
 def change(result: base.TaskResult[Any], **values: Any) -> None:
-    """Fill in what has become known: to users a result is frozen."""
+    """Set fields of a result, which is frozen for users."""
     for name, value in values.items():
         object.__setattr__(result, name, value)
 
