@@ -98,7 +98,7 @@ def _check_customs(info: Any, seen: set[int]) -> None:
                 _check_customs(found, seen)
 
 
-# Types whose hashes nobody can predict, or of which few values share a hash.
+# Types whose hashes nobody can predict, or that have few values with one hash.
 _KEYED = (
     msgspec.inspect.StrType,
     msgspec.inspect.BytesType,

@@ -20,7 +20,7 @@ _INSTEAD = {
     "event-key": "use key=",
     "event-type": "use type=",
     "event-source": "use source=",
-    "event-time": "the id tells when the event was published",
+    "event-time": "the id says when the event was published",
     "correlation-id": "use correlation_id=",
 }
 
