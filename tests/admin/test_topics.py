@@ -28,7 +28,7 @@ from headrace.admin import EventInfo
 from headrace.core.job.ids import new_id
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import shard_of
-from headrace.core.topic.topic import Subscribing
+from headrace.core.topic.subscription import Subscribing
 
 BILLING = "billing@orders"
 

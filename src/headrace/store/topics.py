@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
-from headrace.core.topic.topic import OnFailure
+from headrace.core.topic.subscription import OnFailure
 from headrace.store.values import Counts, IdempotencyKey
 
 

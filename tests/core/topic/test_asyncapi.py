@@ -20,7 +20,8 @@ from headrace.core.job.retry import Retry
 from headrace.core.task.options import TaskOptions
 from headrace.core.topic.asyncapi import ChannelGroup, ChannelInfo, document
 from headrace.core.topic.schema import Schema
-from headrace.core.topic.topic import SubscriptionOptions, TopicOptions
+from headrace.core.topic.subscription import SubscriptionOptions
+from headrace.core.topic.topic import TopicOptions
 from tests.core.messages import Paid
 from tests.core.topic.test_content import Csv
 

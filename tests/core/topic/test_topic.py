@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Retry
-from headrace.core.topic.subscription import check_patience, check_subscription
-from headrace.core.topic.topic import SubscriptionOptions, TopicOptions, check_place
+from headrace.core.topic.subscription import SubscriptionOptions, check_patience, check_subscription
+from headrace.core.topic.topic import TopicOptions, check_place
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -13,7 +13,7 @@ from headrace.admin.stats import read_stats
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.topic.topic import OnFailure
+from headrace.core.topic.subscription import OnFailure
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store

@@ -21,14 +21,15 @@ from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT, TaskOptions
 from headrace.core.task.signature import Signature
-from headrace.core.topic.subscription import check_patience, check_subscription
-from headrace.core.topic.topic import (
+from headrace.core.topic.subscription import (
     Broadcasting,
     Subscribing,
     SubscribingAny,
     SubscriptionOptions,
-    check_known,
+    check_patience,
+    check_subscription,
 )
+from headrace.core.topic.topic import check_known
 from headrace.errors import ConfigError, EventNotFound
 from headrace.store.topics import Group, TopicStore
 

@@ -27,7 +27,8 @@ from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT
 from headrace.core.topic.event import Event, read_event
 from headrace.core.topic.publish_options import Publishing, PublishingMany
-from headrace.core.topic.topic import Broadcasting, Place, Subscribing, TopicDeclaring, check_place
+from headrace.core.topic.subscription import Broadcasting, Subscribing
+from headrace.core.topic.topic import Place, TopicDeclaring, check_place
 from headrace.errors import ConfigError, EventNotFound
 from headrace.store.topics import LoggedEvent
 

@@ -17,7 +17,8 @@ from headrace.core.task.options import TaskOptions
 from headrace.core.topic.json_schema import JsonSchema, component_name, schemas_of
 from headrace.core.topic.kinds import named
 from headrace.core.topic.schema import Schema
-from headrace.core.topic.topic import SubscriptionOptions, TopicOptions
+from headrace.core.topic.subscription import SubscriptionOptions
+from headrace.core.topic.topic import TopicOptions
 
 VERSION = "3.0.0"
 _TRAIT = "Envelope"

@@ -1,13 +1,75 @@
-"""Which options of a subscription go together, and which contradict each other."""
+"""What a subscription declares, and which of its options contradict each other."""
 
 from __future__ import annotations
 
-from typing import get_args
+from dataclasses import dataclass
+from typing import Literal, TypedDict, get_args
 
 from headrace.core.bounds import check_count
+from headrace.core.clock import Duration
 from headrace.core.job.retry import Retry
-from headrace.core.topic.topic import Ack, OnFailure, SubscriptionOptions, check_place
+from headrace.core.topic.topic import Place, check_place
 from headrace.errors import ConfigError
+
+Ack = Literal["success", "receive", "manual"]
+OnFailure = Literal["block", "skip", "fail_key"]
+Consumers = int | tuple[int, int]
+
+
+class Subscribing(TypedDict, total=False):
+    """What `topic.subscribe(...)` takes beside the group, `batch` and `max_wait`."""
+
+    retry: Retry | None
+    timeout: float | None
+    ack: Ack
+    ordered: bool
+    on_failure: OnFailure | None
+    max_in_flight: int | None
+    begin: Place
+    consumers: Consumers | None
+    name: str | None
+
+
+class SubscribingAny(Subscribing, total=False):
+    """All that `topic.subscribe(...)` takes beside the group."""
+
+    batch: int | None
+    max_wait: Duration
+
+
+class Broadcasting(TypedDict, total=False):
+    """What `topic.broadcast(...)` takes."""
+
+    timeout: float | None
+    max_in_flight: int | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOptions:
+    """What a group wants of its topic, beside what any task declares."""
+
+    group: str
+    ack: Ack = "success"
+    ordered: bool = False
+    on_failure: OnFailure | None = None
+    max_in_flight: int | None = None
+    begin: Place = "new"
+    consumers: Consumers | None = None
+    broadcast: bool = False
+    """Each process gets each event, from now on; `group` is only a name."""
+
+    @property
+    def failing(self) -> OnFailure:
+        """What happens to later events of a key after one of its events went dead."""
+        return self.on_failure or ("block" if self.ordered else "skip")
+
+    @property
+    def scale(self) -> tuple[int, int] | None:
+        """The least and the largest number of consumers; None if they are not scaled."""
+        if self.consumers is None or isinstance(self.consumers, tuple):
+            return self.consumers
+        return self.consumers, self.consumers
 
 
 def check_subscription(

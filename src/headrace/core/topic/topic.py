@@ -1,4 +1,4 @@
-"""What a topic and its subscriptions declare."""
+"""What a topic declares."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from typing import Any, Literal, TypedDict, get_args, get_type_hints
 from headrace.core.bounds import check_count, check_label
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
-from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_topic
 from headrace.core.topic.content import CodecName, EventCodec
 from headrace.core.topic.schema import Upcast, Upcasts
 from headrace.errors import ConfigError
 
-Ack = Literal["success", "receive", "manual"]
 Overflow = Literal["reject", "block", "drop_oldest"]
-OnFailure = Literal["block", "skip", "fail_key"]
 Place = str | datetime
 """A place in a topic: "new", "start", the id of an event, or a time."""
-Consumers = int | tuple[int, int]
 
 RETENTION = timedelta(days=1)
 GROUP_GONE_AFTER = timedelta(days=7)
@@ -112,62 +108,6 @@ def _check_overflow(where: str, options: TopicOptions) -> None:
         raise ConfigError(
             f"{where}max_length is shared by {options.shards} shards: it must be at least that"
         )
-
-
-class Subscribing(TypedDict, total=False):
-    """What `topic.subscribe(...)` takes beside the group, `batch` and `max_wait`."""
-
-    retry: Retry | None
-    timeout: float | None
-    ack: Ack
-    ordered: bool
-    on_failure: OnFailure | None
-    max_in_flight: int | None
-    begin: Place
-    consumers: Consumers | None
-    name: str | None
-
-
-class SubscribingAny(Subscribing, total=False):
-    """All that `topic.subscribe(...)` takes beside the group."""
-
-    batch: int | None
-    max_wait: Duration
-
-
-class Broadcasting(TypedDict, total=False):
-    """What `topic.broadcast(...)` takes."""
-
-    timeout: float | None
-    max_in_flight: int | None
-    name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionOptions:
-    """What a group wants of its topic, beside what any task declares."""
-
-    group: str
-    ack: Ack = "success"
-    ordered: bool = False
-    on_failure: OnFailure | None = None
-    max_in_flight: int | None = None
-    begin: Place = "new"
-    consumers: Consumers | None = None
-    broadcast: bool = False
-    """Each process gets each event, from now on; `group` is only a name."""
-
-    @property
-    def failing(self) -> OnFailure:
-        """What happens to later events of a key after one of its events went dead."""
-        return self.on_failure or ("block" if self.ordered else "skip")
-
-    @property
-    def scale(self) -> tuple[int, int] | None:
-        """The least and the largest number of consumers; None if they are not scaled."""
-        if self.consumers is None or isinstance(self.consumers, tuple):
-            return self.consumers
-        return self.consumers, self.consumers
 
 
 def check_place(what: str, place: object, now_ms: int) -> Place:

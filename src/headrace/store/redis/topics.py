@@ -10,7 +10,7 @@ from headrace.core.job.envelope import peek_id
 from headrace.core.job.ids import to_text
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log
-from headrace.core.topic.topic import OnFailure
+from headrace.core.topic.subscription import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
 from headrace.store.redis import encoding, scripts
 from headrace.store.redis.connection.link import Argument
