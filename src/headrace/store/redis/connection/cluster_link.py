@@ -60,7 +60,7 @@ class ClusterLink(Link):
                 self._cluster.distrust()
                 raise
         self._cluster.distrust()
-        raise StoreUnavailable(f"Redis: the nodes do not agree on who has slot {slot}")
+        raise StoreUnavailable(f"Redis: the nodes do not agree on which of them has slot {slot}")
 
     async def drop(self) -> None:
         links, self._links = self._links, {}
