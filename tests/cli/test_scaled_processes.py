@@ -33,7 +33,7 @@ def record(pid: int, running: int, host: str = "", concurrency: int = 10) -> Wor
 class Told:
     """A gauge of which the test says what it reads."""
 
-    places_each = 10
+    slots_each = 10
 
     def __init__(self) -> None:
         self.surveys: list[WorkloadSurvey | None] = []
@@ -193,12 +193,12 @@ def test_every_decision_is_one_line_with_its_reason_and_is_counted(
     scene.read(0)
     lines = [text for text in caplog.messages if text.startswith("worker processes: ")]
     assert lines == [
-        "worker processes: 1 -> 5 (backlog: 95 jobs wait; 10 run; 1 consumers x 10 = 10 places)",
-        "worker processes: 5 -> 1 (idle: 0 jobs wait; 0 run; 5 consumers x 10 = 50 places)",
+        "worker processes: 1 -> 5 (backlog: 95 jobs wait; 10 run; 1 consumers x 10 = 10 slots)",
+        "worker processes: 5 -> 1 (idle: 0 jobs wait; 0 run; 5 consumers x 10 = 50 slots)",
     ]
     processes = scene.gauge.processes
     assert processes is not None
-    assert (processes.count, processes.least, processes.most, processes.places) == (1, 1, 8, 10)
+    assert (processes.count, processes.least, processes.most, processes.slots) == (1, 1, 8, 10)
     assert (processes.ups, processes.downs) == ({"backlog": 1}, {"idle": 1})
 
 

@@ -145,7 +145,7 @@ def test_nothing_to_serve_calls_for_nobody() -> None:
     assert Scaler(Scaling(2, 8)).decide(0.0) == ScalingDecision(2)
 
 
-def test_places_that_others_have_take_their_share() -> None:
+def test_slots_that_others_have_take_their_share() -> None:
     assert Scene().called_for(39, elsewhere=10) == 1
     assert Scene().called_for(100, elsewhere=10) == 3
     assert Scene().called_for(100, elsewhere=0) == 5
@@ -157,8 +157,7 @@ def test_a_decision_says_why_and_is_counted_by_its_reason() -> None:
     up = scene.look(95, age=12.34, running=10)
     assert (up.target, up.reason) == (5, "backlog")
     assert up.why == (
-        "1 -> 5 (backlog: 95 jobs wait, the oldest for 12.3 s; 10 run; "
-        "1 consumers x 10 = 10 places)"
+        "1 -> 5 (backlog: 95 jobs wait, the oldest for 12.3 s; 10 run; 1 consumers x 10 = 10 slots)"
     )
     assert scene.look(0).reason == "idle"
     scene.look(3, running=10, age=100)
@@ -170,7 +169,7 @@ def test_a_decision_says_why_and_is_counted_by_its_reason() -> None:
 
 def test_of_nothing_that_waits_no_age_is_said() -> None:
     """The oldest was taken after its age was read."""
-    assert str(Load(0, 0.7, 1, 3, 1)) == "0 jobs wait; 1 run; 3 consumers x 1 = 3 places"
+    assert str(Load(0, 0.7, 1, 3, 1)) == "0 jobs wait; 1 run; 3 consumers x 1 = 3 slots"
 
 
 # Settings

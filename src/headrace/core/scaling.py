@@ -25,9 +25,9 @@ class Scaling:
     most: int
     poll: float = 5.0
     up: float = 2.0
-    """More consumers are wanted while the backlog exceeds this multiple of their places."""
+    """More consumers are wanted while the backlog exceeds this multiple of their slots."""
     down: float = 0.5
-    """Fewer are wanted while the backlog is below this multiple of their places."""
+    """Fewer are wanted while the backlog is below this multiple of their slots."""
     age: float = 60.0
     """One more is wanted while all are busy and something has waited for longer than this."""
     hysteresis: float = 10.0
@@ -88,8 +88,8 @@ def _number(variable: str, text: str) -> float:
 
 
 class Load(NamedTuple):
-    """The load of some consumers, from one source. Other consumers, with `elsewhere` places, share
-    the source: each has a part of the load, in proportion to its places."""
+    """The load of some consumers, from one source. Other consumers, with `elsewhere` slots, share
+    the source: each has a part of the load, in proportion to its slots."""
 
     backlog: float
     """Jobs or events that are waiting; neither scheduled nor blocked ones."""
@@ -119,7 +119,7 @@ class Load(NamedTuple):
         age = f", the oldest for {self.oldest_age:.1f} s" if aged else ""
         return (
             f"{self.backlog:g} {self.of} wait{age}; {self.running:g} run; {self.active} consumers "
-            f"x {self.capacity_each} = {self.capacity} places"
+            f"x {self.capacity_each} = {self.capacity} slots"
             + (f", {self.elsewhere} elsewhere" if self.elsewhere else "")
         )
 
@@ -206,7 +206,7 @@ class Scaler:
         return _WantedCount(min(max(need, scaling.least), scaling.most), reason, load)
 
     def _too_old(self, ours: Load) -> bool:
-        """Where places are free, what waits is not waiting for consumers: more would not help."""
+        """Where slots are free, what waits is not waiting for consumers: more would not help."""
         full = ours.running >= ours.capacity * self.scaling.down
         return bool(
             ours.oldest_age is not None

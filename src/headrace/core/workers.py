@@ -27,7 +27,7 @@ class Scaled(msgspec.Struct, frozen=True):
     """Those that live."""
     least: int
     most: int
-    places: int
+    slots: int
     """Jobs or events that they can hold at once, all together."""
     ups: dict[str, int] = {}
     """How often more were called for, by reason."""
@@ -38,11 +38,11 @@ class Scaled(msgspec.Struct, frozen=True):
     """The latest decision, as a sentence."""
 
     @classmethod
-    def of(cls, scaler: Scaler, breaker: Breaker, count: int, places: int) -> Scaled:
+    def of(cls, scaler: Scaler, breaker: Breaker, count: int, slots: int) -> Scaled:
         scaling = scaler.scaling
         ups, downs = dict(scaler.ups), dict(scaler.downs)
         return cls(
-            count, scaling.least, scaling.most, places, ups, downs, breaker.deaths, scaler.last
+            count, scaling.least, scaling.most, slots, ups, downs, breaker.deaths, scaler.last
         )
 
 

@@ -115,7 +115,7 @@ def counters_of(snapshot: TotalsSnapshot) -> TotalsSnapshot:
     """The snapshot of a process that has ended: its counters stay, its gauges are zero."""
     presence = snapshot.presence
     consumers = {
-        name: msgspec.structs.replace(scaled, count=0, places=0)
+        name: msgspec.structs.replace(scaled, count=0, slots=0)
         for name, scaled in presence.consumers.items()
     }
     left = Presence("stopping", lost_leases=presence.lost_leases, consumers=consumers)
@@ -158,7 +158,7 @@ def _both(one: Scaled, other: Scaled) -> Scaled:
         one.count + other.count,
         one.least,
         one.most,
-        one.places + other.places,
+        one.slots + other.slots,
         _sum([one.ups, other.ups]),
         _sum([one.downs, other.downs]),
         one.replaced + other.replaced,

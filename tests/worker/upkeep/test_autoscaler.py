@@ -284,7 +284,7 @@ async def test_consumers_in_other_workers_take_their_share(
         held=(),
         now_ms=clock.now_ms,
     )
-    other.set_consumers("orders/billing", Scaled(count=4, least=1, most=4, places=8))
+    other.set_consumers("orders/billing", Scaled(count=4, least=1, most=4, slots=8))
     await other.beat()
     await scene.send(9)
     assert await scene.step() == 1
@@ -301,8 +301,8 @@ async def test_decisions_are_logged_and_reported_with_their_reason(
     await scene.take_all()
     assert caplog.messages == [
         "consumers of orders/billing: 1 -> 3 "
-        "(backlog: 9 events of orders/billing wait; 0 run; 1 consumers x 2 = 2 places)"
+        "(backlog: 9 events of orders/billing wait; 0 run; 1 consumers x 2 = 2 slots)"
     ]
     told = scene.told["orders/billing"]
-    assert (told.count, told.places, told.ups, told.downs) == (3, 6, {"backlog": 1}, {})
+    assert (told.count, told.slots, told.ups, told.downs) == (3, 6, {"backlog": 1}, {})
     assert told.last.startswith("1 -> 3")

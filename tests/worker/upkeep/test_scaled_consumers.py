@@ -139,7 +139,7 @@ async def test_admin_shows_how_many_consumers_there_are_and_why(
                     break
                 await asyncio.sleep(0.05)
         billing.go.set()
-    assert (shown.least, shown.most, shown.places) == (1, 3, 3)
+    assert (shown.least, shown.most, shown.slots) == (1, 3, 3)
     assert (shown.ups, shown.downs) == ({"backlog": 1}, {})
 
 

@@ -101,9 +101,9 @@ async def test_a_worker_can_hold_what_all_its_consumers_can(
     assert group == Workload("orders/billing", ("billing@orders", "billing@orders#1"), 4 * 5)
 
 
-def test_places_elsewhere_are_those_of_workers_that_serve_the_same() -> None:
+def test_slots_elsewhere_are_those_of_workers_that_serve_the_same() -> None:
     def worker(pid: int, queues: dict[str, int], **consumers: int) -> WorkerRecord:
-        told = {name: Scaled(1, 1, 1, places) for name, places in consumers.items()}
+        told = {name: Scaled(1, 1, 1, slots) for name, slots in consumers.items()}
         return WorkerRecord(str(pid), "host", pid, 0, queues, 100, "", "", 0, 0, consumers=told)
 
     workers = (

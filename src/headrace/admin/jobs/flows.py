@@ -89,52 +89,50 @@ class FlowSurvey:
         self._seen: dict[JobId, JobSnapshot | None] = {}
         self._arrived: set[tuple[JobId, JobId]] = set()
         self._states: dict[JobId, State | None] = {}
-        self._children: dict[JobId, list[GraphJob]] = {spot.job_id: [] for spot in graph.jobs}
-        for spot in graph.jobs:
-            for parent in spot.parents:
-                self._children[graph.jobs[parent].job_id].append(spot)
+        self._children: dict[JobId, list[GraphJob]] = {job.job_id: [] for job in graph.jobs}
+        for job in graph.jobs:
+            for parent in job.parents:
+                self._children[graph.jobs[parent].job_id].append(job)
 
     async def jobs(self) -> tuple[FlowJobInfo, ...]:
         await self._look()
         await self._read_arrivals()
         # From the end: the state of a forgotten job follows from those after it.
-        for spot in reversed(self._graph.jobs):
-            seen = self._seen[spot.job_id]
-            self._states[spot.job_id] = self._guessed(spot) if seen is None else seen.state
+        for job in reversed(self._graph.jobs):
+            seen = self._seen[job.job_id]
+            self._states[job.job_id] = self._guessed(job) if seen is None else seen.state
         return tuple(map(self._info, self._graph.jobs))
 
     async def _look(self) -> None:
         # Bodies only where they are needed to know the task: each may have megabytes.
-        for queue, spots in self._by_queue(self._graph.jobs).items():
+        for queue, jobs in self._by_queue(self._graph.jobs).items():
             for bodies in (False, True):
-                job_ids = [
-                    spot.job_id for spot in spots if (self._graph.task(spot) is None) is bodies
-                ]
+                job_ids = [job.job_id for job in jobs if (self._graph.task(job) is None) is bodies]
                 if job_ids:
                     found = await self._store.get(queue, job_ids, bodies=bodies)
                     self._seen.update(zip(job_ids, found, strict=True))
 
     async def _read_arrivals(self) -> None:
-        waiting = [spot for spot in self._graph.jobs if _waits(self._seen[spot.job_id])]
-        for queue, spots in self._by_queue(waiting).items():
+        waiting = [job for job in self._graph.jobs if _waits(self._seen[job.job_id])]
+        for queue, jobs in self._by_queue(waiting).items():
             parents = self._graph.jobs
             pairs = [
-                (spot.job_id, parents[at].job_id)
-                for spot in spots
-                for at in spot.parents
+                (job.job_id, parents[at].job_id)
+                for job in jobs
+                for at in job.parents
                 if self._seen[parents[at].job_id] is None
             ]
             arrived = await self._store.arrived(queue, pairs) if pairs else []
             self._arrived.update(pair for pair, was in zip(pairs, arrived, strict=True) if was)
 
-    def _by_queue(self, spots: tuple[GraphJob, ...] | list[GraphJob]) -> dict[str, list[GraphJob]]:
+    def _by_queue(self, jobs: tuple[GraphJob, ...] | list[GraphJob]) -> dict[str, list[GraphJob]]:
         found: dict[str, list[GraphJob]] = {}
-        for spot in spots:
-            found.setdefault(self._graph.queue(spot), []).append(spot)
+        for job in jobs:
+            found.setdefault(self._graph.queue(job), []).append(job)
         return found
 
-    def _guessed(self, spot: GraphJob) -> State | None:
-        if any(self._got(child, spot) for child in self._children[spot.job_id]):
+    def _guessed(self, job: GraphJob) -> State | None:
+        if any(self._got(child, job) for child in self._children[job.job_id]):
             return State.DONE
         return None
 
@@ -148,15 +146,15 @@ class FlowSurvey:
         failed = seen.state is State.DEAD and seen.reason == Reason.PARENT_FAILED
         return not failed and seen.state is not State.CANCELLED
 
-    def _info(self, spot: GraphJob) -> FlowJobInfo:
-        seen = self._seen[spot.job_id]
+    def _info(self, job: GraphJob) -> FlowJobInfo:
+        seen = self._seen[job.job_id]
         return FlowJobInfo(
-            id=ids.to_text(spot.job_id),
-            queue=self._graph.queue(spot),
-            task=self._graph.task(spot) or (task_of(seen.envelope) if seen else None),
-            state=self._states[spot.job_id],
-            parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in spot.parents),
-            children=tuple(ids.to_text(child.job_id) for child in self._children[spot.job_id]),
+            id=ids.to_text(job.job_id),
+            queue=self._graph.queue(job),
+            task=self._graph.task(job) or (task_of(seen.envelope) if seen else None),
+            state=self._states[job.job_id],
+            parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in job.parents),
+            children=tuple(ids.to_text(child.job_id) for child in self._children[job.job_id]),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -33,21 +34,21 @@ class SentJob(Protocol):
 Parent: TypeAlias = "Call[Any] | SentJob"
 
 
-class Step(Generic[R_co]):
+class Step(ABC, Generic[R_co]):
     """What can be sent, and waited for: a call, or a flow of them."""
 
     __slots__ = ()
     is_plain = False
 
     @property
+    @abstractmethod
     def heads(self) -> tuple[Call[Any], ...]:
         """The calls that start first."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def ends(self) -> tuple[Call[Any], ...]:
         """The calls whose results are its result."""
-        raise NotImplementedError
 
     @property
     def gives_list(self) -> bool:

@@ -154,7 +154,7 @@ class ConsumerLoops:
         name = self._settings.name if number == 1 else f"{self._settings.name}+{number}"
         consumer = self._consumer(name, subscription.queues)
         died = partial(self._died, subscription)
-        slots = Slots(places(subscription, self._settings.concurrency))
+        slots = Slots(slots_for(subscription, self._settings.concurrency))
         has_handler = subscription.dead_handler is not None
         loop = ConsumerLoop(
             f"{subscription.name}-{number}",
@@ -191,7 +191,7 @@ class ConsumerLoops:
         )
 
 
-def places(subscription: Subscription[..., Any], concurrency: int) -> int:
+def slots_for(subscription: Subscription[..., Any], concurrency: int) -> int:
     """How many events one consumer of a group may hold at once. By default two batches fit: one is
     read while the other runs."""
     if subscription.wants.max_in_flight is not None:

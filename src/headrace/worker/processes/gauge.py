@@ -31,7 +31,7 @@ class Gauge:
     def __init__(self, app: WorkerApp, workloads: Sequence[Workload], poll: float) -> None:
         self._app = app
         self._workloads = workloads
-        self.places_each = sum(workload.each for workload in workloads)
+        self.slots_each = sum(workload.each for workload in workloads)
         self._poll = poll
         self._surveys: queue.SimpleQueue[WorkloadSurvey | None] = queue.SimpleQueue()
         self._scaled: Scaled | None = None

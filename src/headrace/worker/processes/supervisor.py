@@ -26,7 +26,7 @@ _WRONG_USE = 2
 class Readings(Protocol):
     """What the supervisor needs of a `Gauge`."""
 
-    places_each: int
+    slots_each: int
     """What one process can hold at once."""
 
     def start(self, wake: Callable[[], None]) -> None: ...
@@ -93,8 +93,8 @@ class Supervisor:
     @property
     def scaled(self) -> Scaled:
         """Their number, and the decisions about it; from any thread."""
-        places = self.active * self._gauge.places_each if self._gauge else 0
-        return Scaled.of(self.scaler, self.breaker, self.active, places)
+        slots = self.active * self._gauge.slots_each if self._gauge else 0
+        return Scaled.of(self.scaler, self.breaker, self.active, slots)
 
     @property
     def finished(self) -> bool:

@@ -25,7 +25,7 @@ from headrace.worker.run.run import Run
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IN_A_HURRY = 1.0
 
-Judge = Callable[[Run, BaseException], Outcome]
+OutcomeOf = Callable[[Run, BaseException], Outcome]
 
 
 class _Failure(NamedTuple):
@@ -55,13 +55,13 @@ class Auditing:
         self._subscription = subscription
         self._now_ms = now_ms
         self._observe = observe
-        self._judge: Judge | None = None
+        self._outcome_of: OutcomeOf | None = None
         self._open: set[Writing] = set()
         self._hurried = False
 
-    def attach(self, judge: Judge) -> None:
-        """Set the judge of deliveries that fail because they could not be recorded."""
-        self._judge = judge
+    def attach(self, outcome_of: OutcomeOf) -> None:
+        """Set what decides the outcome of deliveries that could not be recorded."""
+        self._outcome_of = outcome_of
 
     def hurry(self) -> None:
         """Give the sinks one more second, now and from now on."""
@@ -130,12 +130,12 @@ class Auditing:
     def _failed(self, run: Run, outcome: Outcome, trail: Trail, error: BaseException) -> Outcome:
         """The outcome of a run that could not be recorded: a success fails, any other stays."""
         ended = ending_of(outcome, len(run.history.attempts)).outcome
-        if self._judge is None or ended not in ("done", "defer"):
+        if self._outcome_of is None or ended not in ("done", "defer"):
             return outcome
         kind, text, _ = describe(error)
         failure = AuditError(f"it could not be recorded in {trail.audit.name}: {kind}: {text}")
         failure.__cause__ = error
-        return self._judge(run, failure)
+        return self._outcome_of(run, failure)
 
     def _record(self, run: Run, outcome: Outcome) -> AuditRecord:
         delivery, source = run.delivery, self._subscription

@@ -75,8 +75,8 @@ class Consumers(Generic[L]):
 
     def scaled(self) -> Scaled:
         """Their number, and the reasons for it, for people to see."""
-        places = self.active * self.workload.each
-        return Scaled.of(self.scaler, self.breaker, self.active, places)
+        slots = self.active * self.workload.each
+        return Scaled.of(self.scaler, self.breaker, self.active, slots)
 
     def take_broken(self, now: float) -> list[L]:
         """Loops that died, or crash again and again; from now on they do not count."""

@@ -12,7 +12,7 @@ from headrace.core.scaling import Load
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.worker.consume.consumer_loops import places
+from headrace.worker.consume.consumer_loops import slots_for
 from headrace.worker.settings import WorkerSettings
 
 JOBS = "jobs"
@@ -32,16 +32,16 @@ class Workload(NamedTuple):
     def label(self) -> str:
         return JOBS if self.name == JOBS else f"events of {self.name}"
 
-    def places_of(self, worker: WorkerRecord) -> int:
-        """How many places a worker has for this workload."""
+    def slots_of(self, worker: WorkerRecord) -> int:
+        """How many slots a worker has for this workload."""
         if self.name in worker.consumers:
-            return worker.consumers[self.name].places
+            return worker.consumers[self.name].slots
         return worker.concurrency if set(self.queues) & worker.queues.keys() else 0
 
 
 def workload_of(subscription: Subscription[..., Any], concurrency: int) -> Workload:
     """What one consumer of a subscription reads."""
-    each = places(subscription, concurrency)
+    each = slots_for(subscription, concurrency)
     return Workload(subscription.name, tuple(subscription.queues), each)
 
 
@@ -97,7 +97,7 @@ class WorkloadSurvey:
                 seen.running,
                 active,
                 workload.each,
-                sum(map(workload.places_of, others)),
+                sum(map(workload.slots_of, others)),
                 of=workload.label + (f" ({seen.scheduled} later)" if seen.scheduled else ""),
             )
             for workload, seen in self.seen.items()
