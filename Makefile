@@ -10,7 +10,7 @@ demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
 
 test: $(VENV)/.tools servers
-	$(VENV)/bin/python -m pytest -n 3 --dist worksteal
+	$(VENV)/bin/python -m pytest -n 4 --dist worksteal
 
 check: $(VENV)/.tools
 	$(VENV)/bin/ruff format --check .
