@@ -125,7 +125,7 @@ class AsyncSink:
         self._calls: set[asyncio.Task[None]] = set()
 
     def write(self, record: AuditRecord) -> Writing:
-        call = self._loop.create_task(self._called(record), name="headrace-audit")
+        call = self._loop.create_task(self._call(record), name="headrace-audit")
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         # Shielded: when the wait is over, a function that does not end is not waited for either.
@@ -137,7 +137,7 @@ class AsyncSink:
         for call in self._calls:
             call.cancel()
 
-    async def _called(self, record: AuditRecord) -> None:
+    async def _call(self, record: AuditRecord) -> None:
         await self._function(record)
 
 
@@ -171,12 +171,12 @@ class ThreadSink:
         while (item := self._waiting.get()) is not None:
             record, writing = item
             if not writing.done():
-                error = self._called(record)
+                error = self._call(record)
                 # The loop is gone if it took longer than the worker lived.
                 with suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(_end, writing, error)
 
-    def _called(self, record: AuditRecord) -> BaseException | None:
+    def _call(self, record: AuditRecord) -> BaseException | None:
         try:
             value = self._function(record)
         except StopIteration as error:

@@ -67,12 +67,12 @@ class Observer:
                 self._blame(hook, "cannot keep up: it misses errors")
                 continue
             call = self._loop.create_task(
-                self._called(hook, scope, error, details), name="headrace-observer"
+                self._call(hook, scope, error, details), name="headrace-observer"
             )
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
 
-    async def _called(
+    async def _call(
         self, hook: ErrorHook, scope: str, error: BaseException, details: dict[str, Any]
     ) -> None:
         try:

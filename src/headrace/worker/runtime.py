@@ -191,7 +191,7 @@ class WorkerRuntime:
             *(poller.close() for poller in self._pollers),
             *(loop.leave() for loop in self.loops),
             self._scheduler.close(),
-            self._registry.leave(),
+            self._registry.remove_record(),
         )
         if not self._settings.weights:
             await in_time(self.loops.upkeep.close())

@@ -49,9 +49,9 @@ def delivery(number: int) -> LeasedDelivery:
 
 async def admitted(keeper: Gatekeeper, count: int) -> list[Any]:
     asking = Admitter(keeper)  # type: ignore[arg-type]
-    first = asyncio.create_task(asking.begin(delivery(0)))
+    first = asyncio.create_task(asking.count_delivery(delivery(0)))
     await until(lambda: keeper.asked)
-    rest = [asyncio.create_task(asking.begin(delivery(n))) for n in range(1, count)]
+    rest = [asyncio.create_task(asking.count_delivery(delivery(n))) for n in range(1, count)]
     await asyncio.sleep(0)
     keeper.open.set()
     return await asyncio.gather(first, *rest, return_exceptions=True)
@@ -74,24 +74,24 @@ async def test_a_store_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatc
 async def test_who_stops_asking_is_not_asked_for() -> None:
     keeper = Gatekeeper(free=5)
     asking = Admitter(keeper)  # type: ignore[arg-type]
-    first = asyncio.create_task(asking.begin(delivery(0)))
+    first = asyncio.create_task(asking.count_delivery(delivery(0)))
     await until(lambda: keeper.asked)
-    second = asyncio.create_task(asking.begin(delivery(1)))
+    second = asyncio.create_task(asking.count_delivery(delivery(1)))
     await asyncio.sleep(0)
     second.cancel()
     keeper.open.set()
     await first
     await asyncio.gather(second, return_exceptions=True)
-    await asking.begin(delivery(2))
+    await asking.count_delivery(delivery(2))
     assert [[d.receipt for d in asked] for asked in keeper.asked] == [[0], [2]]
 
 
 async def test_when_the_asking_is_cut_short_nobody_waits_for_ever() -> None:
     keeper = Gatekeeper(free=5)
     asking = Admitter(keeper)  # type: ignore[arg-type]
-    first = asyncio.create_task(asking.begin(delivery(0)))
+    first = asyncio.create_task(asking.count_delivery(delivery(0)))
     await until(lambda: keeper.asked)
-    second = asyncio.create_task(asking.begin(delivery(1)))
+    second = asyncio.create_task(asking.count_delivery(delivery(1)))
     await asyncio.sleep(0)
     (asker,) = (task for task in asyncio.all_tasks() if task.get_name() == "headrace-admitter")
     asker.cancel()
@@ -99,7 +99,7 @@ async def test_when_the_asking_is_cut_short_nobody_waits_for_ever() -> None:
         with pytest.raises(StoreUnavailable, match="jobs of queue 'q'"):
             await cut_short
     keeper.open.set()
-    await asking.begin(delivery(2))
+    await asking.count_delivery(delivery(2))
 
 
 @pytest.mark.parametrize("kind", ["loop", "thread"])

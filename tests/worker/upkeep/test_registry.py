@@ -124,7 +124,7 @@ async def test_a_worker_that_cannot_renew_its_leases_can_still_be_seen(
 async def test_a_worker_that_leaves_is_gone_at_once(store: SqliteStore, clock: ManualClock) -> None:
     entry = registry(store, clock, set())
     await entry.beat()
-    await entry.leave()
+    await entry.remove_record()
     assert await records(store) == []
 
 

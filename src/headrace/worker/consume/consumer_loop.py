@@ -216,7 +216,7 @@ class ConsumerLoop:
             within = max(self._ends_at - time.monotonic(), 1.0)
             await self._reader.interrupt(self._tasks[self._reader], within)
         if self._policy.hands_back:
-            self._executor.stopper.send_away(only_waiting=True)
+            self._executor.stopper.hand_back(only_waiting=True)
         else:
             self._executor.in_flight.flush()
         if not await self._runs_end(hurrying):
@@ -237,7 +237,7 @@ class ConsumerLoop:
     async def _cut_short(self) -> None:
         if self._auditing is not None:
             self._auditing.hurry()
-        self._executor.stopper.send_away(only_waiting=False)
+        self._executor.stopper.hand_back(only_waiting=False)
         self._ends_at = time.monotonic() + _CANCEL_GRACE
         await self._runs_end(asyncio.Event())
         self._executor.stopper.abandon_all()

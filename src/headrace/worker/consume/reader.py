@@ -100,7 +100,7 @@ class QueueReader(Service):
     def _share(self) -> int:
         """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
         while the other is read, plus what a batch can take."""
-        return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.beyond
+        return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.batch_extra
 
     async def recover(self) -> None:
         self.scope = "read"

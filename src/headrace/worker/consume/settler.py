@@ -64,7 +64,7 @@ class Settler(Service):
             self.wake()
         self._pending.append(Settlement(delivery, outcome))
 
-    def leave(self, delivery: LeasedDelivery) -> None:
+    def leave_unsettled(self, delivery: LeasedDelivery) -> None:
         """Write nothing, and stop renewing the lease: when it is over, some worker takes the
         job."""
         self.forget(delivery)

@@ -26,7 +26,7 @@ class SettlementQueue(Protocol):
     """What a policy needs of the settler."""
 
     def put(self, delivery: LeasedDelivery, outcome: Outcome) -> None: ...
-    def leave(self, delivery: LeasedDelivery) -> None: ...
+    def leave_unsettled(self, delivery: LeasedDelivery) -> None: ...
     def forget(self, delivery: LeasedDelivery) -> None: ...
 
 
@@ -82,7 +82,7 @@ class AckOnSuccess(AckPolicy):
         self._died = died
 
     def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
-        self._slots.give_back(len(settlements))
+        self._slots.give(len(settlements))
         self._report_deaths(settlements)
 
     def _report_deaths(self, settlements: Sequence[Settlement]) -> None:
@@ -104,8 +104,8 @@ class AckManually(AckOnSuccess):
 
     def decided(self, run: Run) -> None:
         if run.outcome is LEFT:
-            self._settler.leave(run.delivery)
-            self._slots.give_back(1)
+            self._settler.leave_unsettled(run.delivery)
+            self._slots.give()
             return
         if run.manual is not None:
             self._unwritten[run.delivery] = run.manual

@@ -28,11 +28,11 @@ class Admitter:
         self._asking: dict[str, _Questions] = {}
         self._askers: set[asyncio.Task[None]] = set()
 
-    async def admit(self, run: Run, refuse: Callable[[Run, GateClosed], None]) -> None:
+    async def count_start(self, run: Run, refuse: Callable[[Run, GateClosed], None]) -> None:
         """Have the start of a run counted; `GateClosed` if it may not start. Jobs of a batch
         that may not start are left out and refused."""
         if not isinstance(run, BatchRun):
-            await self.begin(run.delivery)
+            await self.count_delivery(run.delivery)
             return
         limited = [member for member in run.members if member.limited]
         gates = await asyncio.gather(*(self.ask(member.delivery) for member in limited))
@@ -43,8 +43,8 @@ class Admitter:
         if not run.members:
             raise GateClosed(gates[0])
 
-    async def begin(self, delivery: LeasedDelivery) -> None:
-        """Return when the start is counted; `GateClosed` if the job may not start."""
+    async def count_delivery(self, delivery: LeasedDelivery) -> None:
+        """The same for one delivery, which is in no batch."""
         gate = await self.ask(delivery)
         if gate:
             raise GateClosed(gate)

@@ -45,7 +45,7 @@ class BatchRun(Run):
         """Only while it has not begun."""
         self._members.remove(member)
 
-    def begin(self) -> None:
+    def start_clock(self) -> None:
         items: list[Any] = []
         self._timeout = self.task.declared.timeout or _FOREVER
         started = self.started = time.monotonic()
@@ -92,7 +92,7 @@ class Batcher:
     def add(self, run: Run) -> bool:
         """True if the batch is launched now, with the slot of this job."""
         task = run.task
-        if run.alone:
+        if run.on_last_chance:
             self._launch(BatchRun([run]))
             return True
         filling = self._filling.get(task.name)
@@ -102,10 +102,10 @@ class Batcher:
         runs.append(run)
         missing = (task.declared.batch or 1) - len(runs)
         # One more with each job in a row that is for a batch; any other sets it back to none.
-        beyond = self._slots.beyond + 1
-        self._slots.beyond = beyond if beyond < missing else missing
+        extra = self._slots.batch_extra + 1
+        self._slots.batch_extra = extra if extra < missing else missing
         if missing <= 0:
-            self._slots.beyond = beyond
+            self._slots.batch_extra = extra
             self._launch(filling.closed())
             return True
         if filling.timer is None:

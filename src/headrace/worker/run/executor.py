@@ -39,8 +39,8 @@ _SWEEP = 0.05
 
 class Executor:
     """Turns each delivery of a consumer loop into one outcome, and gives it to the loop's policy;
-    it writes nothing. A slot is free again when the function has ended. For a thread that does not
-    end, that is later than the outcome."""
+    it writes nothing. A job's slot is free when its function has ended, an event's when its outcome
+    is written; the policy says so. A thread that does not end keeps its slot after the outcome."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Executor:
         self._policy = policy
         self._auditing = auditing
         self._runners = runners
-        self._admit = partial(admitter.admit, refuse=self._refuse)
+        self._count_start = partial(admitter.count_start, refuse=self._refuse)
         self._intake = Intake(tasks, settings, unpack_all=runners.wrapped)
         self._outcomes = Outcomes(settings, observe)
         if auditing is not None:
@@ -71,12 +71,13 @@ class Executor:
         self.stopper = Stopper(self.in_flight, self._outcomes, self.conclude)
 
     def start(self, delivery: LeasedDelivery) -> None:
-        """The steps before a run begins. It begins when it has a slot, alone or in a batch."""
+        """The steps before a run begins. It begins when it has a slot, alone or in a batch: the
+        next step is `_steps`."""
         run = Run(delivery, self._settings)
         try:
             self._intake.decode(run)
             self._intake.resolve(run)
-            self._intake.admit(run)
+            self._intake.check_may_run(run)
         except BaseException as error:
             self._turn_back(run, error)
             return
@@ -86,15 +87,17 @@ class Executor:
             self._policy.received(run)
 
     def _steps(self, run: Run) -> Work:
-        """The steps from its begin to its end."""
+        """The steps of a run from its begin to its end. The trampoline calls this when the run has
+        its slot; `policy.received`, or the batch that is full, hands it there."""
         if isinstance(run, BatchRun):
             return self._perform_batch(run)
         return self._perform_manual(run) if self._policy.manual else self._perform(run)
 
     async def _perform(self, run: Run) -> None:
-        self.in_flight.begin(run)
+        """Run the function of a single job or event, and settle it."""
+        self.in_flight.mark_running(run)
         try:
-            run.outcome = self._outcomes.of_value(run, await self._entered(run))
+            run.outcome = self._outcomes.of_value(run, await self._enter(run))
         except BaseException as error:
             run.outcome = self._outcomes.of_error(run, error)
         end_if_forked(self._forks)
@@ -104,13 +107,13 @@ class Executor:
             if self._auditing is not None:
                 await self._audit(self._auditing, run, [run])
             self._settle(run)
-        self.in_flight.leave(run)
+        self.in_flight.remove(run)
 
     async def _perform_batch(self, batch: BatchRun) -> None:
         """The same for jobs that run as one."""
-        self.in_flight.begin(batch)
+        self.in_flight.mark_running(batch)
         try:
-            answers = values_of(batch, await self._entered(batch))
+            answers = values_of(batch, await self._enter(batch))
         except BaseException as error:
             answers = errors_of(batch, error)
         outcomes = self._outcomes.of_answers(batch.members, answers)
@@ -125,12 +128,12 @@ class Executor:
             await self._audit(self._auditing, batch, runs)
         for run in runs:
             self._settle(run)
-        self.in_flight.leave(batch)
+        self.in_flight.remove(batch)
 
     async def _perform_manual(self, run: Run) -> None:
         """The same for an event that its function settles, which may go on afterwards."""
-        self.in_flight.begin(run)
-        manual = ManualRun(run, self._entered)
+        self.in_flight.mark_running(run)
+        manual = ManualRun(run, self._enter)
         run.outcome = await manual.outcome(self._outcomes)
         end_if_forked(self._forks)
         if self._auditing is not None and not run.abandoned:
@@ -145,15 +148,15 @@ class Executor:
                 with self.in_flight.outlasting(run):
                     await manual.rest(self._outcomes)
         finally:
-            self.in_flight.leave(run)
+            self.in_flight.remove(run)
 
     # The single steps
 
-    def _entered(self, run: Run) -> Awaitable[Any]:
+    def _enter(self, run: Run) -> Awaitable[Any]:
         """The function's result; it is entered right away, or when there is a place for it."""
         if not self._watching:
             self._watch()
-        return self._runners.start(run, self._admit)
+        return self._runners.start(run, self._count_start)
 
     async def _audit(self, auditing: Auditing, whole: Run, runs: Sequence[Run]) -> None:
         """Have the members of `whole` recorded. They have ended, so nobody ends them meanwhile. One

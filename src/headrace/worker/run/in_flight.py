@@ -18,11 +18,11 @@ class InFlight:
     """Owns all runs from their admission until their function has ended, and alone moves them:
 
         gather → (batch is full) ┐
-        add ─────────────────────┴→ waiting for a slot → ready → begin → running → leave
+        add ─────────────────────┴→ waiting for a slot → ready → running → remove
 
     Each run comes with a slot, which the reader took for it. With `delivery_slots`, deliveries keep
     the reader's slots until they are settled; only runs that outlast their outcome then take one.
-    `perform` gives the steps of a run; the first is `begin`."""
+    `perform` gives the steps of a run; the first is `mark_running`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class InFlight:
 
     def add(self, run: Run) -> None:
         """Let a run begin as soon as it has its slot."""
-        self._slots.beyond = 0
+        self._slots.batch_extra = 0
         self._enter(run)
 
     def _enter(self, run: Run) -> None:
@@ -67,18 +67,18 @@ class InFlight:
             self._trampoline.add(run)
 
     def _let_in(self) -> None:
-        """Let the first without a slot begin, unless all free slots are owed."""
+        """Let the first run without a slot begin, if a slot is free for it."""
         if len(self._without_slot) > -self._slots.free:
             self._trampoline.add(self._without_slot.popleft())
 
-    def begin(self, run: Run) -> None:
+    def mark_running(self, run: Run) -> None:
         self.running.add(run)
 
     # At its end
 
     @contextmanager
     def finishing(self, run: Run) -> Iterator[None]:
-        """While a run's end is recorded, it cannot be ended; a stop waits for it."""
+        """While its end is recorded, a run cannot be cancelled; a stopping worker waits for it."""
         self.running.discard(run)
         self._finishing.add(run.future)
         try:
@@ -114,11 +114,11 @@ class InFlight:
         finally:
             self._finishing.discard(run.future)
 
-    def leave(self, run: Run) -> None:
+    def remove(self, run: Run) -> None:
         """The function has ended: its slot is free."""
         self.running.discard(run)
         if self._outlasting and self._delivery_slots is not None:
-            self._delivery_slots.give_back(self._outlasting.pop(run, 0))
+            self._delivery_slots.give(self._outlasting.pop(run, 0))
         self.give_slot()
 
     def give_slot(self) -> None:

@@ -73,7 +73,7 @@ class Intake:
             run.history = decode_history(delivery.history)
         if self._controls:
             # Before other checks: a task may be paused because it is being fixed.
-            self._turn_back(run)
+            self._check_control(run)
 
     def resolve(self, run: Run) -> None:
         envelope = run.envelope
@@ -91,7 +91,8 @@ class Intake:
             return
         run.args, run.kwargs = task.unpack(envelope, run.fed)
 
-    def admit(self, run: Run) -> None:
+    def check_may_run(self, run: Run) -> None:
+        """Refuse a job that makes workers crash, or that has expired."""
         delivery = run.delivery
         if delivery.count > 1 or run.history.crashes:
             self._stop_crash_loop(run)
@@ -108,7 +109,8 @@ class Intake:
             "send less",
         )
 
-    def _turn_back(self, run: Run) -> None:
+    def _check_control(self, run: Run) -> None:
+        """Raise if the job was cancelled or its task is paused."""
         control = self._controls.get(run.delivery.queue)
         if control is None:
             return
@@ -127,7 +129,7 @@ class Intake:
                 Reason.CRASH_LOOP,
                 f"{crashes} workers died, lost their lease, or dropped it without settling",
             )
-        run.alone = crashes == self._crash_limit - 1
+        run.on_last_chance = crashes == self._crash_limit - 1
 
 
 class _QueueControl:
@@ -135,7 +137,7 @@ class _QueueControl:
 
     def __init__(self, control: Control, in_hand: Collection[JobId]) -> None:
         self.paused = control.paused_tasks
-        self.cancelling: set[JobId] = {key for key in control.cancelling if key not in in_hand}
+        self.cancelling: set[JobId] = {id_ for id_ in control.cancelling if id_ not in in_hand}
 
 
 def _has_limits(constraints: bytes) -> bool:

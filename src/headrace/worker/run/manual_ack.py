@@ -28,7 +28,7 @@ class ManualRun:
         self._run = run
         run.manual = manual = ManualSettlement()
         self.manual = manual
-        self._function = asyncio.ensure_future(_entered(run, enter))
+        self._function = asyncio.ensure_future(_enter(run, enter))
         self._deciding = asyncio.ensure_future(manual.decided())
 
     async def outcome(self, outcomes: Outcomes) -> Outcome:
@@ -104,7 +104,7 @@ def why_too_late(run: Run) -> HeadraceError | None:
             f"{event} was not settled within its timeout of {run.timed_out:g} s, so the attempt "
             "has failed"
         )
-    if run.sent_away:
+    if run.handed_back:
         return DeliveryUsed(
             f"{event} was not settled when its worker stopped, which handed it back: it comes again"
         )
@@ -120,7 +120,7 @@ def _failed(run: Run, error: BaseException) -> DeliveryUsed | None:
     )
 
 
-async def _entered(run: Run, enter: Enter) -> Any:
+async def _enter(run: Run, enter: Enter) -> Any:
     before = forks()
     try:
         return await enter(run)

@@ -38,7 +38,7 @@ class Encoded:
 
 
 class Outcomes:
-    """Judges runs, by `core/job/failure.py` and by why the worker ended them."""
+    """Decides the outcomes of runs, by `core/job/failure.py` and by why the worker ended them."""
 
     def __init__(self, settings: RunSettings, observe: Observe | None = None) -> None:
         self._worker = settings.worker
@@ -78,12 +78,12 @@ class Outcomes:
     def of_error(self, run: Run, error: BaseException) -> Outcome:
         """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
         try:
-            return self._judged(run, error)
+            return self._decide(run, error)
         except BaseException as trouble:
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
             # Without the exception: showing it may fail as judging it did.
             log.error("job %s raised %s", run.delivery.id_text, named, extra=run.fields)
-            return self._judged(run, RuntimeError(f"the task raised {named}"))
+            return self._decide(run, RuntimeError(f"the task raised {named}"))
 
     def note(self, run: Run, error: BaseException) -> None:
         """Log an error that changes nothing: the function had settled its event before."""
@@ -100,12 +100,12 @@ class Outcomes:
         if self._observe is not None:
             self._observe("handler", error, {**details(run), "settled": trouble is None})
 
-    def _judged(self, run: Run, error: BaseException) -> Outcome:
+    def _decide(self, run: Run, error: BaseException) -> Outcome:
         if not isinstance(error, Unfit):
             # Whatever the task raised: it was cut short, which is no failure.
             if run.cancelled:
                 return _cancelled(run)
-            if run.sent_away:
+            if run.handed_back:
                 return RELEASED
             if run.gate:
                 error = GateClosed(run.gate)

@@ -57,7 +57,7 @@ class Run:
     """The first argument, encoded, if it is the result of other jobs."""
     limited = False
     """Whether its start must be counted by the store first."""
-    alone = False
+    on_last_chance = False
     """Whether one more crash makes it dead: a batch must not share that."""
 
     # Filled in when it begins
@@ -66,7 +66,7 @@ class Run:
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
-    """When it has run too long or, if it is being ended, has ignored that too long."""
+    """Its deadline: of its timeout or, after a cancellation, of the grace."""
     manual: ManualSettlement | None = None
     """Of an event that its function settles: where that is decided."""
     interrupt: Callable[[], None] | None = None
@@ -81,10 +81,10 @@ class Run:
     """Someone cancelled the job."""
     gate = ""
     """The gate at which it must wait, found closed before it could begin."""
-    sent_away = False
+    handed_back = False
     """The worker stops and hands the job back."""
     timed_out = 0.0
-    """The seconds that it may take, once it has taken longer."""
+    """Its timeout in seconds, set once that has passed; else 0."""
 
     # Set by the executor
     outcome: Outcome
@@ -110,7 +110,8 @@ class Run:
     def has_begun(self) -> bool:
         return self.started > 0.0
 
-    def begin(self) -> None:
+    def start_clock(self) -> None:
+        """Note when the function is entered, and when its timeout is over."""
         self.started = time.monotonic()
         if timeout := self.timeout:
             self.ends_at = self.started + timeout

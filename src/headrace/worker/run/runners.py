@@ -26,7 +26,7 @@ from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
 
 Enter = Callable[[Run], Awaitable[Any]]
-Admit = Callable[[Run], Awaitable[None]]
+CountStart = Callable[[Run], Awaitable[None]]
 """Returns when the start of a run with limits is counted; `GateClosed` if it may not start."""
 
 _forks = 0
@@ -125,41 +125,41 @@ class Runners:
         self._forks = forks()
         _loops.add(asyncio.get_running_loop())
 
-    def start(self, run: Run, admit: Admit) -> Awaitable[Any]:
-        """The function's result, to be awaited. Right before a run with limits begins, `admit` has
-        its start counted. Not itself a coroutine: for a plain task on the loop this is the
-        function's own, with nothing in between."""
+    def start(self, run: Run, count_start: CountStart) -> Awaitable[Any]:
+        """The function's result, to be awaited. `count_start` is called right before a run with
+        limits begins. Not itself a coroutine: for a plain task on the loop this is the function's
+        own, with nothing in between."""
         place = run.task.declared.run_in
         if place != "loop":
-            in_thread = place == "thread"
-            return self._in_thread(run, admit) if in_thread else self._in_process(run, admit)
+            start = self._in_thread if place == "thread" else self._in_process
+            return start(run, count_start)
         if run.limited:
-            return self._in_loop(run, admit)
-        run.begin()
+            return self._in_loop(run, count_start)
+        run.start_clock()
         running.set(run)
-        return self._middleware.function(run, _called) if self.wrapped else _called(run)
+        return self._middleware.function(run, _call) if self.wrapped else _call(run)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._processes.close()
 
-    async def _in_loop(self, run: Run, admit: Admit) -> Any:
-        await admit(run)
-        run.begin()
+    async def _in_loop(self, run: Run, count_start: CountStart) -> Any:
+        await count_start(run)
+        run.start_clock()
         running.set(run)
-        return await self._middleware.function(run, _called)
+        return await self._middleware.function(run, _call)
 
-    async def _in_thread(self, run: Run, admit: Admit) -> Any:
+    async def _in_thread(self, run: Run, count_start: CountStart) -> Any:
         async with self._free_threads:
             if run.limited:
-                await admit(run)
-            run.begin()
+                await count_start(run)
+            run.start_clock()
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
             run.context()
-            return await self._middleware.function(run, self._called_in_thread)
+            return await self._middleware.function(run, self._call_in_thread)
 
-    async def _called_in_thread(self, run: Run) -> Any:
+    async def _call_in_thread(self, run: Run) -> Any:
         args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
         work = partial(copy_context().run, run.task.function, *args, **kwargs)
         function = Interruptible()
@@ -178,17 +178,17 @@ class Runners:
         end_if_forked(self._forks)
         return answer
 
-    async def _in_process(self, run: Run, admit: Admit) -> Any:
+    async def _in_process(self, run: Run, count_start: CountStart) -> Any:
         async with self._processes.one() as process:
             if run.limited:
-                await admit(run)
-            run.begin()
+                await count_start(run)
+            run.start_clock()
             if self.wrapped:
                 return await self._middleware.process(run, process)
             return Encoded(await process.run(run))
 
 
-def _called(run: Run) -> Awaitable[Any]:
+def _call(run: Run) -> Awaitable[Any]:
     task = run.task
     args, kwargs = run.args, run.kwargs
     if task.injects:
@@ -204,7 +204,7 @@ async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if future.cancelled() or run.sent_away:
+            if future.cancelled() or run.handed_back:
                 raise
 
 

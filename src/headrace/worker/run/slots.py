@@ -6,13 +6,13 @@ import asyncio
 
 
 class Slots:
-    """A count of free places. A read asks for as many jobs, and `beyond` more that are expected to
-    join a batch. If they do not, `free` is below zero, and the surplus waits for a place."""
+    """Free slots. A read may ask for `batch_extra` more jobs, expected to join a batch. If they do
+    not, `free` is negative, and they wait for a slot."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.free = total
-        self.beyond = 0
+        self.batch_extra = 0
         self._freed = asyncio.Event()
         self._awaited = False
 
@@ -27,12 +27,7 @@ class Slots:
     def take(self, count: int) -> None:
         self.free -= count
 
-    def give(self) -> None:
-        self.free += 1
-        if self._awaited and self.free > 0:
-            self._freed.set()
-
-    def give_back(self, count: int) -> None:
+    def give(self, count: int = 1) -> None:
         self.free += count
         if self._awaited and self.free > 0:
             self._freed.set()

@@ -24,9 +24,9 @@ _CANCEL_GRACE = 5.0
 
 
 class Stopper:
-    """When the worker stops, a lease is lost, a job is cancelled, a task is paused, or time is up.
-    A run that has begun is cancelled, and has its outcome when it has ended; any other has it at
-    once."""
+    """Ends runs when the worker stops, a lease is lost, a job is cancelled, a task is paused, or
+    time is up. A run under way is cancelled, and gets its outcome when it has ended. One that
+    waits to begin, or one job of a batch, gets it at once."""
 
     def __init__(
         self, in_flight: InFlight, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
@@ -35,24 +35,24 @@ class Stopper:
         self._outcomes = outcomes
         self._conclude = conclude
 
-    def send_away(self, *, only_waiting: bool) -> None:
+    def hand_back(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
         for run in self._in_flight.waiting():
-            run.sent_away = True
+            run.handed_back = True
             self._withdraw(run)
         for run in tuple(self._in_flight.running):
-            if not (only_waiting and run.has_begun) and not run.sent_away:
+            if not (only_waiting and run.has_begun) and not run.handed_back:
                 for one in (run, *run.members):
-                    one.sent_away = True
+                    one.handed_back = True
                 self._end_running(run)
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of jobs that another worker has now; their outcomes are not written."""
         gone = set(deliveries)
-        for run, whole in self._all():
+        for run, batch_or_run in self._all():
             if run.delivery in gone and not run.lease_lost:
                 run.lease_lost = True
-                self._end(run, whole)
+                self._end(run, batch_or_run)
                 log.warning(
                     "lease lost while job %s was running here",
                     run.delivery.id_text,
@@ -71,21 +71,21 @@ class Stopper:
 
     def _cancel(self, queue: str, job_ids: Collection[JobId]) -> set[JobId]:
         here: set[JobId] = set()
-        for run, whole in self._all():
+        for run, batch_or_run in self._all():
             delivery = run.delivery
             if delivery.job_id in job_ids and delivery.queue == queue:
                 here.add(delivery.job_id)
                 if not run.cancelled:
                     run.cancelled = True
-                    self._end(run, whole)
+                    self._end(run, batch_or_run)
         return here
 
     def _hold(self, queue: str, tasks: Collection[str]) -> None:
-        for run, whole in self._all():
+        for run, batch_or_run in self._all():
             task = run.envelope.task
             if task in tasks and run.delivery.queue == queue and not run.has_begun:
                 run.gate = task_gate(task)
-                self._end(run, whole)
+                self._end(run, batch_or_run)
 
     def abandon_all(self) -> None:
         """Hand back what did not end although it was cancelled."""
@@ -113,16 +113,16 @@ class Stopper:
         """Each job in hand, and the run under way that it is, or is part of."""
         for run in self._in_flight.waiting():
             yield run, None
-        for whole in tuple(self._in_flight.running):
-            for run in tuple(whole.members):
+        for batch_or_run in tuple(self._in_flight.running):
+            for run in tuple(batch_or_run.members):
                 if not run.abandoned:
-                    yield run, whole
+                    yield run, batch_or_run
 
-    def _end(self, run: Run, whole: Run | None) -> None:
-        if whole is None:
+    def _end(self, run: Run, batch_or_run: Run | None) -> None:
+        if batch_or_run is None:
             self._withdraw(run)
-        elif isinstance(whole, BatchRun):
-            self._end_in_batch(run, whole)
+        elif isinstance(batch_or_run, BatchRun):
+            self._end_in_batch(run, batch_or_run)
         else:
             if run.cancelled and run.has_begun:
                 run.ends_at = time.monotonic() + _CANCEL_GRACE
@@ -151,7 +151,7 @@ class Stopper:
         if run in self._in_flight.running:
             for one in run.members:
                 self._conclude(one, self._cut_short(one))
-            self._in_flight.leave(run)
+            self._in_flight.remove(run)
 
     def _time_out(self, run: Run) -> None:
         limit = run.timeout or 0.0

@@ -14,10 +14,9 @@ Work = Coroutine[Any, Any, None]
 
 
 class Trampoline:
-    """Takes run after run in one asyncio task, until one of them waits: the task is that run's own
-    from then on, and another takes the next. So a function that waits is alone in its task, and one
-    that does not costs none: making a task, and having the loop call it, takes as long as all else
-    that is done for a job. Each run has a context of its own."""
+    """Runs several runs in one asyncio task. When a run waits, it keeps the task, and a new task
+    takes the next run. This saves a task for each function that never waits; making one costs as
+    much as all else that is done for a job. Each run has its own context."""
 
     def __init__(self, perform: Callable[[Run], Work]) -> None:
         self._perform = perform

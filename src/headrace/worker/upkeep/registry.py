@@ -81,7 +81,7 @@ class Registry:
         data = encode_record(self._record)
         await self._store.kv_set(WORKERS, self._record.name, data, ttl=self._lease)
 
-    async def leave(self) -> None:
+    async def remove_record(self) -> None:
         await self._store.kv_set(WORKERS, self._record.name, None)
 
 
