@@ -77,7 +77,7 @@ async def test_actions_are_logged_with_fields(
     app: Headrace, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = app.admin.by("ann\n\x1b[31mroot")
-    with caplog.at_level(logging.INFO, "headrace.audit"):
+    with caplog.at_level(logging.INFO, "headrace.actions"):
         await admin.pause("mail")
         with pytest.raises(ConfigError):
             await admin.cancel()
@@ -113,7 +113,7 @@ async def test_an_action_that_is_cut_short_is_recorded_as_such(
 
     await app.admin.queues()
     monkeypatch.setattr(type(app.store), "pause", endless)
-    with caplog.at_level(logging.INFO, "headrace.audit"):
+    with caplog.at_level(logging.INFO, "headrace.actions"):
         pausing = asyncio.create_task(app.admin.by("ann").pause("mail"))
         await begun.wait()
         for _ in range(times):
@@ -259,7 +259,7 @@ async def test_arguments_on_record_are_redacted_as_those_that_are_shown(
     await bury(app, [envelope("charge", "4111", cents) for cents in (1, 13)])
     dead = {job.arguments[1]: job.id for job in await app.admin.dead("default")}
     admin = app.admin.by("ann").redacted(redact)
-    with caplog.at_level(logging.INFO, "headrace.audit"):
+    with caplog.at_level(logging.INFO, "headrace.actions"):
         await admin.replay(dead[1], edit={"card": "4222", "cents": 2})
         await admin.replay(dead[13], edit={"card": "4333"})
     unlucky, done = await admin.actions()

@@ -101,7 +101,7 @@ async def test_a_key_is_freed_by_the_name_that_is_shown(
 ) -> None:
     admin, _ = filled
     (stopped,) = await admin.stopped_keys("orders", "ledger")
-    with caplog.at_level(logging.INFO, "headrace.audit"):
+    with caplog.at_level(logging.INFO, "headrace.actions"):
         assert await admin.by("ann").free_key("orders", "ledger", stopped.key)
         assert not await admin.by("ann").free_key("orders", "ledger", f"k-{CARD}")
     assert await admin.stopped_keys("orders", "ledger") == []

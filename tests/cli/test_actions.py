@@ -67,7 +67,7 @@ def test_what_every_command_did_is_listed_with_who_did_it(terminal: Terminal) ->
         ("resume", "default"),
         ("cancel", id),
         ("cancel", "nothing-like-it"),
-        ("replay", "all that fit"),
+        ("replay", "all that match"),
         ("purge", "default"),
         ("pause_schedule", "often"),
         ("resume_schedule", "often"),

@@ -194,7 +194,7 @@ def test_an_event_is_published_from_json(market: Market) -> None:
         (["orders", '{"cents": 1}'], "missing required field `order_id`"),
         (["orders", '{"order_id": 1}'], "Expected `str`"),
         (["pages", "{}"], "declares no topic 'pages', but orders, blobs"),
-        (["orders"], "say topic and event"),
+        (["orders"], "give topic and event"),
     ],
 )
 def test_what_is_no_event_is_not_published(market: Market, words: list[str], text: str) -> None:
@@ -293,8 +293,8 @@ def test_a_group_is_paused_like_a_queue(market: Market) -> None:
         (["show", "pages"], 1, "there is no topic 'pages'"),
         (["read", "pages"], 1, "there is no topic 'pages'"),
         (["show"], 2, "Missing argument"),
-        (["keys", "orders"], 2, "say topic and group"),
-        (["free", "orders", "billing"], 2, "say topic and group and key"),
+        (["keys", "orders"], 2, "give topic and group"),
+        (["free", "orders", "billing"], 2, "give topic and group and key"),
         (["rewind", "orders", "billing"], 2, "--to"),
         (["keys", "orders", "nobody"], 1, "has no group 'nobody'"),
     ],

@@ -55,8 +55,10 @@ class Block:
         return named[1] if named else None
 
     @property
-    def defines_main(self) -> bool:
-        return any(line.startswith("async def main(") for line in self.lines)
+    def needs_start(self) -> bool:
+        """Whether it defines `main`, and leaves it to others to run it."""
+        runs = any(line.startswith("if __name__") for line in self.lines)
+        return not runs and any(line.startswith("async def main(") for line in self.lines)
 
 
 def named(page: Path) -> str:
@@ -106,7 +108,7 @@ def page_program(page: Path) -> str:
     lines = [""] * len(page.read_text().splitlines())
     for block in pieces(page):
         lines[block.first + 1 : block.last] = block.lines
-        run = "__import__('asyncio').run(main()); " if block.defines_main else ""
+        run = "__import__('asyncio').run(main()); " if block.needs_start else ""
         lines[block.last] = f"if __name__ == '__main__': {run}print({END!r})"
     return "\n".join(lines)
 

@@ -79,6 +79,9 @@ async def test_a_done_job_shows_its_result(app: Headrace) -> None:
         page = await person.page("/job", id=job.id)
         assert "{\n  &#34;made&#34;: &#34;&lt;script&gt;alert(1)&lt;/script&gt;&#34;\n}" in page
         assert "It is done." in page
+        assert "<h1>A job that is done</h1>" in page
+        assert "cannot be read" not in page
+        assert "attempt 0" not in page
 
 
 @pytest.mark.parametrize("value", ARGUMENTS.values(), ids=ARGUMENTS.keys())

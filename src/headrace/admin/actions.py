@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.admin.redaction import Redaction
     from headrace.store.contract import Store
 
-log = logging.getLogger("headrace.audit")
+log = logging.getLogger("headrace.actions")
 
 _SPACE = "actions"
 _MOST_TEXT = 500

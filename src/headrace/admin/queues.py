@@ -163,13 +163,13 @@ class QueueAdmin(AdminContext):
             if name in worker.queues:
                 raise ConfigError(
                     f"worker {worker.name!r} reads queue {name!r}: stop it first, or remove the "
-                    "queue by force"
+                    "queue with force=True (--force)"
                 )
         held = await store.remove(name, force=force)
         if held:
             raise ConfigError(
                 f"queue {name!r} holds {plural(held, 'job')}: let them end, cancel or purge them, "
-                "or remove it with all of them by force"
+                "or remove it with all of them: force=True (--force)"
             )
         return held is not None
 

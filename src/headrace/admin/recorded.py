@@ -59,7 +59,7 @@ def _said(arguments: Mapping[str, Any], redaction: Redaction) -> tuple[str, str]
         target = f"{said.pop('group')}@{said.pop('topic')}"
     else:
         first = next((name for name in ("ids", "name", "queue") if name in said), "")
-        target = said.pop(first, "all that fit")
+        target = said.pop(first, "all that match")
     return target, ", ".join(f"{name}={text}" for name, text in said.items())
 
 

@@ -152,7 +152,7 @@ def _named(whats: Sequence[str], words: list[str], app: str | None) -> dict[str,
         return {whats[0]: only(whats[0], words, app)}
     if len(words) != len(whats):
         said = " ".join(map(repr, words)) or "nothing"
-        raise ConfigError(f"say {' and '.join(whats)}{within(app)}, not {said}")
+        raise ConfigError(f"give {' and '.join(whats)} as separate words{within(app)}, not {said}")
     return dict(zip(whats, words, strict=True))
 
 

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from headrace.cli.app_command import json_option, of_words, secrets_option
+from headrace.core.job.state import Reason
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_REASONS = [str(reason) for reason in Reason]
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])")
 
 
@@ -47,12 +49,13 @@ def job_options(command: Command) -> Command:
 def dead_options(command: Command) -> Command:
     """For dead jobs."""
     error = "Only jobs with this text in their last error."
+    reason = f"Only jobs with this reason: {', '.join(_REASONS)}."
     for option in (
         _time_options("died"),
         _search_option,
         click.option("--error", metavar="TEXT", help=error),
         click.option("--task", metavar="NAME", help="Only jobs of this task."),
-        click.option("--reason", metavar="R", help="Only jobs with this reason: crash_loop, …"),
+        click.option("--reason", type=click.Choice(_REASONS), metavar="R", help=reason),
         queue_option,
     ):
         command = option(command)

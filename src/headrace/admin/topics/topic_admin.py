@@ -97,7 +97,7 @@ class TopicAdmin(AdminContext):
             if not worker.queues.keys().isdisjoint(queues):
                 raise ConfigError(
                     f"worker {worker.name!r} serves group {group!r} of topic {topic!r}: stop it "
-                    "first, or remove the group by force"
+                    "first, or remove the group with force=True (--force)"
                 )
         removed = group_queue(topic, group)
         (await self._app.session()).removed.add(removed)

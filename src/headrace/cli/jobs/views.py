@@ -75,7 +75,7 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ("due", _time(job.due)),
         ("expires", _time(job.expires)),
         ("worker", job.worker),
-        ("attempt", str(job.attempt)),
+        ("attempt", str(job.attempt) if job.attempt else None),
         ("progress", None if job.progress is None else _progress(job.progress)),
         *(event_facts(job.event) if job.event else ()),
         (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin import DeadPage
 from headrace.admin.app import named
 from headrace.admin.pages import MOST_READS
+from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.actions.argument_fields import PREFIX, Field, fields_of
 from headrace.web.filters import OF_DEAD, REASONS, FilterForm
@@ -77,7 +78,7 @@ def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "
         "obstacle": _obstacle(visit, job),
         "prefix": PREFIX,
     }
-    title = f"Edit {title_of(job.task)}"
+    title = f"Edit {title_of(job.task, State.DEAD)}"
     return HtmlPage("dead_job.html", title, context, live=None, status=422 if problem else 200)
 
 

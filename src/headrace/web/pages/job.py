@@ -54,7 +54,9 @@ async def job(visit: Visit) -> HtmlPage:
         **_drawing(flow),
         "tail": tail,
     }
-    return HtmlPage("job.html", title_of(detail.task), context, _interval(visit, detail, flow))
+    return HtmlPage(
+        "job.html", title_of(detail.task, detail.state), context, _interval(visit, detail, flow)
+    )
 
 
 def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
@@ -67,10 +69,11 @@ def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
     return interval(calls, 10.0 if detail.state.final else 2.0)
 
 
-def title_of(task: str | None) -> str:
+def title_of(task: str | None, state: State) -> str:
     """The title of a job's page."""
     if task is None:
-        return "A job that cannot be read"
+        ended = state in (State.DONE, State.CANCELLED)
+        return f"A job that is {state}" if ended else "A job that cannot be read"
     return f"Event of {clip(task[1:], 80)}" if task.startswith("@") else clip(task, 80)
 
 

@@ -59,7 +59,7 @@ def charts_of(minutes: Minutes, step: int) -> list[Chart]:
     return [
         made("Done per minute", True, Series("done", "s1", rates("done"))),
         made(
-            "Failures per minute",
+            "Failed per minute",
             True,
             Series("dead", "s2", rates("dead")),
             Series("retried", "s3", rates("retry")),
