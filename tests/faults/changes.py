@@ -103,7 +103,7 @@ class Append(Change):
 class Enter(Append):
     """A whole flow, of jobs with a key."""
 
-    script = "enter"
+    script = "append_constrained"
 
     async def prepare(self) -> None:
         child = parcel("child")
@@ -367,7 +367,7 @@ class Rewind(Publish):
 
 
 class Pause(Change):
-    script = "halt"
+    script = "pause"
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
         await self.store.pause(QUEUE)

@@ -126,7 +126,7 @@ async def test_jobs_of_a_key_run_once_in_order_and_one_at_a_time_over_a_bad_wire
             for number in range(1, 41):
                 # An error by which the store refuses a send is raised, be it true or not.
                 sends = number % 2 and fault is not Fault.FALSIFY
-                wire.spoil(fault, calls("enter" if sends else "settle"))
+                wire.spoil(fault, calls("append_constrained" if sends else "settle"))
                 await ledger.work.enqueue(number)
                 await wire.deliver_late()
             await eventually("all have run", lambda: len(ledger.runs) > 40)

@@ -31,7 +31,7 @@ def when(parcel: Parcel) -> str:
 
 
 def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
-    """The arguments of `enter.lua` for each job."""
+    """The arguments of `append_constrained.lua` for each job."""
     return (
         parcel.job_id,
         when(parcel),

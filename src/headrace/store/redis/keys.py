@@ -13,8 +13,8 @@ from headrace.core.queue_names import group_source
 WORKERS = "workers"
 """The one consumer group of the streams of an ordinary queue."""
 
-PUMP = "pump"
-"""The consumer that moves events of a log into the queue of an ordered group."""
+DRAW = "draw"
+"""The consumer as which `draw.lua` moves events of a log into the queue of an ordered group."""
 
 LOG = b"@/"
 """Before the entry id in the receipt of an event that was read from its log."""

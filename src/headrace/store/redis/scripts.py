@@ -7,36 +7,36 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from headrace.store.redis.connection.link import Argument, Link
-from headrace.store.redis.keys import PUMP, RETURNED, KvKeys, QueueKeys
+from headrace.store.redis.keys import DRAW, RETURNED, KvKeys, QueueKeys
 from headrace.store.redis.script import Script, groups_of
 from headrace.store.values import IdempotencyKey
 
 _ack_flow_messages = Script("ack_flow_messages")
 _append = Script("append")
+_append_constrained = Script("append_constrained")
 _arrive = Script("arrive")
 _arrived = Script("arrived")
 _begin = Script("begin")
 _browse = Script("browse")
 _cancel = Script("cancel")
+_create_groups = Script("create_groups")
 _disband = Script("disband")
 _draw = Script("draw")
-_enter = Script("enter")
 _fetch = Script("fetch")
 _flow_messages = Script("flow_messages")
 _follow = Script("follow")
 _free = Script("free")
 _get = Script("get")
-_halt = Script("halt")
+_groups = Script("groups")
 _join = Script("join")
 _kv_all = Script("kv_all")
 _kv_set = Script("kv_set")
 _leave = Script("leave")
 _logs = Script("logs")
-_member = Script("member")
 _once_all = Script("once_all")
 _once_set = Script("once_set")
+_pause = Script("pause")
 _position = Script("position")
-_prepare = Script("prepare")
 _promote = Script("promote")
 _publish = Script("publish")
 _purge = Script("purge")
@@ -73,6 +73,16 @@ def append(
         _append, [keys.ready, keys.jobs, keys.scheduled, keys.parked, keys.result, keys.due_channel,
         keys.events, keys.facts, keys.minute, keys.sessions], [events, int(check), facts, counts,
         *jobs], idempotency,
+    )
+
+
+def append_constrained(
+    link: Link, keys: QueueKeys, *, events: int, check: bool, facts: bytes, counts: bytes,
+    jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
+) -> Awaitable[list[Any]]:
+    return link.run(
+        _append_constrained, keys.all, [events, keys.queue, int(check), facts, counts, *jobs],
+        idempotency,
     )
 
 
@@ -120,6 +130,15 @@ def cancel(
     )
 
 
+def create_groups(
+    link: Link, keys: QueueKeys, *, member: str,
+) -> Awaitable[tuple[int, list[bytes], int, int, *tuple[bytes, ...]]]:
+    return link.run(
+        _create_groups, [keys.ready, keys.level, keys.levels, keys.epoch, keys.paused, keys.log,
+        keys.groups, keys.counted, keys.disbanded, keys.facts], [keys.group, member],
+    )
+
+
 def disband(
     link: Link, keys: QueueKeys, *, events: int, expiry: int,
     idempotency: IdempotencyKey | None = None,
@@ -134,16 +153,7 @@ def draw(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[bytes, int]]:
     return link.run(
-        _draw, keys.all, [events, keys.queue, limit, PUMP], idempotency,
-    )
-
-
-def enter(
-    link: Link, keys: QueueKeys, *, events: int, check: bool, facts: bytes, counts: bytes,
-    jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
-) -> Awaitable[list[Any]]:
-    return link.run(
-        _enter, keys.all, [events, keys.queue, int(check), facts, counts, *jobs], idempotency,
+        _draw, keys.all, [events, keys.queue, limit, DRAW], idempotency,
     )
 
 
@@ -190,12 +200,11 @@ def get(
     )
 
 
-def halt(
-    link: Link, keys: QueueKeys, *, events: int, task: str, gate: str, on: bool,
-    idempotency: IdempotencyKey | None = None,
-) -> Awaitable[int]:
+def groups(
+    link: Link, keys: Sequence[QueueKeys],
+) -> Awaitable[list[list[int]]]:
     return link.run(
-        _halt, keys.all, [events, keys.queue, task, gate, int(on)], idempotency,
+        _groups, _groups.names(keys), [groups_of(keys)],
     )
 
 
@@ -244,14 +253,6 @@ def logs(
     )
 
 
-def member(
-    link: Link, keys: Sequence[QueueKeys],
-) -> Awaitable[list[list[int]]]:
-    return link.run(
-        _member, _member.names(keys), [groups_of(keys)],
-    )
-
-
 def once_all(
     link: Link, keys: QueueKeys, *, job: bytes,
 ) -> Awaitable[list[bytes]]:
@@ -270,20 +271,20 @@ def once_set(
     )
 
 
+def pause(
+    link: Link, keys: QueueKeys, *, events: int, task: str, gate: str, on: bool,
+    idempotency: IdempotencyKey | None = None,
+) -> Awaitable[int]:
+    return link.run(
+        _pause, keys.all, [events, keys.queue, task, gate, int(on)], idempotency,
+    )
+
+
 def position(
     link: Link, keys: QueueKeys, *, kind: str, value: Argument,
 ) -> Awaitable[bytes]:
     return link.run(
         _position, [keys.ready, keys.jobs], [kind, value],
-    )
-
-
-def prepare(
-    link: Link, keys: QueueKeys, *, member: str,
-) -> Awaitable[tuple[int, list[bytes], int, int, *tuple[bytes, ...]]]:
-    return link.run(
-        _prepare, [keys.ready, keys.level, keys.levels, keys.epoch, keys.paused, keys.log,
-        keys.groups, keys.counted, keys.disbanded, keys.facts], [keys.group, member],
     )
 
 

@@ -64,7 +64,9 @@ class RedisStore(RedisTopics):
         plain = all(parcel.is_plain for parcel in parcels)
         sent = facts.of_parcels(parcels, listed=plain) if self.events_most else facts.NONE
         if not plain:
-            return await self._enter(links.put, keys, parcels, repeat, sent, idempotency)
+            return await self._append_constrained(
+                links.put, keys, parcels, repeat, sent, idempotency
+            )
         jobs: list[Argument] = []
         for parcel in parcels:
             jobs += (parcel.job_id, encoding.when(parcel), parcel.envelope)
@@ -80,7 +82,7 @@ class RedisStore(RedisTopics):
         )
         return {position - 1: parcels[position - 1].job_id for position in known}
 
-    async def _enter(
+    async def _append_constrained(
         self,
         link: Link,
         keys: QueueKeys,
@@ -89,7 +91,7 @@ class RedisStore(RedisTopics):
         sent: facts.FactBatch,
         idempotency: IdempotencyKey | None,
     ) -> dict[int, JobId]:
-        known = await scripts.enter(
+        known = await scripts.append_constrained(
             link,
             keys,
             events=self.events_most,
@@ -211,13 +213,13 @@ class RedisStore(RedisTopics):
         return [encoding.cancelled(answer) for answer in answers]
 
     async def pause(self, queue: str, task: str = "") -> None:
-        await self._halt(queue, task, on=True)
+        await self._set_paused(queue, task, on=True)
 
     async def resume(self, queue: str, task: str = "") -> None:
-        await self._halt(queue, task, on=False)
+        await self._set_paused(queue, task, on=False)
 
-    async def _halt(self, queue: str, task: str, *, on: bool) -> None:
-        await scripts.halt(
+    async def _set_paused(self, queue: str, task: str, *, on: bool) -> None:
+        await scripts.pause(
             self.links().send,
             self.keys(queue),
             events=self.events_most,

@@ -149,7 +149,7 @@ class RedisTopics(RedisSurveys):
         ]
         queues = [f"{name}{log}" for log, name, _ in members]
         states = await self.survey(queues)
-        figures = await self.of_each(queues, scripts.member)
+        figures = await self.of_each(queues, scripts.groups)
         found: dict[str, list[GroupState]] = {log: [] for log in logs}
         for (log, name, record), state, figure in zip(members, states, figures, strict=True):
             found[log].append(_state(name, record, state.counts, figure))

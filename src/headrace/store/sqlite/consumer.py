@@ -157,17 +157,17 @@ class SqliteConsumer:
         if not self._groups:
             return self._claims.take(connection, shares, limit)
 
-        def pump(queue: str, wanted: int) -> None:
+        def draw_events(queue: str, wanted: int) -> None:
             if queue in self._groups:
                 self._writer.carry_out(
-                    connection, notifications, queue, partial(draw.pump, wanted=wanted)
+                    connection, notifications, queue, partial(draw.draw, wanted=wanted)
                 )
 
-        return self._claims.take(connection, shares, limit, pump)
+        return self._claims.take(connection, shares, limit, draw_events)
 
     def _nothing_waits(self, connection: sqlite3.Connection) -> list[LeasedDelivery] | None:
         """An empty list if `_take` would find and write nothing."""
-        if self._groups and not draw.nothing_to_take(
+        if self._groups and not draw.nothing_to_draw(
             connection,
             namespace=self._claims.namespace,
             queues=list(self._groups),

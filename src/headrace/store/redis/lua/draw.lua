@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Fill the queue of an ordered group from the log, if it holds less than is wanted; atomic, so that events of a key enter it in the order of the log, whichever worker asks.
 -- KEYS: *
--- ARGV: events:int queue limit:int pump
+-- ARGV: events:int queue limit:int draw
 -- Returns tuple[bytes, int]: {last, more}: the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
 
 local limit = tonumber(ARGV[3])

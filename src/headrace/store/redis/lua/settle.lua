@@ -256,7 +256,7 @@ end
 local function end_it(job, kind, reason, verdict, ttl)
   local goes_on = true
   if kind == 'dead' then
-    bury(job, reason)
+    add_dead(job, reason)
     goes_on = goes_on_after(job)
   else
     places[job.id] = false

@@ -132,7 +132,7 @@ class RedisReader:
 
     async def _refresh(self, source: ReadSource) -> None:
         keys = self._store.keys(source.queue)
-        source.epoch, levels, paused, waiting, *odd = await scripts.prepare(
+        source.epoch, levels, paused, waiting, *odd = await scripts.create_groups(
             self._upkeep, keys, member=self._store.member(source.queue)
         )
         for key in odd:

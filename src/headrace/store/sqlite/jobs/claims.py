@@ -81,17 +81,17 @@ class Claims(msgspec.Struct, frozen=True):
         connection: sqlite3.Connection,
         shares: Sequence[tuple[str, int]],
         limit: int,
-        pump: Callable[[str, int], None] | None = None,
+        draw: Callable[[str, int], None] | None = None,
     ) -> list[LeasedDelivery]:
-        """Up to `limit` waiting jobs, from each queue in turn at most its share. `pump` is called
+        """Up to `limit` waiting jobs, from each queue in turn at most its share. `draw` is called
         first, with the queue and how many are wanted."""
         until = self._leased_until(self.clock.now_ms())
         taken: list[LeasedDelivery] = []
         for queue, share in shares:
             room = min(share, limit - len(taken))
             if room > 0:
-                if pump is not None:
-                    pump(queue, room)
+                if draw is not None:
+                    draw(queue, room)
                 chosen = (self.owner, until, self.namespace, queue, room)
                 found = connection.execute(_TAKE, chosen).fetchall()
                 taken += _deliveries(connection, queue, found)

@@ -47,7 +47,7 @@ _KEEP = """
     INSERT INTO results (queue, job_id, expires_ms, verdict) VALUES {rows}
     ON CONFLICT (queue, job_id) DO UPDATE
     SET expires_ms = excluded.expires_ms, verdict = excluded.verdict"""
-_BURY = f"""
+_MARK_DEAD = f"""
     WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, lane = '',
         gate = '', flags = flags & {MARKED | LADEN}
@@ -108,7 +108,7 @@ def fail(change: Change, failed: Sequence[Entry]) -> None:
         _keep_verdicts(change, failed, _PARENT_FAILED)
         let_go(change, [(entry, JobEnding(State.DEAD)) for entry in failed])
         rows = [(entry.id, change.now_ms, Reason.PARENT_FAILED.value) for entry in failed]
-        run_rows(change.connection, _BURY, rows)
+        run_rows(change.connection, _MARK_DEAD, rows)
         for entry in failed:
             reason = Reason.PARENT_FAILED.value
             change.record("dead", entry.job_id, task_of(entry.head), 0, 0, 0, reason)

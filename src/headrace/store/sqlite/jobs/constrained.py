@@ -42,7 +42,7 @@ _REPLACE = """
 _SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
 
-def append(
+def append_constrained(
     change: Change,
     parcels: Sequence[Parcel],
     *,

@@ -11,7 +11,7 @@ from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
 from headrace.store.sqlite.gates import routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
-from headrace.store.sqlite.jobs import constrained
+from headrace.store.sqlite.jobs.constrained import append_constrained
 from headrace.store.sqlite.rows import run_rows
 from headrace.store.sqlite.topics import stopped_keys
 
@@ -46,7 +46,7 @@ def append(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[i
     """Add jobs; returns those that were not added: position to the job that is there instead."""
     if all(map(_IS_PLAIN, parcels)):
         return _append_plain(change, parcels, repeat=repeat)
-    return constrained.append(change, parcels, repeat=repeat)
+    return append_constrained(change, parcels, repeat=repeat)
 
 
 def _append_plain(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:

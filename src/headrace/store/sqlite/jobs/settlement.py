@@ -39,7 +39,7 @@ _KEEP = """
     WHERE true
     ON CONFLICT (queue, job_id) DO UPDATE
     SET expires_ms = excluded.expires_ms, verdict = excluded.verdict"""
-_BURY = f"""
+_MARK_DEAD = f"""
     WITH dead (id, died_ms, reason, history) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason,
         history = dead.history, owner = '', lane = '', flags = flags & {MARKED} | {LADEN}
@@ -140,7 +140,7 @@ def _end(change: Change, by_kind: dict[type, Settled], attached: dict[Receipt, E
         entries.delete(change.connection, [delivery.receipt for delivery, _ in gone])
     if dead:
         rows = [(d.receipt, change.now_ms, _storable(o.reason), o.history) for d, o in dead]
-        run_rows(change.connection, _BURY, rows)
+        run_rows(change.connection, _MARK_DEAD, rows)
         if attached and group_source(change.queue):
             stopped_keys.stop(
                 change, [attached[d.receipt] for d, _ in dead if d.receipt in attached]

@@ -9,7 +9,8 @@ import msgspec
 
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.parcel import Parcel
-from headrace.store.sqlite.jobs import constrained, insert
+from headrace.store.sqlite.jobs import insert
+from headrace.store.sqlite.jobs.constrained import append_constrained
 from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ class _Group(msgspec.Struct):
     seen_ms: int
 
 
-def nothing_to_take(
+def nothing_to_draw(
     connection: sqlite3.Connection, namespace: str, *, queues: Sequence[str], now_ms: int
 ) -> bool:
-    """Whether `pump` would do nothing for any of these groups."""
+    """Whether `draw` would do nothing for any of these groups."""
     names = msgspec.json.encode(queues).decode()
     asked = {
         "namespace": namespace,
@@ -86,7 +87,7 @@ def nothing_to_take(
     return connection.execute(_ANYTHING, asked).fetchone() is None
 
 
-def pump(change: Change, wanted: int) -> None:
+def draw(change: Change, wanted: int) -> None:
     """Take events from the log until `wanted` wait for a worker, if it has as many."""
     row = change.connection.execute(_GROUP, (change.number,)).fetchone()
     if row is None:
@@ -164,7 +165,7 @@ def _into_lanes(change: Change, after: int, upto: int) -> None:
             insert.replay(change, [job_id for job_id, _, _, _ in others])
         else:
             _append(change, others)
-            stopped_keys.bury(change, [event[:3] for event in some if event[1] in failed])
+            stopped_keys.add_dead(change, [event[:3] for event in some if event[1] in failed])
 
 
 def _append(change: Change, events: Sequence[_Event]) -> None:
@@ -175,5 +176,5 @@ def _append(change: Change, events: Sequence[_Event]) -> None:
     added = {job_id: added_ms for job_id, _, _, added_ms in events}
     # The log has recorded them already.
     facts, change.facts = change.facts, None
-    constrained.append(change, parcels, repeat=False, since=added)
+    append_constrained(change, parcels, repeat=False, since=added)
     change.facts = facts

@@ -32,12 +32,12 @@ _NOTE = "INSERT OR REPLACE INTO stopped_keys (queue, key, state, event, since_ms
 _KEEP_PLACE = """
     WITH dead (id, lane) AS (VALUES {rows})
     UPDATE jobs SET lane = dead.lane FROM dead WHERE jobs.id = dead.id"""
-_BURY_BLOCKED = f"""
+_FAIL_BLOCKED = f"""
     UPDATE jobs SET state = 'dead', time_ms = ?, reason = '{_FAILED}', gate = '',
         flags = flags & {MARKED | LADEN}
     WHERE queue = ? AND gate = ? AND gate != ''
     RETURNING position, job_id, substr(envelope, 1, 1100)"""
-_BURY_NEW = f"""
+_ADD_DEAD = f"""
     INSERT INTO jobs (id, queue, job_id, state, position, time_ms, reason, flags, constraints,
         envelope)
     SELECT column1, column2, column3, 'dead', 0, column4, '{_FAILED}', {LADEN}, column5, column6
@@ -79,21 +79,21 @@ def stop(change: Change, dead: Iterable[Entry]) -> None:
     run_rows(change.connection, _NOTE, rows)
     if state == "failed":
         for key in stopped:
-            _bury_blocked(change, key)
+            _fail_blocked(change, key)
         return
     places = [(entry.id, key) for key, entry in stopped.items()]
     run_rows(change.connection, _KEEP_PLACE, places)
     change.freed_lanes -= stopped.keys()
 
 
-def _bury_blocked(change: Change, key: str) -> None:
+def _fail_blocked(change: Change, key: str) -> None:
     blocked = (change.now_ms, change.number, lane_gate(key))
-    buried = change.connection.execute(_BURY_BLOCKED, blocked).fetchall()
-    for _, event, head in sorted(buried):
+    failed = change.connection.execute(_FAIL_BLOCKED, blocked).fetchall()
+    for _, event, head in sorted(failed):
         _record(change, event, head)
 
 
-def bury(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None:
+def add_dead(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None:
     """Insert events (id, key, envelope) as dead, because their key has failed."""
     if not events:
         return
@@ -109,9 +109,9 @@ def bury(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None:
         )
         for id, (event, key, envelope) in enumerate(events, start=first)
     ]
-    buried = {event for (event,) in select_rows(change.connection, _BURY_NEW, rows)}
+    added = {event for (event,) in select_rows(change.connection, _ADD_DEAD, rows)}
     for event, _, envelope in events:
-        if event in buried:
+        if event in added:
             _record(change, event, envelope)
 
 

@@ -81,7 +81,7 @@ class LeftoversConformance(Ground):
                 assert (await store.browse(queue, state)).job_ids == []
         assert await self.left_behind(store) == []
 
-    async def bury_and_forget(self, store: Store, queue: str = QUEUE) -> None:
+    async def purge_dead(self, store: Store, queue: str = QUEUE) -> None:
         job_ids = [job.job_id for job in (await store.dead(queue, limit=1000)).jobs]
         assert await store.purge(queue, job_ids) == [True] * len(job_ids)
 
@@ -110,7 +110,7 @@ class LeftoversConformance(Ground):
         ran = await self.run_all(store, worker, dead, at_once=4)
         assert await store.replay(QUEUE, ran) == [True] * len(ran)
         assert sorted(await self.run_all(store, worker, dead)) == sorted(ran)
-        await self.bury_and_forget(store)
+        await self.purge_dead(store)
         await self.nothing_remains(store, worker)
 
     async def test_nothing_is_left_of_flows(self, store: Store) -> None:
@@ -127,7 +127,7 @@ class LeftoversConformance(Ground):
         ran = await self.run_all(store, worker, queues=QUEUES)
         assert ran == [parcel("good 2").job_id, parcel("good 3").job_id]
         for queue in QUEUES:
-            await self.bury_and_forget(store, queue)
+            await self.purge_dead(store, queue)
         await self.nothing_remains(store, worker)
 
     async def test_nothing_is_left_of_what_jobs_went_through(self, store: Store) -> None:

@@ -11,7 +11,7 @@ from headrace.testing.conformance.jobs.settlement import DEAD
 
 
 class LookupConformance(Ground):
-    async def bury(self, store: Store, count: int) -> list[JobId]:
+    async def add_dead(self, store: Store, count: int) -> list[JobId]:
         await self.send(store, count)
         worker = self.worker(store)
         taken = await self.take(worker, count)
@@ -41,7 +41,7 @@ class LookupConformance(Ground):
         assert [item and item.envelope for item in found] == [item.envelope for item in items]
 
     async def test_dead_jobs_are_paged_latest_first(self, store: Store) -> None:
-        buried = await self.bury(store, 7)
+        dead = await self.add_dead(store, 7)
         pages, cursor = [], ""
         while True:
             page = await store.dead(QUEUE, cursor, limit=3)
@@ -49,11 +49,11 @@ class LookupConformance(Ground):
             cursor = page.cursor
             if not cursor:
                 break
-        assert [key for page in pages for key in page] == buried[::-1]
+        assert [key for page in pages for key in page] == dead[::-1]
         assert all(len(page) <= 3 for page in pages)
 
     async def test_a_dead_job_is_replayed_once(self, store: Store) -> None:
-        (key,) = await self.bury(store, 1)
+        (key,) = await self.add_dead(store, 1)
         assert await store.replay(QUEUE, [key]) == [True]
         assert await store.replay(QUEUE, [key]) == [False]
         (delivery,) = await self.take(self.worker(store))
@@ -61,7 +61,7 @@ class LookupConformance(Ground):
         assert (await store.count(QUEUE)).dead == 0
 
     async def test_a_replayed_job_has_no_verdict_any_more(self, store: Store) -> None:
-        (key,) = await self.bury(store, 1)
+        (key,) = await self.add_dead(store, 1)
         await store.replay(QUEUE, [key])
         (snapshot,) = await store.get(QUEUE, [key])
         assert snapshot is not None
@@ -75,7 +75,7 @@ class LookupConformance(Ground):
         assert await store.count(QUEUE) == Counts(waiting=1)
 
     async def test_a_purged_job_is_forgotten(self, store: Store) -> None:
-        first, second = await self.bury(store, 2)
+        first, second = await self.add_dead(store, 2)
         assert await store.purge(QUEUE, [first]) == [True]
         assert await store.purge(QUEUE, [first]) == [False]
         assert [job.job_id for job in (await store.dead(QUEUE)).jobs] == [second]

@@ -211,5 +211,5 @@ class MixConformance(LeftoversConformance):
             assert all(later - first >= limit.window_ms - 5 for first, later in pairs)
         for queue in QUEUES:
             assert (await store.count(queue)).running == 0
-            await self.bury_and_forget(store, queue)
+            await self.purge_dead(store, queue)
         await self.nothing_remains(store, mix.worker, crashed)

@@ -101,7 +101,7 @@ local function forget_dead(entry)
 end
 
 -- Each new dead job makes room for itself, a few at a time, to keep steps short.
-local function bury_oldest()
+local function drop_oldest_dead()
   local over = redis.call('XLEN', key.dead) - DEAD_MOST
   for i, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', 10)) do
     if i <= over or tonumber(string.match(entry[1], '^%d+')) < now() - DEAD_MS then
@@ -110,7 +110,7 @@ local function bury_oldest()
   end
 end
 
-local function lay_down(job, reason)
+local function write_dead(job, reason)
   local before = MEMBERS and place_of(job.id)
   if before and string.sub(before, 1, 1) == 'd' then
     -- A rewound group has met an event again that was dead already.
@@ -120,14 +120,14 @@ local function lay_down(job, reason)
   places[job.id] = 'd' .. id
 end
 
-local function bury(job, reason)
-  lay_down(job, reason)
-  bury_oldest()
+local function add_dead(job, reason)
+  write_dead(job, reason)
+  drop_oldest_dead()
 end
 
 -- A job that never runs, with a verdict that says why.
 local function fail(job, reason, text)
-  bury(job, reason)
+  add_dead(job, reason)
   local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
   keep_verdict(job.id, verdict, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.id)

@@ -17,7 +17,7 @@ end
 
 -- An event whose key has failed goes dead without a run.
 local function fail_with_key(job)
-  lay_down(job, 'key_failed')
+  write_dead(job, 'key_failed')
   record_fact('dead', job, 'key_failed')
 end
 
@@ -25,7 +25,7 @@ local function fail_waiting(lane)
   while true do
     local head = redis.call('ZPOPMIN', key.lane .. lane)[1]
     if not head then
-      return bury_oldest()
+      return drop_oldest_dead()
     end
     local job = unpark(head)
     if job then
