@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from headrace.core import bounds as limits
 from headrace.errors import ConfigError
-from headrace.store.url import DEFAULT_URL, check_confirmation
+from headrace.store.url import DEFAULT_URL, check_confirmation, scheme_of
 
 R = TypeVar("R")
 
@@ -37,6 +37,7 @@ class Settings:
         if not isinstance(self.url, str):
             # Not the value itself: it may hold a password.
             raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
+        scheme_of(self.url)
         self.namespace = limits.check_name(
             "namespace", _setting("NAMESPACE", namespace, str, "headrace")
         )

@@ -95,6 +95,11 @@ def test_a_url_that_would_not_do_is_refused(url: str) -> None:
         _ = Headrace(url).store
 
 
+def test_an_unknown_kind_of_store_is_refused_when_the_app_is_declared() -> None:
+    with pytest.raises(ConfigError, match=r"unknown store URL 'pigeon://\*\*\*@loft': use one of"):
+        Headrace("pigeon://ann:secret@loft")
+
+
 def test_a_url_must_be_text() -> None:
     with pytest.raises(ConfigError, match="must be a text"):
         Headrace(3)  # type: ignore[arg-type]

@@ -19,6 +19,15 @@ _KNOWN = (
 )
 
 
+def scheme_of(url: str) -> str:
+    """The scheme of a store's URL, or a `ConfigError` that lists those there are."""
+    # Not by the library, whose errors quote what they cannot read.
+    scheme = url.partition(":")[0].lower()
+    if scheme not in ("sqlite", "memory", *_REDIS):
+        raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {_KNOWN}")
+    return scheme
+
+
 def check_confirmation(url: str, replicas: int, on_disk: bool) -> None:
     """Refuse what the store that `url` names cannot confirm."""
     for name, wanted in {"confirm_replicas": replicas, "confirm_disk": on_disk}.items():
@@ -41,8 +50,7 @@ def open_store(
     confirm_disk: bool = False,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
-    # Not by the library, whose errors quote what they cannot read.
-    scheme = url.partition(":")[0].lower()
+    scheme = scheme_of(url)
     if scheme in ("sqlite", "memory"):
         from headrace.store.sqlite.store import SqliteStore
 
@@ -51,18 +59,16 @@ def open_store(
         return SqliteStore(
             url, namespace=namespace, crash_limit=crash_limit, events=events, clock=clock
         )
-    if scheme in _REDIS:
-        check_url(url)
-        from headrace.store.redis.connection.confirmation import Confirmation
-        from headrace.store.redis.store import RedisStore
+    check_url(url)
+    from headrace.store.redis.connection.confirmation import Confirmation
+    from headrace.store.redis.store import RedisStore
 
-        confirms = confirm_replicas or confirm_disk
-        return RedisStore(
-            url,
-            namespace=namespace,
-            crash_limit=crash_limit,
-            require_durable=require_durable,
-            events=events,
-            confirmation=Confirmation(confirm_replicas, on_disk=confirm_disk) if confirms else None,
-        )
-    raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {_KNOWN}")
+    confirms = confirm_replicas or confirm_disk
+    return RedisStore(
+        url,
+        namespace=namespace,
+        crash_limit=crash_limit,
+        require_durable=require_durable,
+        events=events,
+        confirmation=Confirmation(confirm_replicas, on_disk=confirm_disk) if confirms else None,
+    )
