@@ -1,6 +1,6 @@
 """The store that needs no server: one SQLite file, or a database in memory.
 
-`store` and `consumer` are the contract's verbs, with `inspection/views` and `topics/topic_store`.
+`store` and `consumer` are the contract's verbs, with `inspection/reads` and `topics/topic_store`.
 `connection/` runs them in one thread, many callers to one commit. Each write is a `change`, and
 `writer` carries out what follows from it.
 

@@ -16,8 +16,8 @@ from headrace.store.sqlite.connection.database import Database
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.gates import flows, pauses
 from headrace.store.sqlite.inspection import progress_log
-from headrace.store.sqlite.inspection.views import SqliteViews
-from headrace.store.sqlite.jobs import insert, pruning
+from headrace.store.sqlite.inspection.reads import SqliteReads
+from headrace.store.sqlite.jobs import cancellation, insert, pruning
 from headrace.store.sqlite.jobs.claims import Claims
 from headrace.store.sqlite.jobs.queue_shares import sharing
 from headrace.store.sqlite.writer import Writer
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file.db",)
 
 
-class SqliteStore(SqliteViews):
+class SqliteStore(SqliteReads):
     """Fulfils `headrace.store.contract.Store`. What it has answered is on disk, and survives a
     crash of the process or the machine; except with `memory://`. Without `events` it records
     none."""
@@ -93,7 +93,7 @@ class SqliteStore(SqliteViews):
         self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
     ) -> list[State | None]:
         return await self._writer.change(
-            queue, partial(pauses.cancel, job_ids=job_ids, running=running)
+            queue, partial(cancellation.cancel, job_ids=job_ids, running=running)
         )
 
     async def pause(self, queue: str, task: str = "") -> None:

@@ -1,24 +1,20 @@
-"""What people ask of workers: to pause queues and tasks, and to cancel jobs."""
+"""Paused queues and tasks, and jobs that are held because of them or of limits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headrace.core.job.outcome import task_gate
-from headrace.core.job.state import State
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CANCELLING, pause_gate
+from headrace.store.sqlite.entries import pause_gate
 from headrace.store.sqlite.gates import limits, routing
-from headrace.store.sqlite.gates.flows import ending_of
-from headrace.store.sqlite.jobs import completion
-from headrace.store.sqlite.rows import queue_id, select_rows
+from headrace.store.sqlite.rows import queue_id
 from headrace.store.values import Control
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from headrace.core.job.ids import JobId
     from headrace.core.job.outcome import Held
     from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
@@ -31,11 +27,6 @@ _PAUSED = "SELECT task FROM pauses WHERE namespace = ? AND queue = ?"
 _CANCELLING = "SELECT job_id FROM jobs WHERE queue = ? AND flags & 1 AND state = 'running'"
 _FIRST_PLACE = """
     SELECT coalesce(min(position), 0) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"""
-_RESULTS = """
-    WITH named (queue, job_id, now_ms) AS (VALUES {rows})
-    SELECT results.job_id, results.verdict FROM named JOIN results
-        ON results.queue = named.queue AND results.job_id = named.job_id
-    WHERE results.expires_ms > named.now_ms"""
 
 
 def pause(change: Change, task: str) -> None:
@@ -95,22 +86,3 @@ def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
         elif outcome.gate in paused:
             limits.give_back(change, [entry])
             entry.block_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)
-
-
-def cancel(change: Change, job_ids: Sequence[JobId], *, running: bool) -> list[State | None]:
-    """End jobs that are not running; if `running`, ask workers to end the others."""
-    found = entries.by_job_ids(change.connection, change.number, job_ids)
-    unknown = [(change.number, job_id, change.now_ms) for job_id in job_ids if job_id not in found]
-    ended = select_rows(change.connection, _RESULTS, unknown)
-    states: dict[JobId, State] = {job_id: ending_of(verdict).state for job_id, verdict in ended}
-    asked = [job_id for job_id, entry in found.items() if running and entry.state == "running"]
-    if asked:
-        entries.flag(change.connection, change.number, asked, CANCELLING)
-        change.notify("control", asked)
-    stopped = [entry for entry in found.values() if entry.state not in ("running", "dead")]
-    completion.cancel(change, stopped)
-    for job_id, entry in found.items():
-        states[job_id] = (
-            State(entry.state) if entry.state in ("running", "dead") else State.CANCELLED
-        )
-    return [states.get(job_id) for job_id in job_ids]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
 
 
-class SqliteViews(SqliteTopics):
+class SqliteReads(SqliteTopics):
     """Reads of one consistent state of the database each."""
 
     _oddities: Oddities
