@@ -30,9 +30,9 @@ from headrace.core.job.ids import JobId
 from headrace.core.queue_names import check_queue
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
-from headrace.core.task.options import BATCH_WAIT, Declaring, TaskOptions
+from headrace.core.task.options import BATCH_WAIT, TaskKwargs, TaskOptions
 from headrace.core.task.rate import QueueSettings
-from headrace.core.topic.topic import TopicDeclaring
+from headrace.core.topic.topic import TopicKwargs
 from headrace.errors import ConfigError
 from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware
@@ -116,7 +116,7 @@ class Headrace(Settings):
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
-        self, function: None = None, /, *, batch: None = None, **options: Unpack[Declaring]
+        self, function: None = None, /, *, batch: None = None, **options: Unpack[TaskKwargs]
     ) -> TaskDecorator: ...
     @overload
     def task(
@@ -126,7 +126,7 @@ class Headrace(Settings):
         *,
         batch: int,
         max_wait: Duration = BATCH_WAIT,
-        **options: Unpack[Declaring],
+        **options: Unpack[TaskKwargs],
     ) -> BatchTaskDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task. `timeout` None is no limit; `result_ttl` 0 keeps no result, which
@@ -134,7 +134,7 @@ class Headrace(Settings):
         waits up to `max_wait` for others."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._registered(self._made(function, options))
+            return self._registered(self._make_task(function, options))
 
         if function is not None:
             return make(function)
@@ -147,7 +147,7 @@ class Headrace(Settings):
         event: type[E],
         *,
         key: Callable[[E], str | None] | None = None,
-        **options: Unpack[TopicDeclaring],
+        **options: Unpack[TopicKwargs],
     ) -> Topic[E]: ...
     @overload
     def topic(
@@ -156,7 +156,7 @@ class Headrace(Settings):
         event: UnionType,
         *,
         key: Callable[[Any], str | None] | None = None,
-        **options: Unpack[TopicDeclaring],
+        **options: Unpack[TopicKwargs],
     ) -> Topic[Any]: ...
     def topic(
         self,
@@ -164,7 +164,7 @@ class Headrace(Settings):
         event: Any,
         *,
         key: Callable[[Any], str | None] | None = None,
-        **options: Unpack[TopicDeclaring],
+        **options: Unpack[TopicKwargs],
     ) -> Topic[Any]:
         """Declare a topic of events of one type. Events with the same `key` go to the same shard,
         and can be handled in order. An event stays for `retention`, and until each group has
@@ -197,7 +197,7 @@ class Headrace(Settings):
         limit: int | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        **options: Unpack[Declaring],
+        **options: Unpack[TaskKwargs],
     ) -> ScheduleDecorator:
         """Run a function or a task at the times of a cron expression, once for the whole
         fleet, with these arguments. `missed` says what to do about ticks at which no worker ran.
@@ -217,7 +217,7 @@ class Headrace(Settings):
         limit: int | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        **options: Unpack[Declaring],
+        **options: Unpack[TaskKwargs],
     ) -> ScheduleDecorator:
         """Run a function or a task every `interval`, as `cron` does: at whole intervals from
         `start`, or from midnight UTC of 1970, however long a run takes."""
@@ -274,7 +274,7 @@ class Headrace(Settings):
     # Sending
 
     def enter_middleware(self, context: Context) -> ExitStack:
-        """Enter `Middleware.within` of all, around a function in a process of its own."""
+        """Enter every middleware's `within`, around a function in a task process."""
         return nesting.entered(self.middlewares, context)
 
     @overload
@@ -404,15 +404,17 @@ class Headrace(Settings):
 
     def _scheduling(
         self,
-        options: Declaring,
+        options: TaskKwargs,
         arguments: tuple[Sequence[Any], Mapping[str, Any]],
         times: Times,
     ) -> ScheduleDecorator:
         return ScheduleDecorator(
-            self.schedules, self._made, self._registered, options, arguments, times
+            self.schedules, self._make_task, self._registered, options, arguments, times
         )
 
-    def _made(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+    def _make_task(
+        self, function: Callable[..., Any], options: Mapping[str, Any]
+    ) -> Task[..., Any]:
         """A task that could be registered; `ConfigError` if not."""
         task = Task[..., Any](self, function, TaskOptions.of_function(function, options))
         other = self.tasks.get(task.name)

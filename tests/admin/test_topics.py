@@ -28,7 +28,7 @@ from headrace.admin import EventInfo
 from headrace.core.job.ids import new_id
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import shard_of
-from headrace.core.topic.subscription import Subscribing
+from headrace.core.topic.subscription import SubscribeKwargs
 
 BILLING = "billing@orders"
 
@@ -42,7 +42,9 @@ def orders_of(app: Headrace, **options: Any) -> Topic[Order]:
     return app.topic("orders", Order, key=lambda order: order.id, **options)
 
 
-def rejecting(orders: Topic[Order], group: str = "billing", **options: Unpack[Subscribing]) -> None:
+def rejecting(
+    orders: Topic[Order], group: str = "billing", **options: Unpack[SubscribeKwargs]
+) -> None:
     """A group that gives up every event without a price."""
 
     @orders.subscribe(group, **options)

@@ -106,7 +106,7 @@ def test_arguments_have_the_names_of_their_parameters() -> None:
     async def many(first: int, *rest: int, **options: int) -> None: ...
 
     assert named(app, send.name, ["ada", "hi"]) == {"to": "ada", "subject": "hi"}
-    assert named(app, send.name, ["hi"], fed=True) == {"subject": "hi"}
+    assert named(app, send.name, ["hi"], lacks_first_argument=True) == {"subject": "hi"}
     assert named(app, many.name, [[1, 2, 3], {"x": 4}]) == {
         "first": 1,
         "rest": (2, 3),

@@ -39,13 +39,15 @@ def caller_parameters(task: Task[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if name != task.signature.injected_as}
 
 
-def named(app: AdminApp, task: str | None, arguments: Any, *, fed: bool = False) -> Any:
-    """Plain arguments by name; unchanged if the app has no such task or they do not fit it. `fed`
-    ones lack the first, which comes from other jobs."""
+def named(
+    app: AdminApp, task: str | None, arguments: Any, *, lacks_first_argument: bool = False
+) -> Any:
+    """Plain arguments by name; unchanged if the app has no such task or they do not fit it. With
+    `lacks_first_argument`, the first comes from other jobs and is not among them."""
     parameters = parameters_of(app, task)
     if parameters is None or not isinstance(arguments, list):
         return arguments
-    python = inspect.Signature(list(parameters.values())[1 if fed else 0 :])
+    python = inspect.Signature(list(parameters.values())[1 if lacks_first_argument else 0 :])
     if any(each.kind in _VARIADIC for each in python.parameters.values()):
         return _bound(python, arguments)
     if len(arguments) > len(python.parameters):

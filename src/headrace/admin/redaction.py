@@ -134,7 +134,9 @@ class Hooked(Redaction):
         arguments = arguments_of(envelope)
         if is_log(envelope.task):
             return arguments
-        return named(self._app, envelope.task, arguments, fed=bool(envelope.overrides.feed))
+        return named(
+            self._app, envelope.task, arguments, lacks_first_argument=bool(envelope.overrides.feed)
+        )
 
     def _shown(self, task: str | None, value: Any) -> Any:
         try:

@@ -92,7 +92,7 @@ class Jobs:
 @asynccontextmanager
 async def fresh_app(url: str, *, events: bool) -> AsyncIterator[Headrace]:
     """An app on a namespace of its own, in a process set up as a worker's is."""
-    gc_tuning.calm()
+    gc_tuning.tune_gc()
     async with Headrace(url, namespace=f"bench-{uuid.uuid4().hex[:8]}", events=events) as app:
         yield app
 

@@ -27,5 +27,5 @@ class ClientApp(OutgoingApp, Protocol):
         ...
 
     def enter_middleware(self, context: Context) -> AbstractContextManager[object]:
-        """Enter `Middleware.within` of all, around a function in a process of its own."""
+        """Enter every middleware's `within`, around a function in a task process."""
         ...

@@ -13,7 +13,7 @@ from headrace.client.topic.dead_event import DeadEvent
 from headrace.client.topic.delivery import Delivery
 from headrace.client.topic.subscription import Subscription
 from headrace.core.schedule.definition import Times
-from headrace.core.task.options import Declaring
+from headrace.core.task.options import TaskKwargs
 from headrace.errors import ConfigError
 
 P = ParamSpec("P")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 MakeTask = Callable[[Callable[..., Any]], Task[..., Any]]
-PrepareTask = Callable[[Callable[..., Any], Declaring], Task[..., Any]]
+PrepareTask = Callable[[Callable[..., Any], TaskKwargs], Task[..., Any]]
 """Makes a task that could be registered, and is not yet."""
 RegisterTask = Callable[[Task[..., Any]], object]
 Declare = Callable[[Callable[..., Any]], Subscription[..., Any]]
@@ -78,7 +78,7 @@ class ScheduleDecorator:
         schedules: Schedules,
         make: PrepareTask,
         register: RegisterTask,
-        options: Declaring,
+        options: TaskKwargs,
         arguments: tuple[Sequence[Any], Mapping[str, Any]],
         times: Times,
     ) -> None:

@@ -160,7 +160,7 @@ class Schedules:
     async def _append(self, queue: str, jobs: Sequence[Parcel]) -> None:
         session = await self._app.session()
         try:
-            await session.sender.send(queue, jobs, named=True)
+            await session.sender.send(queue, jobs, custom_ids=True)
         except EnqueueUnknown as error:
             # Sent again with the next look, under the same ids.
             raise StoreUnavailable(str(error), sent=True) from error

@@ -16,7 +16,7 @@ from headrace.core.job.state import Reason
 from headrace.core.task.call import Call
 from headrace.core.task.constraints import TaskConstraints
 from headrace.core.task.options import TaskOptions
-from headrace.core.task.send_options import PLAIN, Sending
+from headrace.core.task.send_options import PLAIN, SendKwargs
 from headrace.core.task.signature import Misfit, Signature
 from headrace.errors import ConfigError, PayloadTooLarge
 
@@ -103,33 +103,36 @@ class Task(Generic[P, R_co]):
     def call(self, *args: Any, **kwargs: Any) -> Call[Any]:
         """The task with its arguments, to be sent later. The arguments are checked now. Without the
         first one it can be sent in a flow, where another call gives it."""
-        payload, room = self.signature.encode_call(args, kwargs)
+        payload, after_first = self.signature.encode_call(args, kwargs)
         if payload is None:
-            return self._made(room or b"", args, kwargs, room, is_open=True)
-        return self._made(payload, args, kwargs, room)
+            payload = after_first or b""
+            return self._make_call(payload, args, kwargs, after_first, lacks_first_argument=True)
+        return self._make_call(payload, args, kwargs, after_first)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
-        return self._made(self.signature.encode(args, kwargs), args, kwargs)
+        return self._make_call(self.signature.encode(args, kwargs), args, kwargs)
 
     @property
     def max_payload(self) -> int:
         """How many bytes the arguments of a job may take."""
         return self.app.max_payload
 
-    def _made(
+    def _make_call(
         self,
         payload: bytes,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        room: bytes | None = None,
-        is_open: bool = False,
+        payload_after_first: bytes | None = None,
+        lacks_first_argument: bool = False,
     ) -> Call[Any]:
         if len(payload) > self.app.max_payload:
-            largest = self.signature.largest((None, *args) if is_open else args, kwargs)
+            largest = self.signature.largest(
+                (None, *args) if lacks_first_argument else args, kwargs
+            )
             raise PayloadTooLarge(self.name, len(payload), self.app.max_payload, largest)
         sending, constraints, labels = self._sending, self.constraints, None
         if constraints.declares or sending is not PLAIN or self.app.queue_settings:
-            labels = constraints.labels(sending, args, kwargs, is_open)
+            labels = constraints.labels(sending, args, kwargs, lacks_first_argument)
         return Call(
             self.name,
             self.declared.queue,
@@ -138,11 +141,11 @@ class Task(Generic[P, R_co]):
             sending,
             constraints,
             labels,
-            room,
-            is_open,
+            payload_after_first,
+            lacks_first_argument,
         )
 
-    def options(self, **changes: Unpack[Sending]) -> Self:
+    def options(self, **changes: Unpack[SendKwargs]) -> Self:
         """The same task with other options for jobs sent through it: `delay` or `at` (when it may
         start), `expires` (when it may no longer start), `priority`, `key` (one at a time, in
         order), `unique`, `unique_for` and `debounce`, `rate_key`, `id`, `queue`, `retry`, `timeout`
@@ -153,13 +156,13 @@ class Task(Generic[P, R_co]):
         return other
 
     def unpack(
-        self, envelope: Envelope, fed: bytes = b""
+        self, envelope: Envelope, first_argument: bytes = b""
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments in an envelope, after the first one in `fed` if other jobs gave it; or
-        `Unfit`."""
+        """The arguments in an envelope, after `first_argument` if other jobs gave it; `Unfit` if
+        they do not fit."""
         try:
-            if fed:
-                return self.signature.decode_fed(envelope.payload, fed)
+            if first_argument:
+                return self.signature.decode_with_first(envelope.payload, first_argument)
             return self.signature.decode(envelope.payload)
         except Misfit as error:
             raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None

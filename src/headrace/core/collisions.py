@@ -1,4 +1,4 @@
-"""Bytes that would take minutes to decode: thousands of keys with one and the same hash.
+"""Refuses bytes that take minutes to decode: maps with thousands of keys of equal hash.
 
 Python's dicts and sets are quick as long as hashes differ. Those of text and bytes are secret for
 each process; those of numbers, and of tuples of them, anyone can foretell: `hash(-1) == hash(-2)`,

@@ -20,6 +20,6 @@ def shares(total: int, weights: Sequence[int], behind: Sequence[float]) -> list[
 
 
 def still_behind(behind: float, part: float, got: int) -> float:
-    """How far one is behind after a round in which it got `got` where `part` was due. Bounded: one
-    that was idle for long must not hold up the others."""
+    """How far a queue is behind after a round that gave it `got` instead of `part`; bounded, so
+    that an idle queue cannot hold up others."""
     return min(1.0, max(-1.0, behind + part - got))

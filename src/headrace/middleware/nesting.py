@@ -25,7 +25,7 @@ OnRead = Callable[[Sequence[LeasedDelivery], int], None]
 def wrap(outgoing: Outgoing, middleware: Sequence[Middleware]) -> None:
     """Have an app send and publish through these from now on."""
     outgoing.publishing = publishing(middleware)
-    senders = that_send(middleware)
+    senders = wrapping_send(middleware)
     if not senders:
         return
     together, alone = split(senders)
@@ -38,12 +38,12 @@ def wrap(outgoing: Outgoing, middleware: Sequence[Middleware]) -> None:
     outgoing.flow_call_sending = partial(sending_through, alone) if alone else None
 
 
-def that_send(middleware: Sequence[Middleware]) -> list[Middleware]:
+def wrapping_send(middleware: Sequence[Middleware]) -> list[Middleware]:
     """Those that wrap sending."""
     return [one for one in middleware if overrides(one, "send", "send_many")]
 
 
-def that_run(middleware: Sequence[Middleware]) -> list[Middleware]:
+def wrapping_run(middleware: Sequence[Middleware]) -> list[Middleware]:
     """Those that wrap running."""
     return [one for one in middleware if overrides(one, "run", "wants")]
 

@@ -18,7 +18,7 @@ from headrace.core.job.outcome import Outcome
 Settled = Callable[[Ending], None]
 
 
-class Entering(Protocol):
+class WorkerRun(Protocol):
     """A run as the worker has it."""
 
     task: Task[..., Any]
@@ -30,7 +30,7 @@ class Entering(Protocol):
     lease_lost: bool
 
     @property
-    def members(self) -> Sequence[Entering]: ...
+    def members(self) -> Sequence[WorkerRun]: ...
     @property
     def attempt(self) -> int: ...
     def context(self) -> Context: ...
@@ -44,7 +44,7 @@ class JobRun:
 
     __slots__ = ("_run",)
 
-    def __init__(self, run: Entering) -> None:
+    def __init__(self, run: WorkerRun) -> None:
         self._run = run
 
     @property
@@ -108,7 +108,7 @@ class JobRun:
 
 
 def _call(
-    run: Entering, settled: Settled, before: Callable[[Outcome], None] | None, outcome: Outcome
+    run: WorkerRun, settled: Settled, before: Callable[[Outcome], None] | None, outcome: Outcome
 ) -> None:
     if before is not None:
         before(outcome)

@@ -24,7 +24,7 @@ def database_of(given: object) -> RelayDatabase:
     if isinstance(given, str):
         scheme = given.partition(":")[0]
         if scheme not in ("sqlite", "postgresql", "postgres"):
-            return _made_for(given)
+            return _make_database(given)
         return ThreadedDatabase(_ReusedConnection(_connecting(given)))
     if callable(given):
         return ThreadedDatabase(_ReusedConnection(given))
@@ -90,7 +90,7 @@ def _connected(psycopg: Any, url: str) -> Any:
     raise StoreUnavailable(f"the outbox's database has a problem: {said}")
 
 
-def _made_for(url: str) -> RelayDatabase:
+def _make_database(url: str) -> RelayDatabase:
     alchemy = _needed("sqlalchemy", url)
     from headrace.outbox import engines
 

@@ -13,7 +13,7 @@ from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.retry import Retry
 from headrace.core.task.call import Call
-from headrace.core.topic.publish_options import Publishing
+from headrace.core.topic.publish_options import PublishKwargs
 from headrace.errors import ConfigError
 from headrace.outbox import rows, schema
 from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async
@@ -93,7 +93,11 @@ class Outbox:
         return await self._through(write)(_checked(call))
 
     def publish(
-        self, connection: SyncConnection, topic: Topic[E], event: E, **options: Unpack[Publishing]
+        self,
+        connection: SyncConnection,
+        topic: Topic[E],
+        event: E,
+        **options: Unpack[PublishKwargs],
     ) -> str:
         """Have an event published if the transaction of the connection commits; its id. Takes what
         `topic.publish` takes."""
@@ -107,7 +111,11 @@ class Outbox:
         return _only_id(_without_waiting(self._publish(write, topic, event, options)))
 
     async def publish_async(
-        self, connection: AsyncConnection, topic: Topic[E], event: E, **options: Unpack[Publishing]
+        self,
+        connection: AsyncConnection,
+        topic: Topic[E],
+        event: E,
+        **options: Unpack[PublishKwargs],
     ) -> str:
         """`publish` for an async session or connection."""
 
@@ -156,7 +164,7 @@ class Outbox:
         return write if through is None else through(write)
 
     def _publish(
-        self, write: Publish, topic: Topic[E], event: E, options: Publishing
+        self, write: Publish, topic: Topic[E], event: E, options: PublishKwargs
     ) -> Awaitable[PublishOutcome[Any]]:
         """The same for events."""
         through = self.app.outgoing.publishing

@@ -12,7 +12,7 @@ from headrace.client.topic.subscription import Subscription
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.metrics.totals import Phase, Presence, Totals
 from headrace.worker.app import WorkerApp
-from headrace.worker.consume.consumer_loops import ConsumerLoops, in_time
+from headrace.worker.consume.consumer_loops import ConsumerLoops, wait_briefly
 from headrace.worker.consume.heartbeat import Heartbeat
 from headrace.worker.service import QueuePoller, Service, ended
 from headrace.worker.services import WorkerServices
@@ -50,9 +50,9 @@ class WorkerRuntime:
         self._phase = phase
         self._hurrying = hurrying
         self._shared = WorkerServices(app, settings, state, totals)
-        self._dead_handlers = self._made_dead_handlers()
+        self._dead_handlers = self._make_dead_handlers()
         self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying)
-        self._registry = self._made_registry()
+        self._registry = self._make_registry()
         self._heartbeat = Heartbeat(
             app.store,
             self._shared.clock,
@@ -62,7 +62,7 @@ class WorkerRuntime:
             self._registry,
         )
         self._flow_relay = FlowRelay(app.store, self.loops.upkeep, settings.queues)
-        self._pollers = self._made_pollers()
+        self._pollers = self._make_pollers()
         self._scheduler = Scheduler(app.store, app.schedules, settings.name)
         self._autoscaler = autoscaler_of(
             app.store, settings, self.loops, self._registry.set_consumers
@@ -78,7 +78,7 @@ class WorkerRuntime:
             self._heartbeat.observe = totals.counting_errors(None)
             totals.presence = self._presence
 
-    def _made_dead_handlers(self) -> dict[str, DeadHandlerCaller]:
+    def _make_dead_handlers(self) -> dict[str, DeadHandlerCaller]:
         app, worker = self._app, self._settings.name
         return {
             one.name: DeadHandlerCaller(app.store, one, one.dead_handler, worker, app.lease)
@@ -86,7 +86,7 @@ class WorkerRuntime:
             if one.dead_handler is not None
         }
 
-    def _made_registry(self) -> Registry:
+    def _make_registry(self) -> Registry:
         settings = self._settings
         return Registry(
             self._app.store,
@@ -100,7 +100,7 @@ class WorkerRuntime:
             runs=lambda: self.loops.runs,
         )
 
-    def _made_pollers(self) -> tuple[QueuePoller, ...]:
+    def _make_pollers(self) -> tuple[QueuePoller, ...]:
         app, settings = self._app, self._settings
         # Every worker looks after the logs of all topics, also of those that it does not read.
         logs = [name for topic in app.topics.values() for name in topic.logs]
@@ -185,16 +185,16 @@ class WorkerRuntime:
         await self._shared.runners.close()
         await self._heartbeat.stop()
         # What the last outcomes set free elsewhere: nobody else may work on these queues.
-        await in_time(self._shared.progress_writer.flush(), self._flow_relay.poll_all())
+        await wait_briefly(self._shared.progress_writer.flush(), self._flow_relay.poll_all())
         # No trace is left, as far as the store answers; else the leases expire.
-        await in_time(
+        await wait_briefly(
             *(poller.close() for poller in self._pollers),
             *(loop.leave() for loop in self.loops),
             self._scheduler.close(),
             self._registry.remove_record(),
         )
         if not self._settings.weights:
-            await in_time(self.loops.upkeep.close())
+            await wait_briefly(self.loops.upkeep.close())
         for trail in self._shared.trails:
             trail.close()
         await self._shared.observer.close()

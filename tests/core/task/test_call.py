@@ -107,7 +107,7 @@ def test_a_job_of_a_flow_carries_the_key_of_the_flow_and_how_it_is_fed() -> None
 
 
 def test_a_call_that_is_fed_sends_what_comes_after_the_first_argument() -> None:
-    fed: Call[int] = Call("add", "default", b"\x92\x01\x02", int, room=b"\x91\x02")
+    fed: Call[int] = Call("add", "default", b"\x92\x01\x02", int, payload_after_first=b"\x91\x02")
     assert opened(fed.parcel(NOW, membership("one"))).payload == b"\x91\x02"
     assert opened(fed.parcel(NOW, membership())).payload == b"\x92\x01\x02"
 

@@ -610,9 +610,9 @@ def test_an_annotation_that_nothing_can_arrive_as_is_refused_at_declaration(
 
 def fed(signature: Signature, first: Any, *args: Any, **kwargs: Any) -> Any:
     """The arguments as they arrive behind a first one that another job gave."""
-    _, room = signature.encode_call(args, kwargs)
-    assert room is not None
-    return signature.decode_fed(room, codec.encode(first))
+    _, payload_after_first = signature.encode_call(args, kwargs)
+    assert payload_after_first is not None
+    return signature.decode_with_first(payload_after_first, codec.encode(first))
 
 
 def test_an_open_call_is_given_its_first_argument_by_its_annotation() -> None:
@@ -635,9 +635,9 @@ def test_a_whole_call_with_room_can_be_fed_too() -> None:
     assert fed(signature, 7) == ((7, 2, 3), {})
     assert fed(signature, 7, 8) == ((7, 8, 3), {})
     assert fed(signature, 7, c=9) == ((7, 2, 9), {})
-    payload, room = signature.encode_call([1, 2, 3], {})
+    payload, payload_after_first = signature.encode_call([1, 2, 3], {})
     assert payload is not None
-    assert room is None
+    assert payload_after_first is None
     assert signature.encode_call([], {"a": 1}) == (codec.encode([1]), None)
 
 
@@ -685,9 +685,9 @@ def test_a_fed_argument_that_does_not_fit_is_named() -> None:
     with pytest.raises(Misfit, match="'a'"):
         fed(signature, "text", 1)
     with pytest.raises(Misfit, match="not an array"):
-        signature.decode_fed(b"\x01", codec.encode(1))
+        signature.decode_with_first(b"\x01", codec.encode(1))
     with pytest.raises(Misfit, match="not an array"):
-        signature.decode_fed(b"\xdc\x00", codec.encode(1))
+        signature.decode_with_first(b"\xdc\x00", codec.encode(1))
 
 
 @given(st.integers(0, 70_000))

@@ -86,7 +86,7 @@ class DeadInfo:
         return arguments_of(self.opened)
 
     @property
-    def fed(self) -> bool:
+    def lacks_first_argument(self) -> bool:
         """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
         return self.opened is not None and bool(self.opened.overrides.feed)
 

@@ -113,7 +113,7 @@ class JobDetail(JobSummary):
     attempts: tuple[AttemptInfo, ...]
     flow: str | None
     """The id of the last job of the flow it belongs to."""
-    fed: bool
+    lacks_first_argument: bool
     """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
     lane: str | None
     """Its lane: `key:` and its key, or `task:` and its task."""
@@ -150,7 +150,7 @@ class JobDetail(JobSummary):
             result=redaction.value(summary.task, _result(snapshot)),
             attempts=masked_attempts([AttemptInfo.of(each) for each in history], masks),
             flow=_flow(envelope),
-            fed=bool(overrides and overrides.feed),
+            lacks_first_argument=bool(overrides and overrides.feed),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,
             width=constraints.width if constraints.lane else None,
             unique=masks.name(constraints.unique) or None,

@@ -42,7 +42,7 @@ def work(worker: Worker) -> NoReturn:
 
 
 def _exit_code(worker: Worker) -> int:
-    gc_tuning.calm()
+    gc_tuning.tune_gc()
     loop = _event_loop()
     asyncio.set_event_loop(loop)
     main = loop.create_task(worker.run(), name="headrace-worker")

@@ -25,14 +25,14 @@ class Coalescer(ABC, Generic[A]):
         self._next: _NextBatch[A] = _NextBatch()
         self._flushing: asyncio.Task[None] | None = None
 
-    async def send(self, parcels: Sequence[Parcel], named: bool) -> Mapping[int, A]:
-        """What the store answers for these parcels, by position. `named` says that a caller chose
-        some of the ids."""
+    async def send(self, parcels: Sequence[Parcel], custom_ids: bool) -> Mapping[int, A]:
+        """What the store answers for these parcels, by position. `custom_ids` says that a caller
+        chose some of the ids."""
         if self._busy:
-            return await self._next.join(parcels, named)
+            return await self._next.join(parcels, custom_ids)
         self._busy = True
         try:
-            return await self._put(parcels, named)
+            return await self._put(parcels, custom_ids)
         finally:
             if self._next.parcels:
                 self._flushing = asyncio.create_task(self._flush())
@@ -40,7 +40,7 @@ class Coalescer(ABC, Generic[A]):
                 self._busy = False
 
     @abstractmethod
-    def _put(self, parcels: Sequence[Parcel], named: bool) -> Awaitable[Mapping[int, A]]:
+    def _put(self, parcels: Sequence[Parcel], custom_ids: bool) -> Awaitable[Mapping[int, A]]:
         """Put parcels of any number and size into the store."""
 
     async def _flush(self) -> None:
@@ -53,7 +53,7 @@ class Coalescer(ABC, Generic[A]):
 
     async def _send_batch(self, batch: _NextBatch[A]) -> None:
         try:
-            answer = await self._put(batch.parcels, batch.named)
+            answer = await self._put(batch.parcels, batch.custom_ids)
         except HeadraceError as error:
             batch.failed(error)
         except BaseException:
@@ -68,12 +68,12 @@ class _NextBatch(Generic[A]):
 
     def __init__(self) -> None:
         self.parcels: list[Parcel] = []
-        self.named = False
+        self.custom_ids = False
         self._waiters: list[tuple[asyncio.Future[Mapping[int, A]], Sequence[Parcel]]] = []
 
-    async def join(self, parcels: Sequence[Parcel], named: bool) -> Mapping[int, A]:
+    async def join(self, parcels: Sequence[Parcel], custom_ids: bool) -> Mapping[int, A]:
         self.parcels += parcels
-        self.named |= named
+        self.custom_ids |= custom_ids
         waiter: asyncio.Future[Mapping[int, A]] = asyncio.get_running_loop().create_future()
         self._waiters.append((waiter, parcels))
         return await waiter

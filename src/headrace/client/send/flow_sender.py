@@ -83,7 +83,8 @@ async def _pass_through(outgoing: Outgoing, through: Callable[[Send], Send], nod
 
 
 def _check_unique(nodes: Iterable[Node], last: Node | None) -> None:
-    """A job that stands for another cannot be waited for under its own id."""
+    """Refuse unique calls other than the last: their job may be an existing one, so nobody can wait
+    for its id."""
     for node in nodes:
         call = node.call
         if not is_unique(node):

@@ -57,9 +57,11 @@ class FlowWriter:
         return None
 
     async def _send_unique(self, node: Node) -> JobId | None:
-        named = node.call.options.id is not None
+        custom_ids = node.call.options.id is not None
         self._stored.add(node)
-        instead = await self._sender.send(node.call.queue, [self._parcel(node)], named=named)
+        instead = await self._sender.send(
+            node.call.queue, [self._parcel(node)], custom_ids=custom_ids
+        )
         if instead and instead[0] != node.job_id:
             return instead[0]
         self._known += [node] if instead else []
@@ -80,9 +82,9 @@ class FlowWriter:
         if batch is None:
             return
         parcels = [self._parcel(node) for node in batch.nodes]
-        named = any(node.call.options.id is not None for node in batch.nodes)
+        custom_ids = any(node.call.options.id is not None for node in batch.nodes)
         self._stored.update(batch.nodes)
-        instead = await self._sender.send(queue, parcels, named=named)
+        instead = await self._sender.send(queue, parcels, custom_ids=custom_ids)
         self._known += [batch.nodes[position] for position in instead]
 
     def _parcel(self, node: Node) -> Parcel:

@@ -50,7 +50,9 @@ class Outgoing:
         session = await self._app.session()
         now_ms = await self.now_ms(session, [call]) if call.options else None
         parcel = call.parcel(now_ms)
-        instead = await session.sender.send(call.queue, [parcel], named=call.options.id is not None)
+        instead = await session.sender.send(
+            call.queue, [parcel], custom_ids=call.options.id is not None
+        )
         return Job(self._app, instead[0] if instead else parcel.job_id, call.queue, call.returns)
 
     async def send_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
@@ -76,7 +78,7 @@ class Outgoing:
         parcels: dict[str, list[Parcel]] = {}
         special = [call for call in calls if not call.is_plain]
         _check_calls(special)
-        named = any(call.options.id is not None for call in special)
+        custom_ids = any(call.options.id is not None for call in special)
         now_ms = await self.now_ms(session, special) if special else None
         for call in calls:
             parcel = call.parcel(now_ms)
@@ -85,11 +87,11 @@ class Outgoing:
             parcels[call.queue].append(parcel)
             jobs.append(Job(self._app, parcel.job_id, call.queue, call.returns))
         for queue, batch in parcels.items():
-            instead = await session.sender.send(queue, batch, named=named)
+            instead = await session.sender.send(queue, batch, custom_ids=custom_ids)
             if instead:
                 positions = [at for at, call in enumerate(calls) if call.queue == queue]
-                for position, key in instead.items():
-                    jobs[positions[position]].job_id = key
+                for position, job_id in instead.items():
+                    jobs[positions[position]].job_id = job_id
         return jobs
 
     async def session(self) -> ClientSession:

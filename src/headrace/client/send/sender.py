@@ -27,9 +27,9 @@ _TRIES = 6
 _FIRST_PAUSE = 0.05
 
 Instead = Mapping[int, JobId]
-"""Index of each parcel that was not added, with the job that is there instead."""
+"""Index of each parcel that was not added, with the id of the existing job."""
 Missing = Mapping[int, HeadraceError]
-"""Index to error, for each event that was, or may have been, not published."""
+"""Error by index, for each event that is not, or may not be, published."""
 _NONE_MISSING: Missing = {}
 
 
@@ -43,16 +43,16 @@ class Sender:
         self._logs: dict[str, _LogSender] = {}
 
     def send(
-        self, queue: str, parcels: Sequence[Parcel], *, named: bool = False
+        self, queue: str, parcels: Sequence[Parcel], *, custom_ids: bool = False
     ) -> Coroutine[Any, Any, Instead]:
-        """Return when the jobs are stored, with the jobs that are there instead of those that were
-        not added. `named` says that a caller chose some of the ids, so that the store looks for
-        jobs that already ended under them."""
+        """Return when the jobs are stored. The result maps the index of each job that was not added
+        to the existing job. `custom_ids` says that a caller chose some of the ids, so that the
+        store looks for jobs that already ended under them."""
         # A plain function: the awaited frames of a send are few, see tests/client/test_frames.py.
         sender = self._queues.get(queue)
         if sender is None:
             sender = self._queues[queue] = _QueueSender(self._store, queue)
-        return sender.send(parcels, named)
+        return sender.send(parcels, custom_ids)
 
     def publish(
         self,
@@ -60,15 +60,15 @@ class Sender:
         events: Sequence[Parcel],
         *,
         bound: Bound | None = None,
-        named: bool = False,
+        custom_ids: bool = False,
     ) -> Coroutine[Any, Any, Missing]:
-        """Return when the events are in the log, in their order, with the errors of those that are
-        not: if one is missing, so are all after it. `bound` is always the same for a log; `named`
-        says that an id may be there already."""
+        """Append events in order. After the first that fails, none is appended; the result maps
+        index to error. `bound` is always the same for a log; `custom_ids` says that an id may be
+        there already."""
         sender = self._logs.get(log)
         if sender is None:
             sender = self._logs[log] = _LogSender(self._store, log, bound)
-        return sender.send(events, named)
+        return sender.send(events, custom_ids)
 
 
 class _QueueSender(Coalescer[JobId]):
@@ -79,20 +79,20 @@ class _QueueSender(Coalescer[JobId]):
         self._store = store
         self._queue = queue
 
-    def _put(self, parcels: Sequence[Parcel], named: bool) -> Awaitable[Instead]:
-        return (self._append if len(parcels) == 1 else self._append_all)(parcels, named)
+    def _put(self, parcels: Sequence[Parcel], custom_ids: bool) -> Awaitable[Instead]:
+        return (self._append if len(parcels) == 1 else self._append_all)(parcels, custom_ids)
 
-    async def _append_all(self, parcels: Sequence[Parcel], named: bool) -> Instead:
+    async def _append_all(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
         """In batches that are bounded both ways: many small jobs, or a few large ones."""
         instead: dict[int, JobId] = {}
         done = 0
         for batch in bounded(parcels):
-            for position, job_id in (await self._append(batch, named)).items():
+            for position, job_id in (await self._append(batch, custom_ids)).items():
                 instead[done + position] = job_id
             done += len(batch)
         return instead
 
-    async def _append(self, parcels: Sequence[Parcel], named: bool) -> Instead:
+    async def _append(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
         """Append in one step, and again after a lost answer: the jobs are added once."""
         tries: _Tries | None = None
         idempotency = IdempotencyKey()
@@ -102,7 +102,7 @@ class _QueueSender(Coalescer[JobId]):
                     return await self._store.append(
                         self._queue,
                         parcels,
-                        repeat=named or (tries is not None and tries.unsure),
+                        repeat=custom_ids or (tries is not None and tries.unsure),
                         idempotency=idempotency,
                     )
                 except StoreError as error:
@@ -123,12 +123,12 @@ class _LogSender(Coalescer[HeadraceError]):
         self._log = log
         self._bound = bound
 
-    async def _put(self, events: Sequence[Parcel], named: bool) -> Missing:
+    async def _put(self, events: Sequence[Parcel], custom_ids: bool) -> Missing:
         """Batch after batch until one fails: no later event may be before it in the log."""
         done = 0
         for batch in bounded(events):
             try:
-                taken = await self._publish(batch, named)
+                taken = await self._publish(batch, custom_ids)
             except EnqueueUnknown as error:
                 end = done + len(batch)
                 missing: dict[int, HeadraceError] = dict.fromkeys(range(done, end), error)
@@ -141,7 +141,7 @@ class _LogSender(Coalescer[HeadraceError]):
                 return dict.fromkeys(range(done, len(events)), self._full())
         return _NONE_MISSING
 
-    async def _publish(self, events: Sequence[Parcel], named: bool) -> int:
+    async def _publish(self, events: Sequence[Parcel], custom_ids: bool) -> int:
         """Publish in one step, and again after a lost answer: the events are added once."""
         tries: _Tries | None = None
         idempotency = IdempotencyKey()
@@ -152,7 +152,7 @@ class _LogSender(Coalescer[HeadraceError]):
                         self._log,
                         events,
                         bound=self._bound,
-                        repeat=named or (tries is not None and tries.unsure),
+                        repeat=custom_ids or (tries is not None and tries.unsure),
                         idempotency=idempotency,
                     )
                 except StoreError as error:

@@ -42,8 +42,8 @@ class DeadHandler:
             self._parameters.check_event(event_type, batched=False)
 
     def arguments(self, dead: DeadEvent) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """What to call the function with; None if it wants the event and that cannot be read. A
-        function that takes None in its place, or only the `DeadEvent`, is called for those too."""
+        """Arguments for the handler; None if it needs the event and the event is unreadable. It
+        does not if it takes None in its place, or only the `DeadEvent`."""
         event: Any = None
         if self._parameters.event is not None:
             try:

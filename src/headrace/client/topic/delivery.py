@@ -13,7 +13,7 @@ from headrace.core.topic.event import Event
 from headrace.errors import ConfigError, Defer, DeliveryUsed, HeadraceError, Reject, RetryLater
 
 Decision = RetryLater | Reject | Defer | None
-"""How a delivery is settled, as a task would raise it; None if it is acknowledged."""
+"""The control exception that settles a delivery; None for ack."""
 
 
 class DeliveryDropped(Exception):

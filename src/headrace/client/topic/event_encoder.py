@@ -51,7 +51,7 @@ class EventEncoder:
         self._by_class = topic.names_classes and not options.overrides.kind
         self._templates_by_class: dict[type, EnvelopeTemplate] = {}
         self._ids: Iterator[JobId] = ids.new_ids()
-        self.named = options.id is not None
+        self.custom_ids = options.id is not None
         """Whether the caller chose the id."""
 
     def parcel(self, event: Any) -> Parcel:
@@ -61,7 +61,7 @@ class EventEncoder:
             raise PayloadTooLarge(self._task, len(payload), self._most)
         key = self._key
         if not key and self._make_key is not None:
-            key = self._made_key(event)
+            key = self._key_of(event)
         id = self._options.id or next(self._ids)
         template = self._template_of(type(event)) if self._by_class else self._template
         envelope = template.envelope(id, payload, key)
@@ -79,9 +79,9 @@ class EventEncoder:
     def prepared(self, event: Any) -> PreparedEvent:
         """The event with the log it belongs to."""
         parcel = self.parcel(event)
-        return PreparedEvent(self.log(parcel), parcel, self.named)
+        return PreparedEvent(self.log(parcel), parcel, self.custom_ids)
 
-    def _made_key(self, event: Any) -> str:
+    def _key_of(self, event: Any) -> str:
         assert self._make_key is not None
         try:
             key = self._make_key(event)

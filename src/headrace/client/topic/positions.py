@@ -62,7 +62,7 @@ async def _find(
 async def read_logs(
     store: Store, logs: Sequence[str], after: Place | None, limit: int
 ) -> list[LoggedEvent]:
-    """Events after a place, from all logs in the order of time; those at it if it is a time."""
+    """Events after a place, merged by time. A time is inclusive, an id exclusive."""
     if after is None:
         cursors = [""] * len(logs)
     else:

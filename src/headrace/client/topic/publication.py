@@ -16,17 +16,17 @@ E = TypeVar("E")
 
 
 class PreparedEvent(NamedTuple):
-    """An event ready to be put into a log. `named` says that a caller chose its id, or that it may
-    be there already."""
+    """An event ready to be put into a log. `custom_id` says that a caller chose its id, or
+    that it may be there already."""
 
     log: str
     parcel: Parcel
-    named: bool
+    custom_id: bool
 
 
 class Unpublished(Generic[E]):
-    """An event that was not published, or may not have been: `publish_many` takes it in an event's
-    place, and publishes it once under the id that it has."""
+    """An event that failed, or may have failed. Pass it to `publish_many` again: it keeps its id,
+    and is published once."""
 
     __slots__ = ("event", "prepared")
 

@@ -55,9 +55,9 @@ class Publisher(Generic[E]):
             return await self._one_through(through(partial(self._publish, {})), event, options)
         checked = publish_options(options)
         session = await self._topic.app.session()
-        log, parcel, named = (await self._encoder(session, checked)).prepared(event)
+        log, parcel, custom_ids = (await self._encoder(session, checked)).prepared(event)
         await self._create_groups(session)
-        missing = await self._put(session, log, [parcel], named)
+        missing = await self._put(session, log, [parcel], custom_ids)
         if missing:
             raise _own(missing[0], parcel)
         return ids.to_text(parcel.job_id)
@@ -134,18 +134,18 @@ class Publisher(Generic[E]):
     async def _send_batch(
         self, session: ClientSession, batches: _Batches[E], batch: _LogBatch[E]
     ) -> None:
-        missing = await self._put(session, batch.log, batch.parcels, batch.named)
+        missing = await self._put(session, batch.log, batch.parcels, batch.custom_ids)
         if missing:
             batches.failed(batch, missing)
 
     async def _put(
-        self, session: ClientSession, log: str, parcels: Sequence[Parcel], named: bool
+        self, session: ClientSession, log: str, parcels: Sequence[Parcel], custom_ids: bool
     ) -> dict[int, HeadraceError]:
         """Publish, and if the topic blocks when it is full, wait until there is room for all."""
         topic, done, pause = self._topic, 0, _FIRST_PAUSE
         while True:
             missing = await session.sender.publish(
-                log, parcels[done:] if done else parcels, bound=topic.bound, named=named
+                log, parcels[done:] if done else parcels, bound=topic.bound, custom_ids=custom_ids
             )
             if not missing:
                 return {}
@@ -161,11 +161,11 @@ class Publisher(Generic[E]):
 class _LogBatch(Generic[E]):
     """The events of a batch that belong to one log, with their positions in the outcome."""
 
-    __slots__ = ("events", "log", "named", "parcels", "positions")
+    __slots__ = ("custom_ids", "events", "log", "parcels", "positions")
 
     def __init__(self, log: str) -> None:
         self.log = log
-        self.named = False
+        self.custom_ids = False
         self.positions: list[int] = []
         self.events: list[E | Unpublished[E]] = []
         self.parcels: list[Parcel] = []
@@ -175,7 +175,7 @@ class _LogBatch(Generic[E]):
         self.events.append(event)
         self.parcels.append(parcel)
         if again:
-            self.named = True
+            self.custom_ids = True
 
 
 class _Batches(Generic[E]):
@@ -201,7 +201,7 @@ class _Batches(Generic[E]):
                     log, parcel, again = self._again(event)
                 else:
                     parcel = encoder.parcel(event)
-                    log, again = encoder.log(parcel), encoder.named
+                    log, again = encoder.log(parcel), encoder.custom_ids
             except SendError as error:
                 keys.append(None)
                 self._outcome.fail(position, error)

@@ -22,9 +22,9 @@ from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT, TaskOptions
 from headrace.core.task.signature import Signature
 from headrace.core.topic.subscription import (
-    Broadcasting,
-    Subscribing,
-    SubscribingAny,
+    BroadcastKwargs,
+    SubscribeAnyKwargs,
+    SubscribeKwargs,
     SubscriptionOptions,
     check_patience,
     check_subscription,
@@ -89,7 +89,7 @@ class Subscription(Task[P, R_co]):
             raise EventNotFound(topic.name, error.event_id, self.wants.group) from None
 
     def unpack(
-        self, envelope: Envelope, fed: bytes = b""
+        self, envelope: Envelope, first_argument: bytes = b""
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The event in an envelope, as the function's only argument; or `Unfit`."""
         if len(envelope.payload) > self._most:
@@ -209,10 +209,10 @@ def declare(
 ) -> Subscription[..., Any]:
     """A subscription as its options say; `ConfigError` for what cannot be."""
     where = f"topic {topic.name!r}, {group!r}: "
-    known, hints = Subscribing.__annotations__, {"run_in": _NO_PROCESS}
+    known, hints = SubscribeKwargs.__annotations__, {"run_in": _NO_PROCESS}
     if broadcast:
         hints |= dict.fromkeys([*known, "batch", "max_wait"], _NOT_FOR_ALL)
-    check_known(f"{where}it", options, Broadcasting if broadcast else SubscribingAny, hints)
+    check_known(f"{where}it", options, BroadcastKwargs if broadcast else SubscribeAnyKwargs, hints)
     own = {f.name for f in fields(SubscriptionOptions)} & options.keys()
     wants = SubscriptionOptions(
         group=check_topic("group name", group),

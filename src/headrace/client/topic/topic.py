@@ -26,9 +26,9 @@ from headrace.core.clock import Duration
 from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT
 from headrace.core.topic.event import Event, read_event
-from headrace.core.topic.publish_options import Publishing, PublishingMany
-from headrace.core.topic.subscription import Broadcasting, Subscribing
-from headrace.core.topic.topic import Place, TopicDeclaring, check_place
+from headrace.core.topic.publish_options import PublishKwargs, PublishManyKwargs
+from headrace.core.topic.subscription import BroadcastKwargs, SubscribeKwargs
+from headrace.core.topic.topic import Place, TopicKwargs, check_place
 from headrace.errors import ConfigError, EventNotFound
 from headrace.store.topics import LoggedEvent
 
@@ -46,7 +46,7 @@ class Topic(TopicDefinition[E]):
         name: str,
         event_type: Any,
         make_key: Callable[[E], str | None] | None,
-        declared: TopicDeclaring,
+        declared: TopicKwargs,
     ) -> None:
         super().__init__(app, name, event_type, make_key, declared)
         self.subscriptions: dict[str, Subscription[..., Any]] = {}
@@ -56,7 +56,7 @@ class Topic(TopicDefinition[E]):
 
     # Publishing
 
-    async def publish(self, event: E, **options: Unpack[Publishing]) -> str:
+    async def publish(self, event: E, **options: Unpack[PublishKwargs]) -> str:
         """Put an event into the topic, and return its id when the store has it. `key` overrides the
         topic's; a second publish with the same `id` adds nothing; `delay` or `at` say when groups
         get it, `expires` when it is no longer handled; `headers`, `type`, `source` and
@@ -64,24 +64,24 @@ class Topic(TopicDefinition[E]):
         id of its event are passed on."""
         return await self._publisher.one(event, options)
 
-    def publish_sync(self, event: E, **options: Unpack[Publishing]) -> str:
+    def publish_sync(self, event: E, **options: Unpack[PublishKwargs]) -> str:
         """`publish` for code without an event loop."""
         return self.app.portal.run(self.publish(event, **options))
 
     async def publish_many(
-        self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishingMany]
+        self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishManyKwargs]
     ) -> PublishOutcome[E]:
         """Publish events in batches, in their order, with the same options. Never fails over one of
         them: the outcome has a result for each, and what to publish again."""
         return await self._publisher.many(events, options)
 
     def publish_many_sync(
-        self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishingMany]
+        self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishManyKwargs]
     ) -> PublishOutcome[E]:
         """`publish_many` for code without an event loop."""
         return self.app.portal.run(self.publish_many(events, **options))
 
-    def prepare(self, event: E, **options: Unpack[Publishing]) -> PreparedEvent:
+    def prepare(self, event: E, **options: Unpack[PublishKwargs]) -> PreparedEvent:
         """All of `publish` but the sending; times are by this machine's clock."""
         return prepare(self, event, options)
 
@@ -89,7 +89,7 @@ class Topic(TopicDefinition[E]):
 
     @overload
     def subscribe(
-        self, group: str, *, batch: None = None, **options: Unpack[Subscribing]
+        self, group: str, *, batch: None = None, **options: Unpack[SubscribeKwargs]
     ) -> Subscribe[E]: ...
     @overload
     def subscribe(
@@ -98,7 +98,7 @@ class Topic(TopicDefinition[E]):
         *,
         batch: int,
         max_wait: Duration = BATCH_WAIT,
-        **options: Unpack[Subscribing],
+        **options: Unpack[SubscribeKwargs],
     ) -> SubscribeBatch[E]: ...
     def subscribe(self, group: str, **options: Any) -> Any:
         """Have workers of this app call a function with each event, once for the whole group. A new
@@ -125,7 +125,7 @@ class Topic(TopicDefinition[E]):
     def broadcast(self, function: Callable[[E, Context], R], /) -> Subscription[[E], R]: ...
     @overload
     def broadcast(
-        self, function: None = None, /, **options: Unpack[Broadcasting]
+        self, function: None = None, /, **options: Unpack[BroadcastKwargs]
     ) -> Subscribe[E]: ...
     def broadcast(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Have each worker process call a function with each event that is published while it runs.

@@ -14,7 +14,7 @@ from headrace.core.queue_names import log_name
 from headrace.core.topic.event import Event
 from headrace.core.topic.kinds import named
 from headrace.core.topic.schema import Schema
-from headrace.core.topic.topic import TopicDeclaring, TopicOptions, check_known, checked_key
+from headrace.core.topic.topic import TopicKwargs, TopicOptions, check_known, checked_key
 from headrace.store.topics import Bound
 
 E = TypeVar("E")
@@ -31,10 +31,10 @@ class TopicDefinition(Generic[E]):
         name: str,
         event_type: Any,
         make_key: Callable[[E], str | None] | None,
-        declared: TopicDeclaring,
+        declared: TopicKwargs,
     ) -> None:
         self.app = app
-        check_known(f"topic {name!r}: it", declared, TopicDeclaring, {})
+        check_known(f"topic {name!r}: it", declared, TopicKwargs, {})
         given: dict[str, Any] = {**declared}
         schema = {part: given.pop(part) for part in _SCHEMA_OPTIONS if part in given}
         self.options = TopicOptions(name, **given)

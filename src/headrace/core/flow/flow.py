@@ -104,7 +104,7 @@ class Node:
         self.children: list[tuple[Node, bool]] = []
         self.parents: dict[Node | SentJob, bool] = {}
         self.feed: Feed = "" if call.links is None else call.links.feeding(call)
-        if call.is_open and not self.feed:
+        if call.lacks_first_argument and not self.feed:
             raise ArgumentError(
                 call.task, "its first argument is missing, and no other call gives it one"
             )

@@ -25,7 +25,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class GraphJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A job in a graph; others, and names, by their number there."""
+    """A job in a graph. Parents and names are indexes into the graph."""
 
     job_id: JobId
     queue: int
@@ -44,7 +44,7 @@ class Graph(msgspec.Struct, array_like=True, frozen=True):
         return self.names[spot.queue]
 
     def task(self, spot: GraphJob) -> str | None:
-        """None of a job that was there before the flow."""
+        """The task's name; None for a job sent before the flow."""
         return None if spot.task == _UNKNOWN else self.names[spot.task]
 
     @property

@@ -23,8 +23,8 @@ _Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
 
 
 class Limit(msgspec.Struct, array_like=True, frozen=True):
-    """At most `most` starts in any `window_ms`, counted under `name` by the whole fleet; of these
-    at most `burst` at once, if given, the others evenly after them."""
+    """At most `most` starts in any `window_ms`, fleet-wide, counted under `name`. With `burst`,
+    that many may start at once, and the rest are spread evenly."""
 
     name: _Text
     most: _Count
@@ -43,7 +43,7 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """Jobs of one lane run at most `width` at a time, in the order in which they came."""
     width: _Count = 1
     unique: _Text = ""
-    """While a job with this name lives, another is not added but stands for the first."""
+    """While a job with this name exists, a second one is not added; its sender gets the first."""
     unique_for_ms: _Count = 0
     """How much longer the name is taken after the job has ended."""
     debounced: bool = False

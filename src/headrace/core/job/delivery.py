@@ -13,8 +13,8 @@ Receipt = str | bytes | int
 
 class LeasedDelivery:
     """What a store hands to a worker. `receipt` is the store's own name for this delivery; `count`
-    numbers the deliveries of a job at its present place, from 1; `epoch` is the store's count of
-    leases taken away, or of files, when it was read."""
+    numbers the deliveries of a job at its present place, from 1; `epoch` is the queue's epoch
+    when it was read (on SQLite the file's generation)."""
 
     # On the hot path: defaults stand on the class, so that most deliveries need not set them.
     history = b""

@@ -70,11 +70,12 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     sent_ms: int | None = None
     """Only where the id does not contain the time."""
     flow: JobId = b""
-    """Of a job in a flow, the id of the flow's last job: its result is wanted, kept or not."""
+    """For a job in a flow: the id of the flow's last job. Its result is kept for the flow, even
+    with `result_ttl=0`."""
     feed: Feed = ""
     """How the results of the jobs it waited for become its first argument."""
     key: str = ""
-    """Of an event; those of one key are of one shard, and in order where order is wanted."""
+    """Key of an event: decides its shard, and its order in ordered groups."""
     kind: str = ""
     """The event's type, if it is not the one that its topic declares."""
     source: str = ""

@@ -24,7 +24,8 @@ class History(msgspec.Struct, array_like=True, frozen=True):
 
     attempts: tuple[Attempt, ...] = ()
     deliveries: int = 0
-    """Deliveries before the job's present place; `Delivery.count` counts those at it."""
+    """Deliveries up to the last settlement that recorded them; `LeasedDelivery.count` counts those
+    since."""
     crashes: int = 0
     """Of those deliveries, the ones that ended without an outcome."""
 

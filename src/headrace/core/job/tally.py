@@ -15,12 +15,12 @@ BUCKETS_US = tuple(1000 * 2**power for power in range(23))
 """Upper bounds of the histogram's buckets, in microseconds; longer times count in the last one."""
 
 RUN, WAIT = "<", "~"
-"""What names of counts begin with that are followed by an upper bound: runs that took up to so
-long, and longer than the bound before; and the same of how long they had waited."""
+"""Prefixes of the names of histogram counters, for run times and wait times; an upper bound
+follows."""
 RUN_US, WAIT_US = "run_us", "wait_us"
 """The names of sums of all these lengths."""
 
-# Of more jobs than these that end together, every so-manieth stands for all.
+# If more jobs than these end together, the waits of a sample stand for all.
 _WAITS_LOOKED_AT = 32
 
 _KINDS: dict[type, str] = {

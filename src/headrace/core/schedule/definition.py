@@ -56,7 +56,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     constraints: Constraints = NO_CONSTRAINTS
 
     def parcel(self, job_id: JobId, now_ms: int, tick: Tick | None = None) -> Parcel:
-        """The job of one tick, or of none."""
+        """The job of one tick, or of `run_now`."""
         expires_ms = None if self.expires_in_ms is None else now_ms + self.expires_in_ms
         overrides = msgspec.structs.replace(self.overrides, sent_ms=now_ms, expires_ms=expires_ms)
         envelope = encode_envelope(job_id, self.task, self.payload, overrides)

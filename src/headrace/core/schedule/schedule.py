@@ -76,8 +76,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, paused=False).next_ms() is None
 
     def reserve(self, now_ms: int) -> tuple[Record, bool]:
-        """The record with all ticks up to now over, those to be fired reserved; and whether some
-        were left out that `missed="all"` is too short for."""
+        """Mark all ticks up to now as over, and reserve those to fire. Also returns whether
+        `missed="all"` had to drop some."""
         tick = self.next_ms()
         if self.reserved or tick is None or tick > now_ms:
             return self, False

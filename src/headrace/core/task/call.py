@@ -57,8 +57,8 @@ class Step(ABC, Generic[R_co]):
 
 
 class Links:
-    """What one call waits for: those that feed it in a chain, and those that `after()` named, each
-    with whether the call runs anyway should that one fail."""
+    """The parents of a call: those that feed it, and those named by `after()`, with whether it runs
+    if they fail."""
 
     __slots__ = ("_after", "_fed_by", "_fed_list", "_of_group")
 
@@ -69,7 +69,7 @@ class Links:
         self._of_group = 0
 
     def add(self, call: Call[Any], parent: Step[Any] | SentJob, runs_anyway: bool) -> None:
-        """Have the call wait for the parent; of two times the same the later one counts."""
+        """Make the call wait for the parent. Naming a parent twice keeps the later setting."""
         ends: Sequence[Parent] | None = getattr(parent, "ends", None)
         if ends is None:
             if isinstance(parent, Step) or not isinstance(getattr(parent, "job_id", None), bytes):
@@ -99,10 +99,10 @@ class Links:
         """How the results of the parents become the first argument of the call."""
         count = len(self.parents())
         if self._fed_by:
-            feeds, group = call.room is not None, len(self._fed_by) if self._fed_list else 0
-            is_list = self._fed_list
+            feeds, is_list = call.payload_after_first is not None, self._fed_list
+            group = len(self._fed_by) if is_list else 0
         else:
-            feeds, group = call.is_open, self._of_group
+            feeds, group = call.lacks_first_argument, self._of_group
             is_list = group > 0 or count > 1
         if not feeds:
             return ""
@@ -114,22 +114,20 @@ class Links:
 
 
 class Call(Step[R_co]):
-    """Arguments are encoded and checked when the call is made, so sending cannot fail over them.
-
-    An `open` call lacks its first argument, which a flow brings; `room` is the payload of a call
-    that can take one more first argument.
-    """
+    """Arguments are encoded and checked when the call is made, so sending cannot fail over them. If
+    it `lacks_first_argument`, a flow must give it. `payload_after_first` is the payload in a flow
+    that does; None if there is no place for one more first argument."""
 
     __slots__ = (
-        "is_open",
         "is_plain",
         "labels",
+        "lacks_first_argument",
         "links",
         "options",
         "payload",
+        "payload_after_first",
         "queue",
         "returns",
-        "room",
         "task",
         "task_constraints",
     )  # fmt: skip
@@ -143,8 +141,8 @@ class Call(Step[R_co]):
         options: SendOptions = PLAIN,
         task_constraints: TaskConstraints | None = None,
         labels: CallLabels | None = None,
-        room: bytes | None = None,
-        is_open: bool = False,
+        payload_after_first: bytes | None = None,
+        lacks_first_argument: bool = False,
     ) -> None:
         self.task = task
         self.queue = options.queue or queue
@@ -153,9 +151,9 @@ class Call(Step[R_co]):
         self.options = options
         self.task_constraints = task_constraints
         self.labels = labels
-        self.room = room
-        self.is_open = is_open
-        self.is_plain = options is PLAIN and labels is None and not is_open
+        self.payload_after_first = payload_after_first
+        self.lacks_first_argument = lacks_first_argument
+        self.is_plain = options is PLAIN and labels is None and not lacks_first_argument
         self.links: Links | None = None
 
     @property
@@ -169,10 +167,10 @@ class Call(Step[R_co]):
     def after(
         self, *parents: Step[Any] | SentJob, if_failed: Literal["fail", "run"] = "fail"
     ) -> Self:
-        """Have the job start only when others have ended: calls and flows, which are sent along
-        with it, or jobs. If one of them fails, so does this one, unless `if_failed="run"`. Without
-        its first argument, the call is given their result (of several, the list; None of one that
-        failed). Changes the call, and returns it."""
+        """Start only after these have ended: calls and flows, which are sent along with it, or
+        jobs. If one of them fails, so does this one, unless `if_failed="run"`. If the first
+        argument is missing, it is their result: a list for several, None for a failed one. Changes
+        the call, and returns it."""
         if if_failed not in ("fail", "run"):
             raise ConfigError(f"{self!r}: if_failed must be 'fail' or 'run', not {if_failed!r}")
         links = self._linked()
@@ -216,7 +214,7 @@ class Call(Step[R_co]):
     def _alone(self) -> FlowMembership:
         if self.links is not None:
             raise ConfigError(f"{self!r} waits for others; send it with app.enqueue()")
-        if self.is_open:
+        if self.lacks_first_argument:
             raise ArgumentError(
                 self.task, "its first argument is missing, and no other call gives it one"
             )
@@ -224,7 +222,8 @@ class Call(Step[R_co]):
 
     def _make_parcel(self, now_ms: int | None, membership: FlowMembership) -> Parcel:
         options, waits = self.options, bool(membership.parents)
-        payload = self.room if membership.feed and self.room is not None else self.payload
+        after_first = self.payload_after_first if membership.feed else None
+        payload = self.payload if after_first is None else after_first
         envelope = encode_envelope(
             membership.job_id, self.task, payload, self._overrides(now_ms, membership)
         )

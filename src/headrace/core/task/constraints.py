@@ -62,21 +62,25 @@ class TaskConstraints:
             raise ConfigError(f"{where}rate_key=) needs a rate= on the task")
 
     def labels(
-        self, options: SendOptions, args: Sequence[Any], kwargs: Mapping[str, Any], is_open: bool
+        self,
+        options: SendOptions,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        lacks_first_argument: bool,
     ) -> CallLabels:
         """The texts that are made of the arguments. An open call lacks the first argument."""
         unique, rate_key = self._uniqueness(options).by, options.rate_key
         if not rate_key and self._declared.rate_key is not None:
-            self._check_closed("rate_key", is_open)
-            rate_key = self._made("rate_key", self._declared.rate_key, args, kwargs)
+            self._check_complete("rate_key", lacks_first_argument)
+            rate_key = self._make_label("rate_key", self._declared.rate_key, args, kwargs)
         if not unique:
             return CallLabels("", rate_key) if rate_key else NO_LABELS
         if unique is True:
-            fingerprint = self._signature.fingerprint(args, kwargs, is_open)
+            fingerprint = self._signature.fingerprint(args, kwargs, lacks_first_argument)
             return CallLabels(digest(self._task, fingerprint), rate_key)
         if not isinstance(unique, str):
-            self._check_closed("unique", is_open)
-            unique = self._made("unique", unique, args, kwargs)
+            self._check_complete("unique", lacks_first_argument)
+            unique = self._make_label("unique", unique, args, kwargs)
         return CallLabels(unique_name(self._task, unique), rate_key)
 
     def of_job(
@@ -124,15 +128,15 @@ class TaskConstraints:
         settings = self._queues.get(queue)
         return limits if settings is None else (*limits, settings.limit)
 
-    def _check_closed(self, what: str, is_open: bool) -> None:
-        if is_open:
+    def _check_complete(self, what: str, lacks_first_argument: bool) -> None:
+        if lacks_first_argument:
             raise ArgumentError(
                 self._task,
                 f"{what}= is made of the arguments, and the first one is still to come; "
                 f"give it by options({what}=)",
             )
 
-    def _made(
+    def _make_label(
         self, what: str, make: LabelMaker, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> str:
         try:

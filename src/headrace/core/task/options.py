@@ -27,7 +27,7 @@ RunIn = Literal["loop", "thread", "process"]
 BATCH_WAIT = 0.5
 
 
-class Declaring(JobOptions, total=False):
+class TaskKwargs(JobOptions, total=False):
     """What `@app.task(...)` takes, beside `batch` and `max_wait`."""
 
     name: str | None
@@ -42,7 +42,7 @@ class Declaring(JobOptions, total=False):
     concurrency: int | None
 
 
-_KNOWN = sorted((*Declaring.__annotations__, "batch", "max_wait"))
+_KNOWN = sorted((*TaskKwargs.__annotations__, "batch", "max_wait"))
 
 
 @dataclass(frozen=True, slots=True)

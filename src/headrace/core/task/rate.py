@@ -49,9 +49,8 @@ class Rate:
         return cls(most, window_ms, allowed)
 
     def limit(self, name: str) -> Limit:
-        """This rate, counted under `name`. The store counts when a job may start; it begins a
-        moment later, and not always equally much later. The window is longer by a margin, so that
-        the beginnings keep to the rate too."""
+        """This rate, counted under `name`. The window is a little longer than asked, because a
+        function begins slightly after its start is counted."""
         margin = math.ceil(min(self.window_ms * 0.02, 50))
         return Limit(name, self.most, self.window_ms + margin, self.burst)
 

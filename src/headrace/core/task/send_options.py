@@ -29,7 +29,7 @@ class JobOptions(TypedDict, total=False):
     debounce: Duration
 
 
-class Sending(JobOptions, total=False):
+class SendKwargs(JobOptions, total=False):
     """What `task.options(...)` takes: how one call differs from what its task declares."""
 
     delay: Duration
@@ -69,13 +69,13 @@ class SendOptions:
         unique = self.unique.by or self.unique.debounce_ms
         return bool(self.key or unique) or self.priority is not None
 
-    def changed(self, **changes: Unpack[Sending]) -> SendOptions:
+    def changed(self, **changes: Unpack[SendKwargs]) -> SendOptions:
         """These options with some of them changed."""
-        unknown = changes.keys() - Sending.__annotations__.keys()
+        unknown = changes.keys() - SendKwargs.__annotations__.keys()
         if unknown:
             raise ConfigError(
                 f"options() has no {sorted(unknown)[0]!r}; it takes "
-                f"{', '.join(sorted(Sending.__annotations__))}"
+                f"{', '.join(sorted(SendKwargs.__annotations__))}"
             )
         new: dict[str, Any] = {**_when(changes), **_expiry(changes)}
         if "id" in changes:
@@ -98,7 +98,7 @@ def check_priority(what: str, priority: object) -> int:
     return number
 
 
-def _constraints(unique: Uniqueness, changes: Sending) -> dict[str, Any]:
+def _constraints(unique: Uniqueness, changes: SendKwargs) -> dict[str, Any]:
     """The checked options that become constraints of the job."""
     new: dict[str, Any] = {"unique": unique.changed(changes)}
     if "priority" in changes:
@@ -110,7 +110,7 @@ def _constraints(unique: Uniqueness, changes: Sending) -> dict[str, Any]:
     return new
 
 
-def _when(changes: Sending) -> dict[str, int | None]:
+def _when(changes: SendKwargs) -> dict[str, int | None]:
     if "delay" in changes and "at" in changes:
         raise ConfigError("options(): give delay= or at=, not both")
     if "delay" in changes:
@@ -120,7 +120,7 @@ def _when(changes: Sending) -> dict[str, int | None]:
     return {}
 
 
-def _expiry(changes: Sending) -> dict[str, int | None]:
+def _expiry(changes: SendKwargs) -> dict[str, int | None]:
     if "expires" not in changes:
         return {}
     expires = changes["expires"]
@@ -129,7 +129,7 @@ def _expiry(changes: Sending) -> dict[str, int | None]:
     return {"expires_in_ms": to_ms("options(expires=)", expires), "expires_at_ms": None}
 
 
-def _overridden(now: Overrides, changes: Sending) -> Overrides:
+def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
     headers, timeout, retry = now.headers, now.timeout, now.retry
     if "headers" in changes:
         headers = _checked_headers(changes["headers"])

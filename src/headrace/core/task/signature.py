@@ -84,7 +84,9 @@ class Signature:
                 raise Misfit(f"argument {name!r} is missing")
         return fields[:split], named
 
-    def decode_fed(self, payload: bytes, first: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def decode_with_first(
+        self, payload: bytes, first: bytes
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """`decode` with `first`, an encoded value, before the arguments in `payload`."""
         spliced = with_first(payload, first, at=1 if self._variadic else 0)
         if spliced is None:
@@ -94,33 +96,35 @@ class Signature:
     def encode_call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[bytes | None, bytes | None]:
-        """The arguments as they are, and as those after a first one that is still to come: None for
-        what does not fit. `ArgumentError` if neither does."""
+        """Two encodings: of all arguments, and of the arguments after a missing first one; None for
+        one that does not fit. `ArgumentError` if neither fits."""
         if not kwargs and self._least <= len(args) <= self._most:
             try:
                 payload = codec.encode(args)
             except codec.ENCODE_ERRORS as error:
                 raise self._blame(args, error) from error
             return payload, payload if len(args) < self._positional else None
-        fed = self._encode_after_first(args, kwargs)
+        after_first = self._encode_after_first(args, kwargs)
         try:
-            return self.encode(args, kwargs), fed
+            return self.encode(args, kwargs), after_first
         except ArgumentError:
-            if fed is None:
+            if after_first is None:
                 raise
-            return None, fed
+            return None, after_first
 
-    def fingerprint(self, args: Sequence[Any], kwargs: Mapping[str, Any], is_open: bool) -> bytes:
+    def fingerprint(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], lacks_first_argument: bool
+    ) -> bytes:
         """Bytes that are the same for calls that mean the same: by position or by name, defaults
         given or left out."""
-        bound = self._python.bind(*([None, *args] if is_open else args), **kwargs)
+        bound = self._python.bind(*([None, *args] if lacks_first_argument else args), **kwargs)
         given = [bound.args, bound.kwargs]
         bound.apply_defaults()
         try:
-            return codec.encode_alike([is_open, bound.args, bound.kwargs])
+            return codec.encode_alike([lacks_first_argument, bound.args, bound.kwargs])
         except codec.ENCODE_ERRORS:
             # A default that cannot travel never does.
-            return codec.encode_alike([is_open, *given])
+            return codec.encode_alike([lacks_first_argument, *given])
 
     def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The name of the argument that takes the most bytes."""
@@ -164,8 +168,7 @@ class Signature:
             raise self._blame(values, error) from error
 
     def _has_room(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether arguments may fit behind another one: a glance that spares most calls by keyword
-        the binding."""
+        """Cheap check whether one more first argument could fit."""
         after = len(args)
         if after >= self._positional:
             return False

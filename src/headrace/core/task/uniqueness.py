@@ -55,7 +55,7 @@ class Uniqueness(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, **new) if new else self
 
     def over(self, declared: Uniqueness) -> Uniqueness:
-        """What holds for a call that says this, of a task that declares the other."""
+        """The settings of this call, with the task's where it sets none."""
         for_ms = declared.for_ms if self.for_ms is None else self.for_ms
         debounce_ms = declared.debounce_ms if self.debounce_ms is None else self.debounce_ms
         by = declared.by or bool(debounce_ms) if self.by is None else self.by

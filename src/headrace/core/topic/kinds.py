@@ -26,7 +26,7 @@ def named(kind: Any) -> str:
 
 
 def kinds_of(kind: Any) -> tuple[type, ...]:
-    """Classes such that each value of the type is an instance of one of them; empty if unknown."""
+    """Classes that cover all values of the type; empty if unknown."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
         parts = [kinds_of(part) for part in typing.get_args(kind)]

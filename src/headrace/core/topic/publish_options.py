@@ -17,7 +17,7 @@ from headrace.core.topic.headers import checked_headers
 from headrace.errors import ConfigError
 
 
-class PublishingMany(TypedDict, total=False):
+class PublishManyKwargs(TypedDict, total=False):
     """What `topic.publish_many(...)` takes: the same for all of its events."""
 
     key: str | None
@@ -30,7 +30,7 @@ class PublishingMany(TypedDict, total=False):
     correlation_id: str | None
 
 
-class Publishing(PublishingMany, total=False):
+class PublishKwargs(PublishManyKwargs, total=False):
     """What `topic.publish(...)` takes."""
 
     id: str | None
@@ -83,7 +83,7 @@ def publish_options(options: Mapping[str, Any]) -> PublishOptions:
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
-    known = (*PublishingMany.__annotations__, "id")
+    known = (*PublishManyKwargs.__annotations__, "id")
     for name in options:
         if name not in known:
             raise ConfigError(f"publish() has no {name!r}; it takes {', '.join(known)}")

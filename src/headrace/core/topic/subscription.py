@@ -16,7 +16,7 @@ OnFailure = Literal["block", "skip", "fail_key"]
 Consumers = int | tuple[int, int]
 
 
-class Subscribing(TypedDict, total=False):
+class SubscribeKwargs(TypedDict, total=False):
     """What `topic.subscribe(...)` takes beside the group, `batch` and `max_wait`."""
 
     retry: Retry | None
@@ -30,14 +30,14 @@ class Subscribing(TypedDict, total=False):
     name: str | None
 
 
-class SubscribingAny(Subscribing, total=False):
+class SubscribeAnyKwargs(SubscribeKwargs, total=False):
     """All that `topic.subscribe(...)` takes beside the group."""
 
     batch: int | None
     max_wait: Duration
 
 
-class Broadcasting(TypedDict, total=False):
+class BroadcastKwargs(TypedDict, total=False):
     """What `topic.broadcast(...)` takes."""
 
     timeout: float | None

@@ -26,7 +26,7 @@ _LEAST_GONE_AFTER = 60.0
 _FAST_CLOCK_MS = 60_000
 
 
-class TopicDeclaring(TypedDict, total=False):
+class TopicKwargs(TypedDict, total=False):
     """What `app.topic(...)` takes beside name, event type and key."""
 
     retention: Duration

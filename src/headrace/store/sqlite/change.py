@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.store.sqlite.connection.signals import Notification
-from headrace.store.sqlite.rows import made_queue_id, new_numbers, queue_id
+from headrace.store.sqlite.rows import get_or_create_queue_id, new_numbers, queue_id
 
 if TYPE_CHECKING:
     import sqlite3
@@ -77,9 +77,9 @@ class Change:
     def number(self, known: int) -> None:
         self._number = known
 
-    def made_number(self) -> int:
+    def get_or_create_number(self) -> int:
         """The queue's number; a new one if it had none."""
-        self._number = made_queue_id(self.connection, self.namespace, self.queue)
+        self._number = get_or_create_queue_id(self.connection, self.namespace, self.queue)
         return self._number
 
     def new_numbers(self, count: int) -> int:

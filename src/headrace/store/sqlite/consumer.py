@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
     from headrace.store.sqlite.connection.signals import Kind, Notification
     from headrace.store.sqlite.jobs.claims import Claims
-    from headrace.store.sqlite.jobs.queue_shares import Share, Sharing
+    from headrace.store.sqlite.jobs.queue_shares import Share, SharePolicy
     from headrace.store.sqlite.writer import Writer
     from headrace.store.values import FlowMessage, IdempotencyKey
 
@@ -31,7 +31,7 @@ class SqliteConsumer:
     """Fulfils `headrace.store.contract.Consumer`."""
 
     def __init__(
-        self, writer: Writer, claims: Claims, queues: Sequence[str], sharing: Sharing
+        self, writer: Writer, claims: Claims, queues: Sequence[str], share_policy: SharePolicy
     ) -> None:
         self.name = claims.owner
         self._writer = writer
@@ -40,7 +40,7 @@ class SqliteConsumer:
         self._queues = list(queues)
         sources = {queue: group_source(queue) for queue in queues}
         self._groups = {queue: source.log for queue, source in sources.items() if source}
-        self._sharing = sharing
+        self._share_policy = share_policy
         self._waits: set[_Wait] = set()
 
     async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
@@ -139,12 +139,12 @@ class SqliteConsumer:
         await self._database.write(self._hand_back_all)
 
     async def _claim(self, limit: int) -> list[LeasedDelivery]:
-        shares = self._sharing.shares(limit)
+        shares = self._share_policy.shares(limit)
         taken = await self._database.write(
             lambda connection, notifications: self._take(connection, notifications, shares, limit),
             unless=self._nothing_waits,
         )
-        self._sharing.took(taken)
+        self._share_policy.took(taken)
         return taken
 
     def _take(

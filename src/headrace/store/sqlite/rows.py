@@ -94,13 +94,13 @@ def queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int 
     return row[0] if row else None
 
 
-def made_queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int:
+def get_or_create_queue_id(connection: sqlite3.Connection, namespace: str, queue: str) -> int:
     """The queue's number; a new one if it had none."""
     known = queue_id(connection, namespace, queue)
     if known is not None:
         return known
-    [(made,)] = connection.execute(
+    [(new,)] = connection.execute(
         "INSERT INTO queues (namespace, name) VALUES (?, ?) RETURNING id", (namespace, queue)
     ).fetchall()
-    number: int = made
+    number: int = new
     return number

@@ -19,7 +19,7 @@ from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.reads import SqliteReads
 from headrace.store.sqlite.jobs import cancellation, insert, pruning
 from headrace.store.sqlite.jobs.claims import Claims
-from headrace.store.sqlite.jobs.queue_shares import sharing
+from headrace.store.sqlite.jobs.queue_shares import share_policy
 from headrace.store.sqlite.writer import Writer
 from headrace.store.values import Description
 
@@ -175,7 +175,9 @@ class SqliteStore(SqliteReads):
         strict: bool = False,
     ) -> SqliteConsumer:
         claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock)
-        return SqliteConsumer(self._writer, claims, list(queues), sharing(queues, strict=strict))
+        return SqliteConsumer(
+            self._writer, claims, list(queues), share_policy(queues, strict=strict)
+        )
 
 
 def _path(url: str) -> str:

@@ -88,7 +88,7 @@ def _obstacle(visit: Visit, job: DeadInfo) -> str:
         return "Events cannot be edited: other groups have them too."
     if job.task not in visit.app.tasks:
         return "Its arguments cannot be edited here: this app has no such task."
-    if job.fed:
+    if job.lacks_first_argument:
         return "Its arguments cannot be edited: the first comes from the jobs that it waited for."
     return ""
 
@@ -102,4 +102,4 @@ def _in_list(visit: Visit, job: DeadInfo) -> str:
 
 def arguments_of(visit: Visit, job: DeadInfo) -> Any:
     """The redacted arguments, by name where the task is known; of an event, its data."""
-    return named(visit.app, job.task, job.arguments, fed=job.fed)
+    return named(visit.app, job.task, job.arguments, lacks_first_argument=job.lacks_first_argument)

@@ -81,7 +81,9 @@ def arguments_of(visit: Visit, detail: JobDetail) -> Any:
     """The redacted arguments, by name where the task is known; of an event, its data."""
     if detail.event is not None:
         return detail.event.data
-    return named(visit.app, detail.task, detail.arguments, fed=detail.fed)
+    return named(
+        visit.app, detail.task, detail.arguments, lacks_first_argument=detail.lacks_first_argument
+    )
 
 
 def log_of(detail: JobDetail) -> tuple[list[str], bool]:

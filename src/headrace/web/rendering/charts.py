@@ -51,21 +51,21 @@ def charts_of(minutes: Minutes, step: int) -> list[Chart]:
     def rates(*kinds: str) -> Values:
         return [sum(each.counts[kind] for kind in kinds) / step for each in sums]
 
-    def made(title: str, bars: bool, *series: Series) -> Chart:
+    def chart(title: str, bars: bool, *series: Series) -> Chart:
         return _chart(title, times, series, bars=bars)
 
     run50, run95 = [each.ran(50) for each in sums], [each.ran(95) for each in sums]
     wait50, wait95 = [each.waited(50) for each in sums], [each.waited(95) for each in sums]
     return [
-        made("Done per minute", True, Series("done", "s1", rates("done"))),
-        made(
+        chart("Done per minute", True, Series("done", "s1", rates("done"))),
+        chart(
             "Failed per minute",
             True,
             Series("dead", "s2", rates("dead")),
             Series("retried", "s3", rates("retry")),
         ),
-        made("Run time", False, Series("median", "s1", run50), Series("95 %", "s3", run95)),
-        made("Wait time", False, Series("median", "s1", wait50), Series("95 %", "s3", wait95)),
+        chart("Run time", False, Series("median", "s1", run50), Series("95 %", "s3", run95)),
+        chart("Wait time", False, Series("median", "s1", wait50), Series("95 %", "s3", wait95)),
     ]
 
 

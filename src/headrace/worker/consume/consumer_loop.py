@@ -76,9 +76,9 @@ class ConsumerLoop:
             shared.counted,
             shared.clock.now_ms,
         )
-        self._executor = self._made_executor(tasks)
+        self._executor = self._make_executor(tasks)
         policy.attach(self._settler, self._executor.in_flight)
-        self._reader = self._made_reader()
+        self._reader = self._make_reader()
         self._controller = (
             Controller(shared.app.store, upkeep, queues, self._executor.apply_control)
             if upkeep
@@ -93,7 +93,7 @@ class ConsumerLoop:
         self._errors = 0
         self._crashes = 0
 
-    def _made_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
+    def _make_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
         shared = self._shared
         return Executor(
             tasks,
@@ -106,7 +106,7 @@ class ConsumerLoop:
             observe=self._observe,
         )
 
-    def _made_reader(self) -> QueueReader:
+    def _make_reader(self) -> QueueReader:
         shared = self._shared
         reclaimer = (
             Reclaimer(

@@ -54,14 +54,14 @@ class ConsumerLoops:
         self._shared = shared
         self._died = died
         self._hurrying = hurrying
-        self._made: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
         self._loops: list[ConsumerLoop] = []
         self._groups: dict[ConsumerLoop, Subscription[..., Any]] = {}
         self._removed = WorkerOutcome()
-        self.upkeep = self._made_first()
+        self.upkeep = self._make_loops()
 
-    def _made_first(self) -> StoreConsumer:
-        """The consumer through which all queues are looked after."""
+    def _make_loops(self) -> StoreConsumer:
+        """Make the first loops. Returns the consumer through which all queues are looked after."""
         settings = self._settings
         upkeep: StoreConsumer | None = None
         if settings.weights:
@@ -119,7 +119,7 @@ class ConsumerLoops:
         seconds = self._settings.drain if drain is None else drain
         await loop.drain(time.monotonic() + seconds, self._hurrying)
         await loop.close()
-        await in_time(loop.leave())
+        await wait_briefly(loop.leave())
         if loop in self._loops:
             self._loops.remove(loop)
             self._groups.pop(loop, None)
@@ -148,7 +148,7 @@ class ConsumerLoops:
         )
 
     def _of_group(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
-        number = self._made[subscription.name] = self._made.get(subscription.name, 0) + 1
+        number = self._numbers[subscription.name] = self._numbers.get(subscription.name, 0) + 1
         # Two consumers of one name must not read the same queue: each would take what the other
         # was just given for lost, and hand back what the other holds when it leaves.
         name = self._settings.name if number == 1 else f"{self._settings.name}+{number}"
@@ -199,8 +199,8 @@ def slots_for(subscription: Subscription[..., Any], concurrency: int) -> int:
     return max(concurrency, 2 * (subscription.declared.batch or 0))
 
 
-async def in_time(*works: Awaitable[None]) -> None:
-    """Do all of it, if the store answers within two seconds."""
+async def wait_briefly(*works: Awaitable[None]) -> None:
+    """Do all of it, for at most two seconds: the store may not answer."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LEAVE_GRACE):
             await asyncio.gather(*works, return_exceptions=True)

@@ -25,8 +25,8 @@ Ready = Callable[[], Awaitable[None]]
 """Makes sure that there is something to read from."""
 
 
-class Handing(Protocol):
-    """What the reader needs of the settler, which hands back what cannot run now."""
+class HandBackQueue(Protocol):
+    """What the reader needs of the settler, to hand back what cannot run now."""
 
     def put(self, delivery: LeasedDelivery, outcome: Outcome) -> None: ...
 
@@ -49,7 +49,7 @@ class QueueReader(Service):
         self,
         consumer: Consumer,
         reclaimer: Reclaimer | None,
-        settler: Handing,
+        settler: HandBackQueue,
         slots: Slots,
         held: set[LeasedDelivery],
         start: Callable[[LeasedDelivery], None],

@@ -116,8 +116,8 @@ class Settler(Service):
         return None
 
     async def _write(self, batch: _SettlementBatch, tally: Tally | None) -> list[LeasedDelivery]:
-        """Have the store apply a batch; once more after an error about its content, which may be
-        false."""
+        """Apply a batch. After an error about its content it is tried once more, since such errors
+        can be false."""
         tries = 1 if batch.tried else 2
         while True:
             tries -= 1

@@ -146,8 +146,8 @@ def _failure(error: BaseException) -> RunReply:
 def _value(request: RunRequest, reporter: RunReporter, begin: Callable[[], object]) -> RunReply:
     task = _find(request.module, request.qualname)
     try:
-        if request.fed:
-            args, kwargs = task.signature.decode_fed(request.payload, request.fed)
+        if request.first_argument:
+            args, kwargs = task.signature.decode_with_first(request.payload, request.first_argument)
         else:
             args, kwargs = task.signature.decode(request.payload)
     except Misfit as error:

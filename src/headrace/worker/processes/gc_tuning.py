@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 
-def calm() -> None:
+def tune_gc() -> None:
     """Look for garbage less often. Jobs come and go by the hundred and hardly ever form cycles, so
     looking after every 700 objects costs a fifth of the throughput; and what was imported stays for
     good. Not for a process that a worker shares with other code."""

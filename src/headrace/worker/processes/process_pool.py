@@ -41,7 +41,7 @@ class RunRequest(msgspec.Struct, array_like=True):
     timeout: float
     headers: dict[str, str]
     keep_result: bool
-    fed: bytes = b""
+    first_argument: bytes = b""
     """The first argument, encoded, if it does not come with the others."""
 
 
@@ -220,7 +220,7 @@ def _request(run: Run) -> RunRequest:
         run.timeout or 0.0,
         dict(run.context().headers),
         run.keeps_result,
-        run.fed,
+        run.first_argument,
     )
 
 

@@ -86,10 +86,10 @@ class Intake:
             )
         run.task = task
         if envelope.overrides.feed:
-            run.fed = _fed(run)
+            run.first_argument = _first_argument(run)
         if task.declared.run_in == "process" and not self._unpack_all:
             return
-        run.args, run.kwargs = task.unpack(envelope, run.fed)
+        run.args, run.kwargs = task.unpack(envelope, run.first_argument)
 
     def check_may_run(self, run: Run) -> None:
         """Refuse a job that makes workers crash, or that has expired."""
@@ -147,7 +147,7 @@ def _has_limits(constraints: bytes) -> bool:
         raise Unfit(Reason.MALFORMED, f"its constraints cannot be read: {error}") from None
 
 
-def _fed(run: Run) -> bytes:
+def _first_argument(run: Run) -> bytes:
     """The first argument of a job that takes it from its parents, as MessagePack."""
     inputs = run.delivery.inputs
     if run.envelope.overrides.feed == "list" and inputs:

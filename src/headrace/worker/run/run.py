@@ -53,7 +53,7 @@ class Run:
     task: Task[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    fed = b""
+    first_argument = b""
     """The first argument, encoded, if it is the result of other jobs."""
     limited = False
     """Whether its start must be counted by the store first."""
@@ -190,7 +190,7 @@ class Run:
 
     def encode_again(self) -> None:
         """Encode the arguments again, as middleware left them."""
-        self.changed, self.fed = self.task.signature.encode(self.args, self.kwargs), b""
+        self.changed, self.first_argument = self.task.signature.encode(self.args, self.kwargs), b""
 
     def end(self) -> None:
         """Cancel it. A thread cannot be cancelled: it can only be asked to end."""

@@ -17,7 +17,7 @@ from headrace.client.task import Task
 from headrace.core import codec
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
-from headrace.middleware.nesting import running_through, that_run
+from headrace.middleware.nesting import running_through, wrapping_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.process_pool import ProcessPool, TaskProcess
@@ -63,7 +63,7 @@ class RunMiddleware:
     """Runs functions inside the app's middleware. False if none wraps runs."""
 
     def __init__(self, middleware: Sequence[Middleware]) -> None:
-        self._middleware = that_run(middleware)
+        self._middleware = wrapping_run(middleware)
         self._only = self._middleware[0].wants if len(self._middleware) == 1 else None
 
     def __bool__(self) -> bool:

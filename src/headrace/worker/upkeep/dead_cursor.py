@@ -26,10 +26,10 @@ _NAMED = 100
 
 
 class DeadCursor(msgspec.Struct, array_like=True, frozen=True):
-    """All deaths before `until_ms` are handled, and those of that millisecond that are in `then`:
-    another may join them anywhere in the list. If they are too `many` to name, `then` has the
-    latest, and whatever stands before one of them in the list is handled too. `now` is the event
-    at hand, and `tries_now` counts its tries."""
+    """Handled: all deaths before `until_ms`, and those at `until_ms` listed in `then`, as others
+    of that millisecond may come later. If there are too `many` to list, `then` has the latest, and
+    all that stand before one of these in the list are handled too. `now` is the event at hand, and
+    `tries_now` counts its tries."""
 
     until_ms: int = 0
     then: tuple[JobId, ...] = ()

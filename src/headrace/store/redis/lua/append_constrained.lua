@@ -2,7 +2,7 @@
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
 -- ARGV: events:int queue check:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope constraints parents children schedule tick
--- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the key of the job that stands for it.
+-- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it.
 
 local check = ARGV[3] == '1'
 local HEAD, EACH = 5, 8

@@ -8,7 +8,7 @@
 local SEEN_EVERY = 10000
 local group, member = ARGV[1], ARGV[2]
 
-local function made(stream)
+local function make_group(stream)
   local answer = redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
   if not answer.err then
     next_epoch()
@@ -56,7 +56,7 @@ if member ~= '' then
   be_seen()
 end
 for _, stream in ipairs(streams) do
-  local trouble = made(stream)
+  local trouble = make_group(stream)
   if trouble then
     return trouble
   end

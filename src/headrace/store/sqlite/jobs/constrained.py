@@ -51,7 +51,7 @@ def append_constrained(
 ) -> dict[int, JobId]:
     """As `insert.append`, for jobs of any kind. `since` says when jobs that have waited elsewhere
     became ready."""
-    change.made_number()
+    change.get_or_create_number()
     refused = _refuse(change, parcels, repeat=repeat)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
     _add(change, added, since or {})

@@ -50,7 +50,7 @@ def append(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[i
 
 
 def _append_plain(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
-    number = change.made_number()
+    number = change.get_or_create_number()
     first = change.new_numbers(len(parcels))
     rows = [
         _row(number, parcel, place, change.now_ms)

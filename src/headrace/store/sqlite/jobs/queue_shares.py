@@ -15,7 +15,7 @@ Share = tuple[str, int]
 """A queue, and how many jobs may be taken from it at most."""
 
 
-class Sharing(Protocol):
+class SharePolicy(Protocol):
     def shares(self, limit: int) -> list[Share]:
         """How many to take from each queue, in order; a queue may come again, for what others
         leave."""
@@ -26,7 +26,7 @@ class Sharing(Protocol):
         ...
 
 
-def sharing(queues: Mapping[str, int] | Sequence[str], *, strict: bool) -> Sharing:
+def share_policy(queues: Mapping[str, int] | Sequence[str], *, strict: bool) -> SharePolicy:
     """The way to share that `Store.consumer` describes."""
     if strict:
         return InOrder(list(queues))

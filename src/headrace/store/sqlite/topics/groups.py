@@ -79,9 +79,11 @@ def join(change: Change, group: Group, begin: Position, *, again: bool = False) 
     wants = (group.ordered, group.on_failure)
     if change.connection.execute(_CHANGE, (*wants, change.number)).rowcount or again:
         return False
-    log = topic_log.made(change.beside(source.log))
+    log = topic_log.get_or_create(change.beside(source.log))
     at = topic_log.before(change.connection, log, source.log, begin)
-    change.connection.execute(_MAKE, (change.made_number(), log.number, *wants, at, change.now_ms))
+    change.connection.execute(
+        _MAKE, (change.get_or_create_number(), log.number, *wants, at, change.now_ms)
+    )
     change.notify("ready")
     return True
 

@@ -48,7 +48,7 @@ def publish(
     change: Change, events: Sequence[Parcel], *, bound: Bound | None, repeat: bool
 ) -> Published:
     """Add or schedule events, as far as there is room."""
-    log = topic_log.made(change)
+    log = topic_log.get_or_create(change)
     known = _known(change, log, [event.job_id for event in events]) if repeat else set()
     again, now, later = _sorted_out(change, events, known)
     taken = len(events)
@@ -165,7 +165,7 @@ def _write(change: Change, log: Log, new: Sequence[New]) -> int:
 
 def promote(change: Change) -> Promotion:
     """Add events that are due to the log, the earliest first."""
-    log = topic_log.made(change)
+    log = topic_log.get_or_create(change)
     chosen = (log.number, change.now_ms, _PROMOTED_TOGETHER)
     due = change.connection.execute(_DUE, chosen).fetchall()
     entries.delete(change.connection, [id for id, _, _, _ in due])

@@ -78,12 +78,12 @@ def find(connection: sqlite3.Connection, namespace: str, *, log: str) -> Log | N
     return Log(*row) if row else None
 
 
-def made(change: Change) -> Log:
+def get_or_create(change: Change) -> Log:
     """The log of this name; a new one if there was none."""
     log = find(change.connection, namespace=change.namespace, log=change.queue)
     if log is None:
-        made = {"log": change.made_number(), "span": _SPAN}
-        [row] = change.connection.execute(_MAKE, made).fetchall()
+        values = {"log": change.get_or_create_number(), "span": _SPAN}
+        [row] = change.connection.execute(_MAKE, values).fetchall()
         log = Log(*row)
     change.number = log.number
     return log
