@@ -1,6 +1,6 @@
 """Writes the typed Python stubs of the Lua scripts from the scripts' headers.
 
-    python tools/lua_stubs.py           # writes store/redis/scripts.py
+    python tools/lua_stubs.py           # writes store/redis/script_stubs.py
     python tools/lua_stubs.py --check   # fails if it would become another
 
 A header's ARGV line names each argument and its type, `limit:int`. An argument without a type is
@@ -23,7 +23,7 @@ from headrace.store.redis import keys
 from headrace.store.redis.keys import KvKeys
 
 FOLDER = Path(keys.__file__).parent
-TARGET = FOLDER / "scripts.py"
+TARGET = FOLDER / "script_stubs.py"
 WIDTH = 100
 _GLUE = "\0"
 OF_EACH = ", of each queue"

@@ -38,7 +38,7 @@ from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware
 from headrace.settings import Settings
 from headrace.store.contract import Store
-from headrace.store.loops import LoopLocal
+from headrace.store.loop_local import LoopLocal
 from headrace.store.url import open_store
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.scaling import Scaling
-from headrace.worker.processes.parent import SUPERVISOR
+from headrace.worker.processes.child_lifetime import SUPERVISOR
 from headrace.worker.processes.supervisor import Supervisor
 from tests.cli.conftest import Start
 from tests.cli.programs import LONG, eventually, is_alive

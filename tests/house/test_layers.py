@@ -10,7 +10,7 @@ from tests.house.package import modules
 BASE = {"errors", "core"}
 CONTRACT = BASE | {
     "store.contract",
-    "store.loops",
+    "store.loop_local",
     "store.oddities",
     "store.topics",
     "store.values",
@@ -22,7 +22,7 @@ ROOMS: dict[str, set[str]] = {
     "core": {"errors"},
     "store": set(),
     "store.contract": BASE | {"store.topics", "store.values"},
-    "store.loops": set(),
+    "store.loop_local": set(),
     "store.oddities": set(),
     "store.topics": BASE | {"store.values"},
     "store.values": BASE,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.store.redis import keys, scripts
+from headrace.store.redis import keys, script_stubs
 from headrace.store.redis.keys import KvKeys, QueueKeys
 from headrace.store.redis.script import Script
 from tests.house.lua import (
@@ -39,7 +39,7 @@ FILLED_IN = {*CONSTANTS, "queue", "group", "groups"}
 
 def stub(name: str) -> Any:
     """The function or the script of this name."""
-    return getattr(scripts, name)
+    return getattr(script_stubs, name)
 
 
 def key_names(name: str) -> list[str]:
@@ -204,10 +204,10 @@ async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
 
 def test_every_script_has_a_stub_and_every_stub_a_script() -> None:
     made, stubs = set(), set()
-    for name, value in vars(scripts).items():
+    for name, value in vars(script_stubs).items():
         if isinstance(value, Script):
             made.add(name.removeprefix("_"))
-        elif inspect.isfunction(value) and value.__module__ == scripts.__name__:
+        elif inspect.isfunction(value) and value.__module__ == script_stubs.__name__:
             stubs.add(name)
     assert made == stubs == set(NAMES)
 

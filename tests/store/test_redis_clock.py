@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.store.contract import StoreConsumer
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.testing.conformance.ground import QUEUE, known, parcel
@@ -29,7 +29,7 @@ async def store(redis_url: str, namespace: str) -> AsyncIterator[RedisStore]:
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     """What all scripts take for the time, from now on."""
-    for script in vars(scripts).values():
+    for script in vars(script_stubs).values():
         if isinstance(script, Script):
             shown = f"return (time[1] + {seconds}) * 1000"
             body = script.body.replace("return time[1] * 1000", shown)

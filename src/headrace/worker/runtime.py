@@ -15,8 +15,8 @@ from headrace.worker.app import WorkerApp
 from headrace.worker.consume.consumer_loops import ConsumerLoops, wait_briefly
 from headrace.worker.consume.heartbeat import Heartbeat
 from headrace.worker.service import QueuePoller, Service, ended
-from headrace.worker.services import WorkerServices
 from headrace.worker.settings import WorkerSettings
+from headrace.worker.shared_services import SharedServices
 from headrace.worker.upkeep.autoscaler import autoscaler_of
 from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
 from headrace.worker.upkeep.flow_relay import FlowRelay
@@ -49,7 +49,7 @@ class WorkerRuntime:
         self._settings = settings
         self._phase = phase
         self._hurrying = hurrying
-        self._shared = WorkerServices(app, settings, state, totals)
+        self._shared = SharedServices(app, settings, state, totals)
         self._dead_handlers = self._make_dead_handlers()
         self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying)
         self._registry = self._make_registry()

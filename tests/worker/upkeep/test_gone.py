@@ -12,7 +12,7 @@ from headrace import Headrace, State
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement, StoreConsumer, reclaim_every
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.keys import WORKERS
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
@@ -33,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     body = script.body.replace("local LONG_GONE = 6000", "local LONG_GONE = 0")
     assert body != script.body
     script.body, script.sha = body, hashlib.sha1(body.encode()).hexdigest()
-    monkeypatch.setattr(scripts, "_reclaim", script)
+    monkeypatch.setattr(script_stubs, "_reclaim", script)
 
 
 async def names(app: Headrace) -> set[str]:

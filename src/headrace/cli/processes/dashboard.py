@@ -18,7 +18,7 @@ from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.output import complain
 from headrace.cli.processes.metrics_options import Place, metrics_options, place_of
 from headrace.errors import ConfigError
-from headrace.worker.processes.parent import follow_supervisor
+from headrace.worker.processes.child_lifetime import follow_supervisor
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import IO
 import click
 
 from headrace.core.display import harmless
-from headrace.worker.processes.parent import SUPERVISOR, how_it_ended
+from headrace.worker.processes.child_lifetime import SUPERVISOR, how_it_ended
 
 # To read the last output of an ended process: a child that inherited its pipe may keep it open.
 _LAST_WORDS = 2.0

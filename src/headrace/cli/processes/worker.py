@@ -28,8 +28,8 @@ from headrace.cli.processes.worker_process import exit_on_signal, leave, work
 from headrace.core import bounds as limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
+from headrace.worker.processes.child_lifetime import follow_supervisor, start_process
 from headrace.worker.processes.gauge import Gauge
-from headrace.worker.processes.parent import follow_supervisor, start_process
 from headrace.worker.processes.supervisor import Supervisor
 from headrace.worker.store_wait import StoreWait
 from headrace.worker.upkeep.workload import workloads_of

@@ -12,7 +12,7 @@ from headrace.core.job.outcome import RELEASED
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import Settlement
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.errors import NoGroup
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import signed
@@ -83,7 +83,7 @@ class RedisConsumer(RedisUpkeep):
         idempotency: IdempotencyKey | None = None,
     ) -> dict[LeasedDelivery, str]:
         jobs: list[Argument] = [item for d in deliveries for item in (d.job_id, d.constraints)]
-        gates = await scripts.begin(
+        gates = await script_stubs.begin(
             self._settling,
             self._store.keys(queue),
             events=self._store.events_most,
@@ -135,7 +135,7 @@ class RedisConsumer(RedisUpkeep):
             mine = [delivery for delivery in deliveries if delivery.queue == queue]
             pairs = [item for d in mine for item in (d.receipt, d.count)]
             try:
-                gone = await scripts.renew(
+                gone = await script_stubs.renew(
                     link, self._store.keys(queue), consumer=self._signed, deliveries=pairs
                 )
             except StoreError as error:
@@ -172,7 +172,7 @@ class RedisConsumer(RedisUpkeep):
 
     async def _leave(self, queue: str) -> None:
         try:
-            await scripts.leave(self._upkeep, self._store.keys(queue), consumer=self._signed)
+            await script_stubs.leave(self._upkeep, self._store.keys(queue), consumer=self._signed)
         except NoGroup:
             return
 
@@ -217,7 +217,7 @@ class RedisConsumer(RedisUpkeep):
     async def _send_settle(
         self, queue: str, batch: Batch, checked: bool, idempotency: IdempotencyKey
     ) -> list[bytes]:
-        return await scripts.settle(
+        return await script_stubs.settle(
             self._settling,
             self._store.keys(queue),
             events=self._store.events_most,

@@ -10,9 +10,9 @@ from typing import Any
 
 from headrace.core.bounds import EVENTS_KEPT
 from headrace.core.queue_names import group_source
-from headrace.store.loops import LoopLocal
+from headrace.store.loop_local import LoopLocal
 from headrace.store.oddities import Oddities, readable
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.confirmation import Confirmation
 from headrace.store.redis.connection.endpoint import RedisEndpoint
 from headrace.store.redis.connection.errors import Refused
@@ -144,7 +144,7 @@ class RedisNamespace:
             return None
         if known == name.encode("utf-8", "surrogatepass"):
             keys = self.keys(name)
-            held = await scripts.remove(link, keys, events=self.events_most, force=force)
+            held = await script_stubs.remove(link, keys, events=self.events_most, force=force)
             if held:
                 return held
             if force:

@@ -2,7 +2,7 @@
 
 A script's header names its KEYS as attributes of `QueueKeys` (`*` for all of them) or `KvKeys`,
 which the script finds in its table `key`, and its ARGV with their types. `tools/lua_stubs.py`
-writes `scripts.py` from the headers: one function for each script, with the same names. A script
+writes `script_stubs.py` from the headers: one function for each script, with the same names. One
 about many queues at once says that it has these keys "of each queue"; it goes from one to the next
 with `each_queue`. A script that changes something answers by `applied`, and has one more argument,
 REQUEST: see `connection/requests.py`.

@@ -17,7 +17,7 @@ from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
 from headrace.store.oddities import readable
-from headrace.store.redis import encoding, facts, scripts
+from headrace.store.redis import encoding, facts, script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.consumer import RedisConsumer
@@ -70,7 +70,7 @@ class RedisStore(RedisTopics):
         jobs: list[Argument] = []
         for parcel in parcels:
             jobs += (parcel.job_id, encoding.when(parcel), parcel.envelope)
-        known = await scripts.append(
+        known = await script_stubs.append(
             links.put,
             keys,
             events=self.events_most,
@@ -91,7 +91,7 @@ class RedisStore(RedisTopics):
         sent: facts.FactBatch,
         idempotency: IdempotencyKey | None,
     ) -> dict[int, JobId]:
-        known = await scripts.append_constrained(
+        known = await script_stubs.append_constrained(
             link,
             keys,
             events=self.events_most,
@@ -109,7 +109,7 @@ class RedisStore(RedisTopics):
     async def follow(
         self, queue: str, parent: JobId, children: Sequence[Child]
     ) -> JobEnding | None:
-        reply = await scripts.follow(
+        reply = await script_stubs.follow(
             self.links().send,
             self.keys(queue),
             parent=parent,
@@ -129,7 +129,7 @@ class RedisStore(RedisTopics):
         for each in arrivals:
             ending = each.ending
             records += (each.child, each.parent, ending.state, ending.value, int(each.runs_anyway))
-        await scripts.arrive(
+        await script_stubs.arrive(
             self.links().send, self.keys(queue), events=self.events_most, arrivals=records
         )
 
@@ -144,7 +144,7 @@ class RedisStore(RedisTopics):
             page = await self.dead(queue, cursor, limit)
             return JobIdPage([job.job_id for job in page.jobs], page.cursor)
         _check_cursor(state, cursor)
-        following, *found = await scripts.browse(
+        following, *found = await script_stubs.browse(
             self.links().ask, self.keys(queue), state=state, cursor=cursor, limit=limit
         )
         return JobIdPage(found, following.decode())
@@ -178,12 +178,12 @@ class RedisStore(RedisTopics):
         return LogPage(texts[max(0, start - dropped) :], dropped + len(texts))
 
     async def once_all(self, queue: str, job_id: JobId) -> dict[str, bytes]:
-        pairs = await scripts.once_all(self.links().ask, self.keys(queue), job=job_id)
+        pairs = await script_stubs.once_all(self.links().ask, self.keys(queue), job=job_id)
         return {readable(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
         flat = [key for pair in pairs for key in pair]
-        answers = await scripts.arrived(self.links().ask, self.keys(queue), pairs=flat)
+        answers = await script_stubs.arrived(self.links().ask, self.keys(queue), pairs=flat)
         return [bool(answer) for answer in answers]
 
     async def events(
@@ -203,7 +203,7 @@ class RedisStore(RedisTopics):
     async def cancel(
         self, queue: str, job_ids: Sequence[JobId], *, running: bool = True
     ) -> list[State | None]:
-        answers = await scripts.cancel(
+        answers = await script_stubs.cancel(
             self.links().send,
             self.keys(queue),
             events=self.events_most,
@@ -219,7 +219,7 @@ class RedisStore(RedisTopics):
         await self._set_paused(queue, task, on=False)
 
     async def _set_paused(self, queue: str, task: str, *, on: bool) -> None:
-        await scripts.pause(
+        await script_stubs.pause(
             self.links().send,
             self.keys(queue),
             events=self.events_most,
@@ -232,7 +232,7 @@ class RedisStore(RedisTopics):
         self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
     ) -> list[bool]:
         pairs = zip(job_ids, envelopes or [b""] * len(job_ids), strict=True)
-        replayed = await scripts.replay(
+        replayed = await script_stubs.replay(
             self.links().send,
             self.keys(queue),
             events=self.events_most,
@@ -241,7 +241,7 @@ class RedisStore(RedisTopics):
         return [bool(done) for done in replayed]
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
-        purged = await scripts.purge(
+        purged = await script_stubs.purge(
             self.links().send, self.keys(queue), events=self.events_most, job_ids=job_ids
         )
         return [bool(done) for done in purged]
@@ -250,7 +250,7 @@ class RedisStore(RedisTopics):
         jobs: list[Argument] = []
         for each in reports:
             jobs += (each.job_id, each.progress, len(each.lines), *each.lines)
-        await scripts.report(
+        await script_stubs.report(
             self.links().ask,
             self.keys(queue),
             lines_most=LOG_LINES,
@@ -260,7 +260,7 @@ class RedisStore(RedisTopics):
         )
 
     async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
-        await scripts.once_set(
+        await script_stubs.once_set(
             self.links().ask, self.keys(queue), job=job_id, name=name, value=value
         )
 
@@ -274,7 +274,7 @@ class RedisStore(RedisTopics):
         expected: bytes | Literal["anything"] | None = "anything",
     ) -> bool:
         compare = "absent" if expected is None else "equal"
-        done = await scripts.kv_set(
+        done = await script_stubs.kv_set(
             self.links().send,
             KvKeys(self.namespace, space),
             name=name,
@@ -288,12 +288,12 @@ class RedisStore(RedisTopics):
 
     async def kv_all(self, space: str) -> dict[str, bytes]:
         keys = KvKeys(self.namespace, space)
-        pairs = await scripts.kv_all(self.links().ask, keys)
+        pairs = await script_stubs.kv_all(self.links().ask, keys)
         values = dict(zip(pairs[::2], pairs[1::2], strict=True))
         return {name: values[name.encode()] for name in self.oddities.texts(keys.values, values)}
 
     async def record(self, space: str, name: str, value: bytes, *, keep: float, most: int) -> None:
-        await scripts.record(
+        await script_stubs.record(
             self.links().send,
             KvKeys(self.namespace, space),
             name=name,
@@ -305,7 +305,7 @@ class RedisStore(RedisTopics):
     async def records(
         self, space: str, before: str, limit: int, *, keep: float
     ) -> list[tuple[str, bytes]]:
-        pairs = await scripts.records(
+        pairs = await script_stubs.records(
             self.links().ask,
             KvKeys(self.namespace, space),
             before=before,

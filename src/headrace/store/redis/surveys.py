@@ -11,7 +11,7 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
 from headrace.store.contract import JobSnapshot
 from headrace.store.oddities import readable
-from headrace.store.redis import encoding, facts, scripts
+from headrace.store.redis import encoding, facts, script_stubs
 from headrace.store.redis.connection.cluster import slot_of
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.keys import QueueKeys
@@ -34,12 +34,12 @@ class RedisSurveys(RedisNamespace):
         self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
         ask, queues = self.links().ask, [self.keys(queue)]
-        snapshots = await scripts.get(ask, queues, bodies=bodies, job_ids=job_ids)
+        snapshots = await script_stubs.get(ask, queues, bodies=bodies, job_ids=job_ids)
         seen = zip(job_ids, snapshots, strict=True)
         return [self._snapshot(queue, key, snapshot) for key, snapshot in seen]
 
     async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
-        get = partial(scripts.get, bodies=False, job_ids=[job_id])
+        get = partial(script_stubs.get, bodies=False, job_ids=[job_id])
         snapshots = await self.of_each(queues, get)
         found = zip(queues, snapshots, strict=True)
         return [
@@ -53,11 +53,11 @@ class RedisSurveys(RedisNamespace):
         return state.counts
 
     async def survey(self, queues: Sequence[str]) -> list[QueueState]:
-        found = zip(queues, await self.of_each(queues, scripts.survey), strict=True)
+        found = zip(queues, await self.of_each(queues, script_stubs.survey), strict=True)
         return [self._state(queue, row) for queue, row in found]
 
     async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
-        stats = partial(scripts.stats, since=since_minute, most=_MINUTES_TOGETHER)
+        stats = partial(script_stubs.stats, since=since_minute, most=_MINUTES_TOGETHER)
         counted = zip(queues, await self.of_each(queues, stats), strict=True)
         return {queue: self._counts(queue, minutes) for queue, minutes in counted}
 

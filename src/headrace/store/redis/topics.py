@@ -12,7 +12,7 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log
 from headrace.core.topic.subscription import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
-from headrace.store.redis import encoding, scripts
+from headrace.store.redis import encoding, script_stubs
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.surveys import RedisSurveys
 from headrace.store.topics import (
@@ -63,7 +63,7 @@ class RedisTopics(RedisSurveys):
         if not self.is_announced(log):
             await self.announce(links.send, log)
         each, parcels = encoding.of_events(events)
-        taken, dropped, *known = await scripts.publish(
+        taken, dropped, *known = await script_stubs.publish(
             links.put,
             self.keys(log),
             events=self.events_most,
@@ -82,7 +82,7 @@ class RedisTopics(RedisSurveys):
         if not self.is_announced(queue):
             await self.announce(self.links().send, queue)
         kind, value = _place(begin)
-        is_new = await scripts.join(
+        is_new = await script_stubs.join(
             self.links().send,
             self.keys(queue),
             member=_record(group),
@@ -97,14 +97,14 @@ class RedisTopics(RedisSurveys):
 
     async def disband(self, queue: str) -> bool:
         self._joined.pop(queue, None)
-        there = await scripts.disband(
+        there = await script_stubs.disband(
             self.links().send, self.keys(queue), events=self.events_most, expiry=_DISBANDED_FOR
         )
         return bool(there)
 
     async def rewind(self, queue: str, to: Position) -> None:
         kind, value = _place(to)
-        moved = await scripts.rewind(
+        moved = await script_stubs.rewind(
             self.links().send, self.keys(queue), events=self.events_most, kind=kind, value=value
         )
         if moved < 0:
@@ -114,7 +114,7 @@ class RedisTopics(RedisSurveys):
 
     async def position(self, log: str, place: Position) -> str:
         kind, value = _place(place)
-        id = await scripts.position(self.links().ask, self.keys(log), kind=kind, value=value)
+        id = await script_stubs.position(self.links().ask, self.keys(log), kind=kind, value=value)
         if not id:
             raise EventNotFound(log, to_text(place.event))
         return id.decode()
@@ -137,11 +137,11 @@ class RedisTopics(RedisSurveys):
         return [name for name in await self.names() if is_log(name)]
 
     async def lengths(self, logs: Sequence[str]) -> dict[str, int]:
-        found_logs = await self.of_each(logs, scripts.logs)
+        found_logs = await self.of_each(logs, script_stubs.logs)
         return {log: length for log, (length, _) in zip(logs, found_logs, strict=True)}
 
     async def groups(self, logs: Sequence[str]) -> dict[str, list[GroupState]]:
-        found_logs = await self.of_each(logs, scripts.logs)
+        found_logs = await self.of_each(logs, script_stubs.logs)
         members = [
             (log, name, record)
             for log, (_, pairs) in zip(logs, found_logs, strict=True)
@@ -149,7 +149,7 @@ class RedisTopics(RedisSurveys):
         ]
         queues = [f"{name}{log}" for log, name, _ in members]
         states = await self.survey(queues)
-        figures = await self.of_each(queues, scripts.groups)
+        figures = await self.of_each(queues, script_stubs.groups)
         found: dict[str, list[GroupState]] = {log: [] for log in logs}
         for (log, name, record), state, figure in zip(members, states, figures, strict=True):
             found[log].append(_state(name, record, state.counts, figure))
@@ -169,7 +169,7 @@ class RedisTopics(RedisSurveys):
         return found
 
     async def trim(self, log: str, *, retention_ms: int, gone_after_ms: int) -> Trimmed:
-        removed, more, *gone = await scripts.trim(
+        removed, more, *gone = await script_stubs.trim(
             self.links().ask,
             self.keys(log),
             retention=retention_ms,
@@ -181,7 +181,7 @@ class RedisTopics(RedisSurveys):
         return Trimmed(removed, bool(more), tuple(sorted(names)))
 
     async def stopped_keys(self, queue: str, limit: int = 1000) -> list[StoppedKey]:
-        found = await scripts.stopped(self.links().ask, self.keys(queue))
+        found = await script_stubs.stopped(self.links().ask, self.keys(queue))
         rows = zip(found[::3], found[1::3], found[2::3], strict=True)
         keys: list[StoppedKey] = []
         for row in rows:
@@ -192,7 +192,7 @@ class RedisTopics(RedisSurveys):
         return sorted(keys, key=lambda each: each.key)[:limit]
 
     async def free_key(self, queue: str, key: str) -> bool:
-        was_stopped = await scripts.free(
+        was_stopped = await script_stubs.free(
             self.links().send, self.keys(queue), events=self.events_most, lane=key
         )
         return bool(was_stopped)

@@ -11,7 +11,7 @@ from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.state import State
 from headrace.store.contract import Listener, ListenerHandle, Promotion, reclaim_every
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.errors import NoGroup
 from headrace.store.redis.keys import signed
 from headrace.store.redis.read.source import ReadSource, delivery_of
@@ -67,7 +67,7 @@ class RedisUpkeep:
         is short, however much is pending, so that the server can serve others in between."""
         # Read first, so that no take-over between the two goes unnoticed.
         epoch = source.epoch
-        entries, counts, levels, paused, more = await scripts.reclaim(
+        entries, counts, levels, paused, more = await script_stubs.reclaim(
             self._upkeep,
             self._store.keys(source.queue),
             events=self._store.events_most,
@@ -91,7 +91,7 @@ class RedisUpkeep:
         return taken, bool(more)
 
     async def promote(self, queue: str) -> Promotion:
-        moved, wait = await scripts.promote(
+        moved, wait = await script_stubs.promote(
             self._upkeep,
             self._store.keys(queue),
             events=self._store.events_most,
@@ -103,7 +103,7 @@ class RedisUpkeep:
         return Promotion(moved, next_in, more=moved >= _PROMOTE_MOST)
 
     async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
-        entries = await scripts.flow_messages(
+        entries = await script_stubs.flow_messages(
             self._upkeep,
             self._store.keys(queue),
             consumer=self._signed,
@@ -120,13 +120,13 @@ class RedisUpkeep:
                 log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
                 odd.append(id.decode())
         if odd:
-            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=odd)
+            await script_stubs.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=odd)
         return messages
 
     async def ack_flow_messages(self, queue: str, messages: Sequence[FlowMessage]) -> None:
         if messages:
             ids = [message.id for message in messages]
-            await scripts.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=ids)
+            await script_stubs.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=ids)
 
     async def on_due(self, queue: str, listener: Listener) -> ListenerHandle:
         return await self._store.links().pubsub.add(self._store.keys(queue).due_channel, listener)

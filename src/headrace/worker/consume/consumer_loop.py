@@ -23,7 +23,7 @@ from headrace.worker.run.executor import Executor
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
 from headrace.worker.service import Service, ended
-from headrace.worker.services import WorkerServices
+from headrace.worker.shared_services import SharedServices
 from headrace.worker.worker_outcome import WorkerOutcome
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ConsumerLoop:
     def __init__(
         self,
         name: str,
-        shared: WorkerServices,
+        shared: SharedServices,
         consumer: Consumer,
         upkeep: StoreConsumer | None,
         queues: Sequence[str],

@@ -25,8 +25,8 @@ from headrace.worker.run.ack_policy import (
 )
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
-from headrace.worker.services import WorkerServices
 from headrace.worker.settings import WorkerSettings
+from headrace.worker.shared_services import SharedServices
 from headrace.worker.worker_outcome import WorkerOutcome
 
 _LEAVE_GRACE = 2.0
@@ -46,7 +46,7 @@ class ConsumerLoops:
     def __init__(
         self,
         settings: WorkerSettings,
-        shared: WorkerServices,
+        shared: SharedServices,
         died: Callable[[Subscription[..., Any], str], None],
         hurrying: asyncio.Event,
     ) -> None:

@@ -26,7 +26,7 @@ from headrace.core.job.retry import names_of
 from headrace.core.job.state import Reason
 from headrace.core.task.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
-from headrace.worker.processes.parent import die_with
+from headrace.worker.processes.child_lifetime import die_with
 from headrace.worker.processes.process_pool import RunBegun, RunReply, RunRequest
 from headrace.worker.processes.process_reporter import HEADER, ProcessReporter, framed
 from headrace.worker.run.outcomes import encoded_result

@@ -12,7 +12,7 @@ from typing import Protocol
 from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
 from headrace.core.scaling import Scaler, Scaling
 from headrace.core.workers import Scaled, WorkerRecord
-from headrace.worker.processes.parent import Process, how_it_ended, severity
+from headrace.worker.processes.child_lifetime import Process, how_it_ended, severity
 from headrace.worker.processes.signals import ProcessSignals
 from headrace.worker.upkeep.workload import WorkloadSurvey
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import LOG
 from headrace.store.redis.read.queue_reader import BLOCK_MOST, RedisReader
@@ -115,7 +115,7 @@ class GroupReader(RedisReader):
                 found += await self._read(source.link, [source.log], count - len(found), 0.0)
             return found
         source.more = False
-        last, more = await scripts.draw(
+        last, more = await script_stubs.draw(
             source.link,
             self._store.keys(source.queue),
             events=self._store.events_most,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
-from headrace.store.redis import scripts
+from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.read.source import ReadSource, delivery_of
@@ -132,7 +132,7 @@ class RedisReader:
 
     async def _refresh(self, source: ReadSource) -> None:
         keys = self._store.keys(source.queue)
-        source.epoch, levels, paused, waiting, *odd = await scripts.create_groups(
+        source.epoch, levels, paused, waiting, *odd = await script_stubs.create_groups(
             self._upkeep, keys, member=self._store.member(source.queue)
         )
         for key in odd:
@@ -207,7 +207,7 @@ class RedisReader:
         if not source.levels:
             return await self._read(source.link, [source.ready], count, 0.0)
         epoch = source.epoch
-        entries = await scripts.fetch(
+        entries = await script_stubs.fetch(
             source.link, self._store.keys(source.queue), consumer=self._consumer, limit=count
         )
         return [delivery_of(source.queue, receipt, fields, epoch) for receipt, fields in entries]

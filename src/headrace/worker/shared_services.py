@@ -48,7 +48,7 @@ class Holdings:
         return any(delivery in held for held in self._sets)
 
 
-class WorkerServices:
+class SharedServices:
     """Clock, runners, progress writer, observer: made once for a worker, shared by its loops."""
 
     def __init__(
