@@ -5,9 +5,9 @@
 
 A header's ARGV line names each argument and its type, `limit:int`. An argument without a type is
 filled in here: the queue's name or consumer group, or a constant of `keys.py`. What any number of
-jobs follows with comes last, `*jobs, for each: key envelope`. The line that begins with `Returns`
-has the type of the reply before its colon; a tuple is a reply to be unpacked. A test writes the
-stubs again and compares.
+jobs follows with comes last, `*jobs, for each: job_id envelope`. The line that begins with
+`Returns` has the type of the reply before its colon; a tuple is a reply to be unpacked. A test
+writes the stubs again and compares.
 """
 
 from __future__ import annotations

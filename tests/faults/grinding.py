@@ -9,6 +9,7 @@ import random
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -209,7 +210,7 @@ def leftovers(crew: Crew) -> list[str]:
 
 
 def _left_rows(path: Path) -> list[str]:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         tables = [
             name
             for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")

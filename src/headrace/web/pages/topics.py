@@ -117,9 +117,9 @@ def _place(visit: Visit) -> tuple[str | datetime, str]:
     """The position to move to, and its description."""
     to = visit.asked("to")
     if to == "start":
-        return "start", "the oldest event kept, and handle all events again"
+        return "start", "the oldest event kept, so that all events are handled again"
     if to == "new":
-        return "new", "events published from now on, and skip those that wait in the log"
+        return "new", "events published from now on, so that those that wait in the log are skipped"
     if to != "time":
         raise PageError(400, "Say where to: start, new, or a time.")
     moment = moment_of(visit.form.get("time", "").strip())
