@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from headrace import ConfigError, Headrace, HeadraceError
 from headrace.cli import main
 from headrace.core.address import check_url, masked, without_password
-from headrace.outbox.drivers import database_of
+from headrace.outbox.sql.open_database import open_database
 
 SECRET = "S3CR3T"
 
@@ -156,7 +156,7 @@ def test_pieces_of_a_url_are_masked_in_what_a_driver_says() -> None:
 )
 def test_the_url_of_an_outbox_is_not_printed(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        database_of(url)
+        open_database(url)
     assert SECRET not in "".join(traceback.format_exception(refused.value))
 
 

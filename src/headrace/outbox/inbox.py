@@ -10,8 +10,13 @@ from headrace.core.clock import Duration, to_ms
 from headrace.core.queue_names import group_queue, group_source
 from headrace.errors import ConfigError
 from headrace.outbox import schema
-from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async
-from headrace.outbox.dialects import Dialect, Make, Statement, check_table, dialect_named
+from headrace.outbox.sql.dialects import Dialect, Make, Statement, check_table, dialect_named
+from headrace.outbox.sql.user_connection import (
+    AsyncConnection,
+    SyncConnection,
+    execute,
+    execute_async,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
@@ -39,9 +44,9 @@ class Inbox:
 
     def table(self, metadata: MetaData) -> Table:
         """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it."""
-        from headrace.outbox import alchemy
+        from headrace.outbox.sql import sqlalchemy_tables
 
-        return alchemy.inbox_table(self.table_name, metadata)
+        return sqlalchemy_tables.inbox_table(self.table_name, metadata)
 
     def first(
         self, connection: SyncConnection, who: Context | Delivery | str, id: str | None = None

@@ -16,8 +16,10 @@ from headrace.core.task.call import Call
 from headrace.core.topic.publish_options import PublishKwargs
 from headrace.errors import ConfigError
 from headrace.outbox import rows, schema
-from headrace.outbox.connections import AsyncConnection, SyncConnection, execute, execute_async
-from headrace.outbox.dialects import (
+from headrace.outbox.relay import RETRY, Relay
+from headrace.outbox.row_codec import encode_parcel
+from headrace.outbox.rows import FailedRow
+from headrace.outbox.sql.dialects import (
     POSTGRESQL,
     Dialect,
     Make,
@@ -25,9 +27,12 @@ from headrace.outbox.dialects import (
     check_table,
     dialect_named,
 )
-from headrace.outbox.relay import RETRY, Relay
-from headrace.outbox.row_codec import encode_parcel
-from headrace.outbox.rows import FailedRow
+from headrace.outbox.sql.user_connection import (
+    AsyncConnection,
+    SyncConnection,
+    execute,
+    execute_async,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
@@ -65,9 +70,9 @@ class Outbox:
 
     def table(self, metadata: MetaData) -> Table:
         """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it."""
-        from headrace.outbox import alchemy
+        from headrace.outbox.sql import sqlalchemy_tables
 
-        return alchemy.outbox_table(self.table_name, metadata)
+        return sqlalchemy_tables.outbox_table(self.table_name, metadata)
 
     # Writing
 

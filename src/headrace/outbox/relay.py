@@ -16,11 +16,11 @@ from uuid import uuid4
 from headrace.core import bounds as limits
 from headrace.core.job.retry import Retry
 from headrace.errors import ConfigError, HeadraceError
-from headrace.outbox.databases import CommitListener
-from headrace.outbox.drivers import database_of
 from headrace.outbox.row_codec import decode_parcel
 from headrace.outbox.row_sender import RowSender
 from headrace.outbox.rows import OutboxRow, PendingRows, error_text
+from headrace.outbox.sql.open_database import open_database
+from headrace.outbox.sql.relay_database import CommitListener
 from headrace.worker.service import Service
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Relay:
         self._retry = retry
         self._app = app
         self._table = table
-        self._database = database_of(database)
+        self._database = open_database(database)
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self._pending = PendingRows(table, name, int(self._lease * 1000))
         self._sender = RowSender(app)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from headrace.client.send.coalescer import BATCH, BATCH_BYTES
 from headrace.core.bounds import MAX_ERROR_TEXT
-from headrace.outbox.connections import SyncConnection, execute
-from headrace.outbox.dialects import POSTGRESQL, Dialect, Make, Statement
+from headrace.outbox.sql.dialects import POSTGRESQL, Dialect, Make, Statement
+from headrace.outbox.sql.user_connection import SyncConnection, execute
 
 
 class OutboxRow(NamedTuple):

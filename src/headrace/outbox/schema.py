@@ -1,8 +1,8 @@
-"""The tables, as SQL; `alchemy.py` says the same in SQLAlchemy's terms."""
+"""The tables, as SQL; `sql/sqlalchemy_tables.py` says the same in SQLAlchemy's terms."""
 
 from __future__ import annotations
 
-from headrace.outbox.dialects import Dialect
+from headrace.outbox.sql.dialects import Dialect
 
 
 def outbox_ddl(table: str, dialect: Dialect) -> list[str]:

@@ -15,8 +15,8 @@ from headrace.cli.logs import log_to_stderr
 from headrace.cli.output import moment, show_result, show_table
 from headrace.core.display import plural
 from headrace.outbox import FailedRow, Inbox, Outbox, Relay
-from headrace.outbox.connections import SyncConnection
-from headrace.outbox.drivers import database_of
+from headrace.outbox.sql.open_database import open_database
+from headrace.outbox.sql.user_connection import SyncConnection
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def _outbox(table: str) -> Outbox:
 
 def _asked(url: str, question: Callable[[SyncConnection], T]) -> T:
     async def answer() -> T:
-        database = database_of(url)
+        database = open_database(url)
         try:
             return await database.run(question)
         finally:

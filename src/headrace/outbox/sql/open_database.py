@@ -9,18 +9,18 @@ from typing import Any
 
 from headrace.core.address import ENCODE, masked, without_password
 from headrace.errors import ConfigError, StoreUnavailable
-from headrace.outbox.connections import SyncConnection, comes_from
-from headrace.outbox.databases import NotifyConnection, RelayDatabase, ThreadedDatabase
+from headrace.outbox.sql.relay_database import NotifyConnection, RelayDatabase, ThreadedDatabase
+from headrace.outbox.sql.user_connection import SyncConnection, comes_from
 
 OpenConnection = Callable[[], Any]
 
 
-def database_of(given: object) -> RelayDatabase:
+def open_database(given: object) -> RelayDatabase:
     """The database for a relay, from what the user gave."""
     if comes_from(given, "sqlalchemy"):
-        from headrace.outbox import engines
+        from headrace.outbox.sql import sqlalchemy_engine
 
-        return engines.database_of(given)
+        return sqlalchemy_engine.open_database(given)
     if isinstance(given, str):
         scheme = given.partition(":")[0]
         if scheme not in ("sqlite", "postgresql", "postgres"):
@@ -91,13 +91,13 @@ def _connected(psycopg: Any, url: str) -> Any:
 
 
 def _make_database(url: str) -> RelayDatabase:
-    alchemy = _needed("sqlalchemy", url)
-    from headrace.outbox import engines
+    sqlalchemy = _needed("sqlalchemy", url)
+    from headrace.outbox.sql import sqlalchemy_engine
 
     try:
-        engine = alchemy.create_engine(url)
-        return ThreadedDatabase(engines.EngineTransactions(engine, owned=True))
-    except (alchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
+        engine = sqlalchemy.create_engine(url)
+        return ThreadedDatabase(sqlalchemy_engine.EngineTransactions(engine, owned=True))
+    except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, TypeError) as error:
         said = masked(str(error), url)
     shown = without_password(url)
     raise ConfigError(f"{shown!r} is no URL of a database that can be opened: {said}; {ENCODE}")

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import HeadraceError, StoreUnavailable
-from headrace.outbox.connections import SyncConnection
+from headrace.outbox.sql.user_connection import SyncConnection
 
 T = TypeVar("T")
 

@@ -10,14 +10,19 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from headrace.errors import ConfigError
-from headrace.outbox.connections import SyncConnection
-from headrace.outbox.databases import NotifyConnection, RelayDatabase, ThreadedDatabase, translated
-from headrace.outbox.dialects import POSTGRESQL, dialect_named
+from headrace.outbox.sql.dialects import POSTGRESQL, dialect_named
+from headrace.outbox.sql.relay_database import (
+    NotifyConnection,
+    RelayDatabase,
+    ThreadedDatabase,
+    translated,
+)
+from headrace.outbox.sql.user_connection import SyncConnection
 
 T = TypeVar("T")
 
 
-def database_of(given: object) -> RelayDatabase:
+def open_database(given: object) -> RelayDatabase:
     if isinstance(given, AsyncEngine):
         return _AsyncDatabase(given.execution_options(**_options(given.dialect)))
     if isinstance(given, sa.Engine):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol
 
 from headrace.errors import ConfigError
-from headrace.outbox.dialects import POSTGRESQL, SQLITE, Dialect, Make, StatementResult
+from headrace.outbox.sql.dialects import POSTGRESQL, SQLITE, Dialect, Make, StatementResult
 
 _DRIVERS = {
     "sqlite3": SQLITE,
@@ -43,9 +43,9 @@ def execute(connection: SyncConnection, make: Make) -> StatementResult:
             "or its run_sync(…)"
         )
     if comes_from(connection, "sqlalchemy"):
-        from headrace.outbox import alchemy
+        from headrace.outbox.sql import sqlalchemy_connection
 
-        return alchemy.execute(connection, make)
+        return sqlalchemy_connection.execute(connection, make)
     return _through_driver(connection, make)
 
 
@@ -54,9 +54,9 @@ async def execute_async(connection: AsyncConnection, make: Make) -> StatementRes
     if not _is_async(connection):
         raise ConfigError(f"{_name_of(connection)} is not async: use the method without _async")
     if comes_from(connection, "sqlalchemy"):
-        from headrace.outbox import alchemy
+        from headrace.outbox.sql import sqlalchemy_connection
 
-        return await alchemy.execute_async(connection, make)
+        return await sqlalchemy_connection.execute_async(connection, make)
     driver, dialect = _driver(connection)
     cursor = await driver.execute(*_for_driver(dialect, make))
     try:
