@@ -29,7 +29,7 @@ class Recorder:
         self._failures = list(failures)
         self._taken = taken or {}
         self.batches: list[int] = []
-        self.repeats: list[bool] = []
+        self.may_exist: list[bool] = []
         self.keys: list[IdempotencyKey | None] = []
         self.given_up: list[IdempotencyKey | None] = []
 
@@ -41,11 +41,11 @@ class Recorder:
         queue: str,
         parcels: Sequence[Parcel],
         *,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobId]:
         await asyncio.sleep(0)
-        self.repeats.append(repeat)
+        self.may_exist.append(may_exist)
         self.keys.append(idempotency)
         if self._failures:
             raise self._failures.pop(0)
@@ -84,7 +84,7 @@ async def test_a_large_gathering_is_sent_in_batches() -> None:
 async def test_a_lost_answer_is_followed_by_a_repeat_that_says_so() -> None:
     recorder = Recorder([StoreUnavailable("gone", sent=True)])
     await sender_to(recorder).send("q", [parcel()])
-    assert recorder.repeats == [False, True]
+    assert recorder.may_exist == [False, True]
     first, second = recorder.keys
     assert first is second is not None
     assert recorder.given_up == []
@@ -93,7 +93,7 @@ async def test_a_lost_answer_is_followed_by_a_repeat_that_says_so() -> None:
 async def test_what_never_left_is_not_called_a_repeat() -> None:
     recorder = Recorder([StoreUnavailable("refused", sent=False)])
     await sender_to(recorder).send("q", [parcel()])
-    assert recorder.repeats == [False, False]
+    assert recorder.may_exist == [False, False]
 
 
 async def test_an_answer_that_stays_unknown_names_the_jobs() -> None:

@@ -34,7 +34,7 @@ class Recorder:
         self._failures = list(failures)
         self.room = room
         self.batches: list[int] = []
-        self.repeats: list[bool] = []
+        self.may_exist: list[bool] = []
         self.joined: list[str] = []
         self.published: list[bytes] = []
 
@@ -47,11 +47,11 @@ class Recorder:
         events: Sequence[Parcel],
         *,
         bound: Bound | None = None,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> Published:
         await asyncio.sleep(0)
-        self.repeats.append(repeat)
+        self.may_exist.append(may_exist)
         failure = self._failures.pop(0) if self._failures else None
         if failure is not None:
             raise failure
@@ -115,13 +115,13 @@ async def test_a_thousand_publishes_are_a_handful_of_steps() -> None:
 async def test_a_lost_answer_is_followed_by_a_repeat_that_says_so() -> None:
     recorder = Recorder([LOST])
     assert await sender_to(recorder).publish("@t", [parcel()]) == {}
-    assert recorder.repeats == [False, True]
+    assert recorder.may_exist == [False, True]
 
 
 async def test_what_never_left_is_not_called_a_repeat() -> None:
     recorder = Recorder([REFUSED])
     assert await sender_to(recorder).publish("@t", [parcel()]) == {}
-    assert recorder.repeats == [False, False]
+    assert recorder.may_exist == [False, False]
 
 
 async def test_each_publisher_gets_its_own_event() -> None:
@@ -170,11 +170,11 @@ async def test_after_lost_answers_it_is_known_what_to_publish_again() -> None:
     assert [result.ok for result in outcome] == [True] * 500 + [False] * 700
     assert [result.unknown for result in outcome.failed] == [True] * 500 + [False] * 200
     assert [each.event for each in outcome.to_republish] == [str(n) for n in range(500, 1200)]
-    recorder.repeats.clear()
+    recorder.may_exist.clear()
     again = await topic.publish_many([*outcome.to_republish, "one more"])
     assert again.ok
     assert again.ids[:-1] == outcome.ids[500:]
-    assert recorder.repeats == [True, True]
+    assert recorder.may_exist == [True, True]
     assert len(recorder.published) == len(set(recorder.published)) == 1201
 
 

@@ -90,7 +90,7 @@ class Append(Change):
         self.parcels = [parcel()]
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        await self.store.append(QUEUE, self.parcels, repeat=repeat, idempotency=idempotency)
+        await self.store.append(QUEUE, self.parcels, may_exist=repeat, idempotency=idempotency)
 
     async def meanwhile(self) -> None:
         # Nothing is kept of what is done: the store does not know these ids any more.
@@ -154,7 +154,7 @@ class Publish(Change):
         self.member = self.plain.consumer("member", [BILLING], LEASE)
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
-        await self.store.publish(LOG, [self.event], repeat=repeat, idempotency=idempotency)
+        await self.store.publish(LOG, [self.event], may_exist=repeat, idempotency=idempotency)
 
     async def meanwhile(self) -> None:
         (delivery,) = await self.ground.take(self.member, 1)

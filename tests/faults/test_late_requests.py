@@ -57,7 +57,9 @@ async def test_other_requests_may_come_between_a_request_and_its_repeat(
             with pytest.raises(StoreUnavailable):
                 await change.store.append(QUEUE, [item], idempotency=idempotency)
             others = await change.ground.send(change.store, 3)
-            again = await change.store.append(QUEUE, [item], repeat=True, idempotency=idempotency)
+            again = await change.store.append(
+                QUEUE, [item], may_exist=True, idempotency=idempotency
+            )
             assert again == {}
             assert sorted(await change.run_all()) == sorted([item.job_id, *others])
         await wire.deliver_late()

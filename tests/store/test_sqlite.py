@@ -390,9 +390,9 @@ class TestAppend:
         await store.append("q", parcels("a"))
         held = await consumer.fetch(1, 0)
         await consumer.settle("q", all_as(Done(VERDICT, ttl_ms=1000), held))
-        assert await store.append("q", parcels("a b"), repeat=True) == {0: key("a")}
+        assert await store.append("q", parcels("a b"), may_exist=True) == {0: key("a")}
         clock.advance(1000)
-        assert await store.append("q", parcels("a"), repeat=True) == {}
+        assert await store.append("q", parcels("a"), may_exist=True) == {}
 
     async def test_any_number_of_jobs_keeps_its_order(
         self, store: SqliteStore, consumer: SqliteConsumer
@@ -842,7 +842,7 @@ class TestPeople:
         await store.append("q", parcels("b"))
         assert await store.purge("q", [key("a"), key("b"), key("c")]) == [True, False, False]
         assert await state_of(store, "a") is None
-        assert await store.append("q", parcels("a"), repeat=True) == {}
+        assert await store.append("q", parcels("a"), may_exist=True) == {}
 
     async def test_unknown_queues_have_nothing(
         self, store: SqliteStore, consumer: SqliteConsumer

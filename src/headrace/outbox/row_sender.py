@@ -44,7 +44,7 @@ class RowSender:
             if is_log(destination):
                 return await self._publish(destination, parcels, idempotency)
             store = (await self._app.session()).store
-            await store.append(destination, parcels, repeat=True, idempotency=idempotency)
+            await store.append(destination, parcels, may_exist=True, idempotency=idempotency)
         except StoreUnavailable:
             self._unanswered[destination] = keys, idempotency
             raise
@@ -60,7 +60,7 @@ class RowSender:
             await topic.create_groups(session)
         bound = None if topic is None else topic.bound
         published = await session.store.publish(
-            log, events, bound=bound, repeat=True, idempotency=idempotency
+            log, events, bound=bound, may_exist=True, idempotency=idempotency
         )
         if bound is None or published.taken == len(events):
             return published.taken, None

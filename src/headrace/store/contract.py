@@ -127,14 +127,15 @@ class Store(TopicStore, Protocol):
         queue: str,
         parcels: Sequence[Parcel],
         *,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobId]:
         """Store new jobs, all or none. Returns the jobs that were not added: position to the job
         that is there instead. A job whose id the store knows is left as it is. One whose `unique`
         name is taken is not added; if `debounced`, its time, arguments and constraints replace the
-        first one's. A tick that was fired is not fired again. `repeat` says that an earlier try may
-        have been applied, or that a caller chose an id: then ended jobs are searched too.
+        first one's. A tick that was fired is not fired again. `may_exist` says that the store
+        may know an id, from an earlier try or because a caller chose it: then ended jobs are
+        searched too.
 
         A job passes its gates in this order, and waits, blocked, at each closed one: the jobs it
         waits for, its time, its lane, its limits. If a parent has already ended, its end arrives at

@@ -121,13 +121,13 @@ class TopicStore(Protocol):
         events: Sequence[Parcel],
         *,
         bound: Bound | None = None,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> Published:
         """Add events to the log, in this order, or schedule them for their time. An event's key is
-        the lane of its constraints. `repeat` says that an earlier try may have been applied, or
-        that a caller chose an id: then events that are there already are searched for. Asked again
-        with the same `idempotency`, it is applied once."""
+        the lane of its constraints. `may_exist` says that the log may hold an id, from an earlier
+        try or because a caller chose it: then events that are there already are searched for. Asked
+        again with the same `idempotency`, it is applied once."""
         ...
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:

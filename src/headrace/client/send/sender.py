@@ -102,7 +102,7 @@ class _QueueSender(Coalescer[JobId]):
                     return await self._store.append(
                         self._queue,
                         parcels,
-                        repeat=custom_ids or (tries is not None and tries.unsure),
+                        may_exist=custom_ids or (tries is not None and tries.unsure),
                         idempotency=idempotency,
                     )
                 except StoreError as error:
@@ -152,7 +152,7 @@ class _LogSender(Coalescer[HeadraceError]):
                         self._log,
                         events,
                         bound=self._bound,
-                        repeat=custom_ids or (tries is not None and tries.unsure),
+                        may_exist=custom_ids or (tries is not None and tries.unsure),
                         idempotency=idempotency,
                     )
                 except StoreError as error:

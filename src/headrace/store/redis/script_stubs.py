@@ -66,22 +66,22 @@ def ack_flow_messages(
 
 
 def append(
-    link: Link, keys: QueueKeys, *, events: int, check: bool, facts: bytes, counts: bytes,
+    link: Link, keys: QueueKeys, *, events: int, may_exist: bool, facts: bytes, counts: bytes,
     jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
         _append, [keys.ready, keys.jobs, keys.scheduled, keys.parked, keys.result, keys.due_channel,
-        keys.events, keys.facts, keys.minute, keys.sessions], [events, int(check), facts, counts,
-        *jobs], idempotency,
+        keys.events, keys.facts, keys.minute, keys.sessions], [events, int(may_exist), facts,
+        counts, *jobs], idempotency,
     )
 
 
 def append_constrained(
-    link: Link, keys: QueueKeys, *, events: int, check: bool, facts: bytes, counts: bytes,
+    link: Link, keys: QueueKeys, *, events: int, may_exist: bool, facts: bytes, counts: bytes,
     jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[Any]]:
     return link.run(
-        _append_constrained, keys.all, [events, keys.queue, int(check), facts, counts, *jobs],
+        _append_constrained, keys.all, [events, keys.queue, int(may_exist), facts, counts, *jobs],
         idempotency,
     )
 
@@ -298,13 +298,13 @@ def promote(
 
 
 def publish(
-    link: Link, keys: QueueKeys, *, events: int, check: bool, most: int, drops: bool, gone: int,
+    link: Link, keys: QueueKeys, *, events: int, may_exist: bool, most: int, drops: bool, gone: int,
     each: int, parcels: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
         _publish, [keys.ready, keys.jobs, keys.scheduled, keys.parked, keys.groups,
         keys.due_channel, keys.events, keys.facts, keys.minute, keys.sessions], [events, keys.queue,
-        int(check), most, int(drops), gone, each, *parcels], idempotency,
+        int(may_exist), most, int(drops), gone, each, *parcels], idempotency,
     )
 
 

@@ -53,7 +53,7 @@ class RedisStore(RedisTopics):
         queue: str,
         parcels: Sequence[Parcel],
         *,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobId]:
         if not parcels:
@@ -65,7 +65,7 @@ class RedisStore(RedisTopics):
         sent = facts.of_parcels(parcels, listed=plain) if self.events_most else facts.NONE
         if not plain:
             return await self._append_constrained(
-                links.put, keys, parcels, repeat, sent, idempotency
+                links.put, keys, parcels, may_exist, sent, idempotency
             )
         jobs: list[Argument] = []
         for parcel in parcels:
@@ -74,7 +74,7 @@ class RedisStore(RedisTopics):
             links.put,
             keys,
             events=self.events_most,
-            check=repeat,
+            may_exist=may_exist,
             facts=sent.data,
             counts=sent.counts,
             jobs=jobs,
@@ -87,7 +87,7 @@ class RedisStore(RedisTopics):
         link: Link,
         keys: QueueKeys,
         parcels: Sequence[Parcel],
-        repeat: bool,
+        may_exist: bool,
         sent: facts.FactBatch,
         idempotency: IdempotencyKey | None,
     ) -> dict[int, JobId]:
@@ -95,7 +95,7 @@ class RedisStore(RedisTopics):
             link,
             keys,
             events=self.events_most,
-            check=repeat,
+            may_exist=may_exist,
             facts=sent.data,
             counts=sent.counts,
             jobs=[part for parcel in parcels for part in encoding.parts_of(parcel)],

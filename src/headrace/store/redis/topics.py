@@ -54,7 +54,7 @@ class RedisTopics(RedisSurveys):
         events: Sequence[Parcel],
         *,
         bound: Bound | None = None,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> Published:
         if not events:
@@ -67,7 +67,7 @@ class RedisTopics(RedisSurveys):
             links.put,
             self.keys(log),
             events=self.events_most,
-            check=repeat,
+            may_exist=may_exist,
             most=bound.most if bound else 0,
             drops=bound is not None and bound.drops_oldest,
             gone=bound.gone_after_ms if bound else 0,

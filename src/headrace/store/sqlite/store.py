@@ -75,12 +75,12 @@ class SqliteStore(SqliteReads):
         queue: str,
         parcels: Sequence[Parcel],
         *,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> dict[int, JobId]:
         if not parcels:
             return {}
-        append = partial(insert.append, parcels=parcels, repeat=repeat)
+        append = partial(insert.append, parcels=parcels, may_exist=may_exist)
         return await self._writer.change_once(queue, append, idempotency)
 
     def give_up(self, idempotency: IdempotencyKey) -> None:

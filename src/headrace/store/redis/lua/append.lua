@@ -1,11 +1,11 @@
 #!lua
 -- Add jobs that have no constraints, all or none; atomic, so that a job is in the index exactly if it is in a place.
 -- KEYS: ready jobs scheduled parked result due_channel events facts minute sessions
--- ARGV: events:int check:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
+-- ARGV: events:int may_exist:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
 -- Returns list[int]: the positions, from 1, of jobs that were known already and are left as they are.
 
 -- when: '' now, '+ms' that long from now, '@ms' at that time.
-local most, check = tonumber(ARGV[1]), ARGV[2] == '1'
+local most, may_exist = tonumber(ARGV[1]), ARGV[2] == '1'
 local HEAD, EACH = 4, 3
 local count = (#ARGV - HEAD) / EACH
 
@@ -47,7 +47,7 @@ local places = redis.call('HMGET', key.jobs, unpack(job_ids))
 
 -- A place does not count if someone deleted its stream.
 local function is_there(place)
-  return not check or not string.find(place, '^%d+%-') or #redis.call('XRANGE', key.ready, place, place) > 0
+  return not may_exist or not string.find(place, '^%d+%-') or #redis.call('XRANGE', key.ready, place, place) > 0
 end
 
 local known, lost, seen, index, made = {}, {}, {}, {}, {}
@@ -60,7 +60,7 @@ end
 
 for i = 1, count do
   local job_id = job_ids[i]
-  if (places[i] and is_there(places[i])) or (check and (seen[job_id] or redis.call('EXISTS', key.result .. job_id) == 1)) then
+  if (places[i] and is_there(places[i])) or (may_exist and (seen[job_id] or redis.call('EXISTS', key.result .. job_id) == 1)) then
     known[#known + 1] = i
     lost[#lost + 1] = job_id
     uncount(ARGV[HEAD + i * EACH])

@@ -1,10 +1,10 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events:int queue check:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope constraints parents children schedule tick
+-- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope constraints parents children schedule tick
 -- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it.
 
-local check = ARGV[3] == '1'
+local may_exist = ARGV[3] == '1'
 local HEAD, EACH = 5, 8
 local TICKS_MS = 7 * 86400000
 
@@ -19,7 +19,7 @@ end
 
 -- A place does not count if someone deleted its stream.
 local function is_there(place)
-  if not check or not string.find(place, '^%d') then
+  if not may_exist or not string.find(place, '^%d') then
     return true
   end
   local stream, id = entry_at(place)
@@ -28,7 +28,7 @@ end
 
 local function is_known(job_id)
   local place = place_of(job_id)
-  return (place and is_there(place)) or (check and redis.call('EXISTS', key.result .. job_id) == 1)
+  return (place and is_there(place)) or (may_exist and redis.call('EXISTS', key.result .. job_id) == 1)
 end
 
 -- The end of a live job arrives at its children then; if it has ended, now.

@@ -1,13 +1,13 @@
 #!lua
 -- Add events to a log, in their order, as many as there is room for; atomic, so that an event is in the index exactly if it is in the log.
 -- KEYS: ready jobs scheduled parked groups due_channel events facts minute sessions
--- ARGV: events:int queue check:bool most:int drops:bool gone:int each:int, then *parcels, for each event: envelope when constraints key
+-- ARGV: events:int queue may_exist:bool most:int drops:bool gone:int each:int, then *parcels, for each event: envelope when constraints key
 -- Returns list[int]: {taken, dropped, position…}: the positions, from 1, of events that were known already.
 
 -- most: how many the log may hold, 0 for any number; `drops` if the oldest make room, settled or not.
 -- when: '' now, '+ms' that long from now, '@ms' at that time. each: 1 if there are only envelopes,
 -- which have the ids in them, as is most common.
-local check, most, drops = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
+local may_exist, most, drops = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
 local HEAD, EACH = 7, tonumber(ARGV[7])
 local count = (#ARGV - HEAD) / EACH
 local is_plain = EACH == 1
@@ -27,7 +27,7 @@ if wrong then
 end
 
 local places = {}
-if check then
+if may_exist then
   local job_ids = {}
   for i = 1, count do
     job_ids[i] = (event_at(i))
@@ -82,13 +82,13 @@ local function add_all()
   end
 end
 
-local are_simple = is_plain and not check and room == math.huge
+local are_simple = is_plain and not may_exist and room == math.huge
 if are_simple then
   add_all()
 end
 for i = 1, are_simple and 0 or count do
   local event, envelope, when, constraints = event_at(i)
-  if places[i] or (check and seen[event]) then
+  if places[i] or (may_exist and seen[event]) then
     known[#known + 1] = i
   else
     local place = when ~= '' and schedule(event, when, envelope, constraints)
@@ -100,7 +100,7 @@ for i = 1, are_simple and 0 or count do
       place = add(envelope, constraints)
       room = room - 1
     end
-    seen[event] = check
+    seen[event] = may_exist
     index[#index + 1] = event
     index[#index + 1] = place
   end

@@ -46,13 +46,13 @@ def append_constrained(
     change: Change,
     parcels: Sequence[Parcel],
     *,
-    repeat: bool,
+    may_exist: bool,
     since: Mapping[JobId, int] | None = None,
 ) -> dict[int, JobId]:
     """As `insert.append`, for jobs of any kind. `since` says when jobs that have waited elsewhere
     became ready."""
     change.get_or_create_number()
-    refused = _refuse(change, parcels, repeat=repeat)
+    refused = _refuse(change, parcels, may_exist=may_exist)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
     _add(change, added, since or {})
     for at, standing in refused.items():
@@ -64,9 +64,9 @@ def append_constrained(
     return refused
 
 
-def _refuse(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+def _refuse(change: Change, parcels: Sequence[Parcel], *, may_exist: bool) -> dict[int, JobId]:
     known = set(entries.by_job_ids(change.connection, change.number, [p.job_id for p in parcels]))
-    if repeat:
+    if may_exist:
         rows = [(change.number, parcel.job_id, change.now_ms) for parcel in parcels]
         known.update(job_id for (job_id,) in select_rows(change.connection, _ENDED, rows))
     names = uniques.taken(change, {p.constraints.unique for p in parcels if p.constraints.unique})

@@ -42,14 +42,16 @@ _IS_PLAIN = attrgetter("is_plain")
 _FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue = ?"
 
 
-def append(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+def append(change: Change, parcels: Sequence[Parcel], *, may_exist: bool) -> dict[int, JobId]:
     """Add jobs; returns those that were not added: position to the job that is there instead."""
     if all(map(_IS_PLAIN, parcels)):
-        return _append_plain(change, parcels, repeat=repeat)
-    return append_constrained(change, parcels, repeat=repeat)
+        return _append_plain(change, parcels, may_exist=may_exist)
+    return append_constrained(change, parcels, may_exist=may_exist)
 
 
-def _append_plain(change: Change, parcels: Sequence[Parcel], *, repeat: bool) -> dict[int, JobId]:
+def _append_plain(
+    change: Change, parcels: Sequence[Parcel], *, may_exist: bool
+) -> dict[int, JobId]:
     number = change.get_or_create_number()
     first = change.new_numbers(len(parcels))
     rows = [
@@ -57,7 +59,7 @@ def _append_plain(change: Change, parcels: Sequence[Parcel], *, repeat: bool) ->
         for place, parcel in enumerate(parcels, start=first)
     ]
     _notify_of_rows(change, rows)
-    if repeat:
+    if may_exist:
         added = run_rows(change.connection, _INSERT_UNLESS_ENDED, rows, change.now_ms)
     else:
         added = run_rows(change.connection, _INSERT, rows)

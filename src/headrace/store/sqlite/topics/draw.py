@@ -176,5 +176,5 @@ def _append(change: Change, events: Sequence[_Event]) -> None:
     added = {job_id: added_ms for job_id, _, _, added_ms in events}
     # The log has recorded them already.
     facts, change.facts = change.facts, None
-    append_constrained(change, parcels, repeat=False, since=added)
+    append_constrained(change, parcels, may_exist=False, since=added)
     change.facts = facts

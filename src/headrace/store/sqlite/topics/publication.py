@@ -45,11 +45,11 @@ New = tuple["JobId", str, bytes]
 
 
 def publish(
-    change: Change, events: Sequence[Parcel], *, bound: Bound | None, repeat: bool
+    change: Change, events: Sequence[Parcel], *, bound: Bound | None, may_exist: bool
 ) -> Published:
     """Add or schedule events, as far as there is room."""
     log = topic_log.get_or_create(change)
-    known = _known(change, log, [event.job_id for event in events]) if repeat else set()
+    known = _known(change, log, [event.job_id for event in events]) if may_exist else set()
     again, now, later = _sorted_out(change, events, known)
     taken = len(events)
     drops = bound is not None and _drops(change, log, bound)
@@ -59,7 +59,7 @@ def publish(
             taken = now[room]
             now, later = now[:room], [place for place in later if place < taken]
     if later:
-        insert.append(change, [events[place] for place in later], repeat=False)
+        insert.append(change, [events[place] for place in later], may_exist=False)
     refused = _add(change, log, [_new(events[place]) for place in now], "sent")
     again += [place for place in now if events[place].job_id in refused]
     dropped = _drop_oldest(change, log, bound, len(now)) if bound is not None and drops else 0
@@ -141,7 +141,7 @@ def _add(change: Change, log: Log, new: Sequence[New], kind: str) -> set[JobId]:
     refused: set[JobId] = set()
     if _write(change, log, new) < len(new):
         # Numbers have no gaps, so all rows are deleted and written again. It is rare: callers that
-        # choose ids pass `repeat`.
+        # choose ids pass `may_exist`.
         change.connection.execute(_UNDO, (log.last, log.last + len(new)))
         refused = _in_log(change, log, [job_id for job_id, _, _ in new])
         new = [event for event in new if event[0] not in refused]

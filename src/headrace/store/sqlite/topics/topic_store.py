@@ -57,12 +57,12 @@ class SqliteTopics:
         events: Sequence[Parcel],
         *,
         bound: Bound | None = None,
-        repeat: bool = False,
+        may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
     ) -> Published:
         if not events:
             return Published(0)
-        publish = partial(publication.publish, events=events, bound=bound, repeat=repeat)
+        publish = partial(publication.publish, events=events, bound=bound, may_exist=may_exist)
         return await self._writer.change_once(log, publish, idempotency)
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:

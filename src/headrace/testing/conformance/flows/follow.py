@@ -105,11 +105,11 @@ class FollowConformance(Ground):
         self, store: Store, outcome: Outcome
     ) -> None:
         parent, worker = parcel("known"), self.worker(store)
-        await store.append(QUEUE, [parent], repeat=True)
+        await store.append(QUEUE, [parent], may_exist=True)
         await self.settle(worker, await self.take(worker), outcome)
         child = await self.blocked(store, parent)
         again = linked(parent, child)
-        assert await store.append(QUEUE, [again], repeat=True) == {0: parent.job_id}
+        assert await store.append(QUEUE, [again], may_exist=True) == {0: parent.job_id}
         if outcome is DEAD:
             assert (await self.snapshot(store, child.job_id)).reason == "parent_failed"
         else:
@@ -117,11 +117,11 @@ class FollowConformance(Ground):
 
     async def test_a_job_sent_again_brings_its_children_while_it_lives(self, store: Store) -> None:
         parent, worker = parcel("known"), self.worker(store)
-        await store.append(QUEUE, [parent], repeat=True)
+        await store.append(QUEUE, [parent], may_exist=True)
         children = [await self.blocked(store, parent) for _ in range(2)]
         for child in children:
             again = linked(parent, child)
-            assert await store.append(QUEUE, [again], repeat=True) == {0: parent.job_id}
+            assert await store.append(QUEUE, [again], may_exist=True) == {0: parent.job_id}
         await self.settle(worker, await self.take(worker), kept(b"\x07"))
         assert ids_of(await self.take(worker, 2)) == [child.job_id for child in children]
 

@@ -187,7 +187,10 @@ class LanesConformance(Ground):
     async def test_sending_twice_takes_one_place(self, store: Store) -> None:
         first, second = sent = in_lane(2)
         await store.append(QUEUE, sent)
-        assert await store.append(QUEUE, sent, repeat=True) == {0: first.job_id, 1: second.job_id}
+        assert await store.append(QUEUE, sent, may_exist=True) == {
+            0: first.job_id,
+            1: second.job_id,
+        }
         assert await self.run_all(store, self.worker(store)) == keys(sent)
         assert await store.count(QUEUE) == Counts()
 

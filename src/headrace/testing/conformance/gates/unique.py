@@ -45,8 +45,8 @@ class UniqueConformance(Ground):
     async def test_sending_the_first_again_is_sending_it_once(self, store: Store) -> None:
         first, second = twins()
         await store.append(QUEUE, [first])
-        assert await store.append(QUEUE, [first], repeat=True) == {0: first.job_id}
-        assert await store.append(QUEUE, [second], repeat=True) == {0: first.job_id}
+        assert await store.append(QUEUE, [first], may_exist=True) == {0: first.job_id}
+        assert await store.append(QUEUE, [second], may_exist=True) == {0: first.job_id}
 
     async def test_a_name_is_taken_wherever_its_job_is(self, store: Store) -> None:
         first, second = parcel(constraints=NAME, delay_ms=50), parcel(constraints=NAME)

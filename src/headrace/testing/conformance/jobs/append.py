@@ -28,21 +28,21 @@ class AppendConformance(Ground):
     async def test_sending_twice_is_sending_once(self, store: Store) -> None:
         item = parcel()
         assert await store.append(QUEUE, [item]) == {}
-        assert await store.append(QUEUE, [item], repeat=True) == {0: item.job_id}
+        assert await store.append(QUEUE, [item], may_exist=True) == {0: item.job_id}
         worker = self.worker(store)
         await self.take(worker)
         await self.nothing_left(worker)
 
     async def test_one_id_twice_in_a_batch_is_one_job(self, store: Store) -> None:
         item, other = parcel("given"), parcel("other")
-        assert await store.append(QUEUE, [item, other, item], repeat=True) == {2: item.job_id}
+        assert await store.append(QUEUE, [item, other, item], may_exist=True) == {2: item.job_id}
         assert (await store.count(QUEUE)).waiting == 2
 
     async def test_a_known_id_is_left_alone_wherever_its_job_is(self, store: Store) -> None:
         later, running = parcel("later", delay_ms=60_000), parcel("running")
-        await store.append(QUEUE, [later, running], repeat=True)
+        await store.append(QUEUE, [later, running], may_exist=True)
         await self.take(self.worker(store))
-        assert await store.append(QUEUE, [later, running], repeat=True) == {
+        assert await store.append(QUEUE, [later, running], may_exist=True) == {
             0: later.job_id,
             1: running.job_id,
         }
@@ -50,17 +50,17 @@ class AppendConformance(Ground):
 
     async def test_an_id_is_known_while_its_result_is_kept(self, store: Store) -> None:
         item, worker = parcel("order-7"), self.worker(store)
-        await store.append(QUEUE, [item], repeat=True)
+        await store.append(QUEUE, [item], may_exist=True)
         await self.settle(worker, await self.take(worker), kept(seconds=0.5))
-        assert await store.append(QUEUE, [item], repeat=True) == {0: item.job_id}
+        assert await store.append(QUEUE, [item], may_exist=True) == {0: item.job_id}
         await self.pass_time(0.6)
-        assert await store.append(QUEUE, [item], repeat=True) == {}
+        assert await store.append(QUEUE, [item], may_exist=True) == {}
 
     async def test_an_id_may_be_used_again_when_its_job_is_forgotten(self, store: Store) -> None:
         item, worker = parcel("order-8"), self.worker(store)
-        await store.append(QUEUE, [item], repeat=True)
+        await store.append(QUEUE, [item], may_exist=True)
         await self.settle(worker, await self.take(worker), DONE)
-        assert await store.append(QUEUE, [item], repeat=True) == {}
+        assert await store.append(QUEUE, [item], may_exist=True) == {}
 
     async def test_a_time_in_the_past_means_now(self, store: Store) -> None:
         now = await store.time_ms()

@@ -19,7 +19,7 @@ class RepeatsConformance(TopicGround):
             assert await store.append(QUEUE, [item], idempotency=once) == {}
             await self.settle(worker, await self.take(worker), DONE)
             # The store no longer knows this id, but it knows the request.
-            assert await store.append(QUEUE, [item], repeat=True, idempotency=once) == {}
+            assert await store.append(QUEUE, [item], may_exist=True, idempotency=once) == {}
         assert await store.count(QUEUE) == Counts()
 
     async def test_a_repeat_is_answered_as_the_first_try_was(self, store: Store) -> None:
@@ -29,7 +29,7 @@ class RepeatsConformance(TopicGround):
         assert await store.append(QUEUE, [second], idempotency=once) == {0: first.job_id}
         worker = self.worker(store)
         await self.settle(worker, await self.take(worker), DONE)
-        again = await store.append(QUEUE, [second], repeat=True, idempotency=once)
+        again = await store.append(QUEUE, [second], may_exist=True, idempotency=once)
         assert again == {0: first.job_id}
         assert await store.count(QUEUE) == Counts()
 
@@ -39,7 +39,7 @@ class RepeatsConformance(TopicGround):
         item, once = event(), IdempotencyKey()
         assert await store.publish(LOG, [item], idempotency=once) == Published(1)
         await self.trim_to(store, 0)
-        again = await store.publish(LOG, [item], repeat=True, idempotency=once)
+        again = await store.publish(LOG, [item], may_exist=True, idempotency=once)
         assert again == Published(1)
         assert await self.in_log(store) == []
 

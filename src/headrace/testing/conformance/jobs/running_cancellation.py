@@ -84,7 +84,7 @@ class RunningCancellationConformance(Ground):
         taken = await self.take(worker)
         await store.cancel(QUEUE, [old.job_id])
         await self.settle(worker, taken, DONE)
-        assert await store.append(QUEUE, [new], repeat=True) == {}
+        assert await store.append(QUEUE, [new], may_exist=True) == {}
         # Its worker does not know yet that the request is over.
         await self.settle(worker, await self.take(worker), CANCELLED)
         again = await worker.reclaim(QUEUE, 9, last_chance=False) or await worker.fetch(9, 0)

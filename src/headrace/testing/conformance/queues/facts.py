@@ -47,11 +47,11 @@ class FactsConformance(Ground):
     async def test_a_job_that_is_known_already_is_no_fact(self, store: Store) -> None:
         first, second = parcel("known"), parcel("new")
         await store.append(QUEUE, [first])
-        await store.append(QUEUE, [first, second], repeat=True)
+        await store.append(QUEUE, [first, second], may_exist=True)
         unique = [parcel(constraints=Constraints(unique="one")) for _ in range(2)]
         await store.append(QUEUE, unique)
         twice = parcel("twice")
-        await store.append(QUEUE, [twice, twice], repeat=True)
+        await store.append(QUEUE, [twice, twice], may_exist=True)
         recorded = [each.fact.job_id for each in await self.all_events(store)]
         assert recorded == [first.job_id, second.job_id, unique[0].job_id, twice.job_id]
 

@@ -134,7 +134,7 @@ class StatsConformance(Ground):
     async def test_what_was_not_added_is_not_counted(self, store: Store) -> None:
         item, unique = parcel("known"), Constraints(unique="one")
         await store.append(QUEUE, [item])
-        await store.append(QUEUE, [item], repeat=True)
+        await store.append(QUEUE, [item], may_exist=True)
         await store.append(QUEUE, [parcel(constraints=unique), parcel(constraints=unique)])
         assert await self.counted(store) == {("task", "sent"): 2}
 

@@ -94,7 +94,7 @@ class BoundsConformance(TopicGround):
         await self.join(store)
         events = [event() for _ in range(4)]
         await store.publish(LOG, events[:3], bound=FEW)
-        again = await store.publish(LOG, events, bound=FEW, repeat=True)
+        again = await store.publish(LOG, events, bound=FEW, may_exist=True)
         assert again == Published(3, known=(0, 1, 2))
         assert await self.in_log(store) == keys(events[:3])
 
@@ -172,7 +172,7 @@ class BoundsConformance(TopicGround):
         await self.join(store)
         events = [event() for _ in range(4)]
         await store.publish(LOG, events, bound=LATEST)
-        again = await store.publish(LOG, events[:1], bound=LATEST, repeat=True)
+        again = await store.publish(LOG, events[:1], bound=LATEST, may_exist=True)
         assert (again.taken, again.known) == (1, ())
         assert await self.in_log(store) == keys([*events[2:], events[0]])
 

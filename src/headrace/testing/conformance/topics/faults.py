@@ -219,7 +219,7 @@ class GroupFaultsConformance(TopicGround):
         for known_ones in range(3):
             taken = await self.take(member)
             assert ids_of(taken) == [sent[known_ones]]
-            again = await store.publish(LOG, events, repeat=True)
+            again = await store.publish(LOG, events, may_exist=True)
             assert again == Published(3, known=(0, 1, 2))
             await self.settle(member, taken, DONE)
         await self.nothing_left(member)

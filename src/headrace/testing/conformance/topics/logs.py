@@ -64,21 +64,21 @@ class LogsConformance(TopicGround):
     async def test_an_event_published_again_is_not_added(self, store: Store) -> None:
         sent = [event() for _ in range(3)]
         assert await store.publish(LOG, sent[:2]) == Published(2)
-        again = await store.publish(LOG, sent, repeat=True)
+        again = await store.publish(LOG, sent, may_exist=True)
         assert again == Published(3, known=(0, 1))
         assert await self.in_log(store) == keys(sent)
 
     async def test_an_id_that_comes_twice_at_once_is_added_once(self, store: Store) -> None:
         twins = [event("order-7"), event(), event("order-7")]
-        assert await store.publish(LOG, twins, repeat=True) == Published(3, known=(2,))
+        assert await store.publish(LOG, twins, may_exist=True) == Published(3, known=(2,))
         assert await self.in_log(store) == keys(twins[:2])
 
     async def test_an_event_that_its_groups_have_settled_is_still_known(self, store: Store) -> None:
         await self.join(store)
         item = event("order-7")
-        await store.publish(LOG, [item], repeat=True)
+        await store.publish(LOG, [item], may_exist=True)
         assert await self.handle_all(store, self.member(store)) == [item.job_id]
-        assert await store.publish(LOG, [item], repeat=True) == Published(1, known=(0,))
+        assert await store.publish(LOG, [item], may_exist=True) == Published(1, known=(0,))
         await self.settled(store)
 
     # Later
@@ -111,10 +111,10 @@ class LogsConformance(TopicGround):
     async def test_a_delayed_event_is_added_once(self, store: Store) -> None:
         item = event("order-7", delay_ms=50)
         for known in ((), (0,)):
-            assert await store.publish(LOG, [item], repeat=True) == Published(1, known=known)
+            assert await store.publish(LOG, [item], may_exist=True) == Published(1, known=known)
         await self.pass_time(0.06)
         await self.member(store).promote(LOG)
-        assert await store.publish(LOG, [item], repeat=True) == Published(1, known=(0,))
+        assert await store.publish(LOG, [item], may_exist=True) == Published(1, known=(0,))
         assert await self.in_log(store) == [item.job_id]
 
     async def test_an_earlier_due_time_of_an_event_is_signalled(self, store: Store) -> None:

@@ -144,7 +144,7 @@ class TrimConformance(TopicGround):
         await self.trim_to(store, 0)
         with pytest.raises(EventNotFound):
             await store.position(LOG, Position("event", item.job_id))
-        assert await store.publish(LOG, [item], repeat=True) == Published(1)
+        assert await store.publish(LOG, [item], may_exist=True) == Published(1)
         assert await self.in_log(store) == [item.job_id]
 
     @of_each_kind
@@ -154,7 +154,7 @@ class TrimConformance(TopicGround):
         await self.join(store, group=group)
         item, member = event("order-7", key="a"), self.member(store)
         for _ in range(2):
-            assert await store.publish(LOG, [item], repeat=True) == Published(1)
+            assert await store.publish(LOG, [item], may_exist=True) == Published(1)
             assert await self.handle_all(store, member) == [item.job_id]
             await self.pass_time(0.01)
             await self.trim_to(store, 0)
