@@ -24,6 +24,8 @@ from headrace.store.redis.keys import KvKeys
 
 FOLDER = Path(keys.__file__).parent
 TARGET = FOLDER / "script_stubs.py"
+LUA = FOLDER / "lua"
+MOVING = LUA / "moving"
 WIDTH = 100
 _GLUE = "\0"
 OF_EACH = ", of each queue"
@@ -60,6 +62,7 @@ class Argument(NamedTuple):
 class Header(NamedTuple):
     """What the first lines of a script say."""
 
+    file: str
     name: str
     keys: list[str]
     of_each: bool
@@ -82,6 +85,7 @@ def read(path: Path) -> Header:
     fixed, star, several = arguments.partition("*")
     words = [] if arguments == "none" else fixed.removesuffix(", then ").split()
     return Header(
+        file=path.relative_to(LUA).with_suffix("").as_posix(),
         name=path.stem,
         keys=named.removesuffix(OF_EACH).split(),
         of_each=named.endswith(OF_EACH),
@@ -153,15 +157,15 @@ def _filled(parts: Sequence[str], indent: str = "    ") -> str:
 
 def stubs() -> str:
     """The whole module."""
-    paths = sorted((FOLDER / "lua").glob("*.lua"))
-    headers = [read(path) for path in paths if path.stem != "prelude"]
+    paths = sorted(LUA.rglob("*.lua"), key=lambda path: path.stem)
+    headers = [read(path) for path in paths if path.stem != "prelude" and path.parent != MOVING]
     constants = {
         each.name.upper()
         for header in headers
         for each in header.fixed
         if not each.type and each.name not in FILLED_IN
     }
-    made = "\n".join(f'_{header.name} = Script("{header.name}")' for header in headers)
+    made = "\n".join(f'_{header.name} = Script("{header.file}")' for header in headers)
     functions = "\n\n".join(map(stub, headers))
     return f"{HEAD.format(constants=', '.join(sorted(constants)))}\n{made}\n\n\n{functions}"
 

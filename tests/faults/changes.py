@@ -145,7 +145,7 @@ class Release(Settle):
 
 
 class Publish(Change):
-    script = "publish"
+    script = "topics/publish"
     keeps = True
 
     async def prepare(self) -> None:
@@ -270,7 +270,7 @@ class Purge(Change):
 
 
 class Follow(Change):
-    script = "follow"
+    script = "flows/follow"
 
     async def prepare(self) -> None:
         (self.parent,) = await self.ground.send(self.plain)
@@ -286,7 +286,7 @@ class Follow(Change):
 
 
 class Arrive(Change):
-    script = "arrive"
+    script = "flows/arrive"
 
     async def prepare(self) -> None:
         self.parent = parcel()
@@ -344,7 +344,7 @@ class KvSet(Change):
 
 
 class Rewind(Publish):
-    script = "rewind"
+    script = "topics/rewind"
     keeps = False
 
     async def prepare(self) -> None:
@@ -394,7 +394,7 @@ class Tell(Change):
 
 
 class Join(Change):
-    script = "join"
+    script = "topics/join"
 
     async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
         await self.store.join(BILLING, ORDERED, START)
@@ -407,7 +407,7 @@ class Join(Change):
 
 
 class Disband(Join):
-    script = "disband"
+    script = "topics/disband"
 
     async def prepare(self) -> None:
         await self.plain.join(BILLING, PLAIN, START)
