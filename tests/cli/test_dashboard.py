@@ -104,7 +104,7 @@ def test_actions_are_logged_in_the_form_that_was_asked_for(shop: Path, start: St
     form = urllib.request.Request(f"{url}actions/pause", sent, {"Origin": url.rstrip("/")})
     person.open(form).close()
     program.says('"verb": "pause"')
-    (line,) = [each for each in program.output.splitlines() if "headrace.audit" in each]
+    (line,) = [each for each in program.output.splitlines() if "headrace.actions" in each]
     assert json.loads(line)["level"] == "INFO"
 
 

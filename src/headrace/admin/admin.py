@@ -84,7 +84,7 @@ class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAd
 
     def by(self, actor: str, *, address: str = "") -> Admin:
         """An admin that records every action as done by `actor`, a person or a program, at
-        `address` if that is known. `actions` lists the records. The logger `headrace.audit` has
+        `address` if that is known. `actions` lists the records. The logger `headrace.actions` has
         them too, with the fields `actor`, `address`, `verb`, `target`, `detail` and `outcome`.
         Changed arguments are recorded as the redact hooks leave them."""
         return Admin(self._app, ActionRecorder(actor, address), self._redaction)
