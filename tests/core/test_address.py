@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from headrace import ConfigError, Headrace, HeadraceError
 from headrace.cli import main
-from headrace.core.address import check_url, masked, without_password
+from headrace.core.address import check_url, masked, split_url, without_password
 from headrace.outbox.sql.open_database import open_database
 
 SECRET = "S3CR3T"
@@ -173,3 +173,10 @@ def test_what_the_driver_says_of_an_outbox_is_masked(url: str, tmp_path: Path) -
     ended = CliRunner().invoke(main, ["outbox", "failed", "--database", url])
     assert ended.exit_code != 0
     assert SECRET not in ended.output + ended.stderr + repr(ended.exception)
+
+
+def test_a_list_of_hosts_may_hold_an_ipv6_address_anywhere() -> None:
+    parts = split_url("redis+sentinel://me:secret@h1,[::1]:7001,h3:7000/shop/3?a=b")
+    assert parts.netloc == "me:secret@h1,[::1]:7001,h3:7000"
+    assert (parts.scheme, parts.path, parts.query) == ("redis+sentinel", "/shop/3", "a=b")
+    check_url("redis+cluster://h1:7000,[::1]:7001")

@@ -107,7 +107,7 @@ async def test_async_views_send_too(orchard: Any) -> None:
 
 
 def test_what_a_transaction_sends_leaves_when_it_is_committed(orchard: Any) -> None:
-    options = {"url": f"sqlite:///{FOLDER}/jobs.db", "enqueue_on_commit": True}
+    options = {"url": f"sqlite:///{FOLDER}/committed.db", "enqueue_on_commit": True}
     backend = {"BACKEND": "headrace.integrations.django.HeadraceBackend", "OPTIONS": options}
     with override_settings(TASKS={"default": backend}):
         with transaction.atomic():

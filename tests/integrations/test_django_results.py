@@ -46,7 +46,7 @@ def test_workers_read_all_queues_of_the_settings(app: Headrace, orchard: Any) ->
 
 
 def test_aliases_of_one_store_share_an_app_and_its_workers() -> None:
-    url = f"sqlite:///{FOLDER}/jobs.db"
+    url = f"sqlite:///{FOLDER}/shared.db"
     others = {"other": backend(url=url), "apart": backend(url=url, namespace="apart")}
     with override_settings(TASKS={"default": backend(url=url), **others}):
         default, other, apart = (task_backends[alias] for alias in ("default", *others))

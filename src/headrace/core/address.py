@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from headrace.errors import ConfigError
 
@@ -121,9 +121,18 @@ def _trouble(parts: _Parts) -> str | None:
     return None
 
 
+def split_url(url: str) -> SplitResult:
+    """As `urlsplit`, also for a list of hosts: newer Pythons refuse `[::1]` after another host."""
+    scheme, slashes, rest = url.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "," not in hosts:
+        return urlsplit(url)
+    return urlsplit(f"{scheme}{slashes}{rest[len(hosts) :]}")._replace(netloc=hosts)
+
+
 def _unreadable(url: str) -> str | None:
     try:
-        urlsplit(url)
+        split_url(url)
     except ValueError:
         # What it says quotes what it cannot read.
         return "it has characters that have a meaning of their own in a URL"

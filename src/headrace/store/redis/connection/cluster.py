@@ -14,7 +14,7 @@ from redis.asyncio.connection import Connection, SSLConnection
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisError
 
-from headrace.core.address import masked, without_password
+from headrace.core.address import masked, split_url, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis.connection.errors import Moved, Refused
 from headrace.store.redis.connection.link import CALL_TIMEOUT, Link
@@ -176,7 +176,7 @@ def _node(server: Sequence[Any], teller: ClusterNode) -> ClusterNode | None:
 
 
 def _seeds(url: str) -> tuple[ClusterNode, ...]:
-    parts = urlsplit(url)
+    parts = split_url(url)
     hosts = parts.netloc.rpartition("@")[2]
     try:
         return tuple(_seed(host) for host in hosts.split(","))
@@ -197,7 +197,7 @@ def _seed(address: str) -> ClusterNode:
 
 def _options(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments for a connection to any node, without its address."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     credentials, at, _ = parts.netloc.rpartition("@")
     scheme = parts.scheme.removesuffix("+cluster")
     one = f"{scheme}://{credentials}{at}node{parts.path}?{parts.query}"

@@ -6,13 +6,12 @@ import logging
 import re
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from headrace.core.address import check_url, without_password
+from headrace.core.address import check_url, split_url, without_password
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.redis.connection import sentinel
 from headrace.store.redis.connection.cluster import SCHEMES as CLUSTER_SCHEMES
@@ -49,7 +48,7 @@ class RedisEndpoint:
         self._confirmation = confirmation
         self._cluster: Cluster | None = None
         check_url(url)
-        scheme = urlsplit(url).scheme
+        scheme = split_url(url).scheme
         _check_parts(url)
         if scheme in sentinel.SCHEMES:
             pool = partial(pool_of, options=_OPTIONS, shown=without_password(url))
@@ -147,7 +146,7 @@ class RedisEndpoint:
 
 def _check_parts(url: str) -> None:
     """Refuse options that would be ignored, or would change the protocol."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     shown = without_password(url)
     has_sentinels = parts.scheme in sentinel.SCHEMES
     has_database = parts.scheme != "unix" and not has_sentinels

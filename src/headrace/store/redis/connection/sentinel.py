@@ -12,7 +12,7 @@ from redis.asyncio.connection import Connection, SSLConnection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Unreachable
 
-from headrace.core.address import without_password
+from headrace.core.address import split_url, without_password
 from headrace.errors import ConfigError
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
@@ -49,7 +49,7 @@ def parse(url: str) -> SentinelTarget:
     password and database are the servers'; the sentinels have `sentinel_username` and
     `sentinel_password`. Under `rediss+sentinel://` both are talked to over TLS; `sentinel_tls` says
     otherwise for the sentinels. `ssl_…` options are for both."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     credentials, at, hosts = parts.netloc.rpartition("@")
     master, _, db = parts.path.strip("/").partition("/")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
