@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
@@ -34,6 +35,15 @@ class KeyFailuresConformance(TopicGround):
         found = await store.stopped_keys(BILLING)
         assert (await self.group(store)).stopped_keys == len(found)
         return found
+
+    async def stopped_by_the_first(self, store: Store) -> tuple[StoreConsumer, list[JobId]]:
+        """A member, and three events of one key, which the death of the first has stopped."""
+        await self.join(store, group=BLOCK)
+        sent = await self.publish(store, 3, key="a")
+        member = self.member(store)
+        await self.fail_first(store, member)
+        await self.nothing_left(member)
+        return member, sent
 
     # block
 
@@ -93,16 +103,12 @@ class KeyFailuresConformance(TopicGround):
     async def test_a_stopped_key_goes_on_with_the_event_that_stopped_it_if_that_is_replayed(
         self, store: Store
     ) -> None:
-        await self.join(store, group=BLOCK)
-        sent = await self.publish(store, 3, key="a")
-        member = self.member(store)
-        await self.fail_first(store, member)
-        await self.nothing_left(member)
+        member, sent = await self.stopped_by_the_first(store)
         assert await store.replay(BILLING, sent[:1]) == [True]
         assert await self.stopped(store) == []
-        for key in sent:
+        for job_id in sent:
             taken = await self.take(member)
-            assert ids_of(taken) == [key]
+            assert ids_of(taken) == [job_id]
             await self.nothing_left(member)
             await self.settle(member, taken, DONE)
         await self.settled(store)
@@ -121,11 +127,7 @@ class KeyFailuresConformance(TopicGround):
     async def test_a_stopped_key_goes_on_if_the_event_that_stopped_it_is_purged(
         self, store: Store
     ) -> None:
-        await self.join(store, group=BLOCK)
-        sent = await self.publish(store, 3, key="a")
-        member = self.member(store)
-        await self.fail_first(store, member)
-        await self.nothing_left(member)
+        member, sent = await self.stopped_by_the_first(store)
         assert await store.purge(BILLING, sent[:1]) == [True]
         assert await self.stopped(store) == []
         assert await self.handle_all(store, member) == sent[1:]
