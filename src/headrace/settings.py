@@ -37,6 +37,7 @@ class Settings:
         if not isinstance(self.url, str):
             # Not the value itself: it may hold a password.
             raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
+        # An unknown one is refused here, not at the first send.
         scheme_of(self.url)
         self.namespace = limits.check_name(
             "namespace", _setting("NAMESPACE", namespace, str, "headrace")

@@ -413,7 +413,7 @@ async def test_many_consumers_look_for_abandoned_jobs_no_more_often_than_one(
             return (asked - 1) / (lasted / interval)
 
     assert await looks_in_each_interval(1) <= 1
-    # None fewer than nought: it was looked at all, also if one round outlasts the intervals.
+    # At least one look, though one round may outlast all intervals.
     assert 0 <= await looks_in_each_interval(64) <= 1
 
 
