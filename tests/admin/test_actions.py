@@ -256,17 +256,17 @@ async def test_arguments_on_record_are_redacted_as_those_that_are_shown(
             raise ValueError("unlucky")
         return {**value, "card": "****"} if task == "charge" else value
 
-    await bury(app, [envelope("charge", "4111", cents) for cents in (1, 13)])
+    await bury(app, [envelope("charge", "4111 1111", cents) for cents in (1, 13)])
     dead = {job.arguments[1]: job.id for job in await app.admin.dead("default")}
     admin = app.admin.by("ann").redacted(redact)
     with caplog.at_level(logging.INFO, "headrace.actions"):
-        await admin.replay(dead[1], edit={"card": "4222", "cents": 2})
-        await admin.replay(dead[13], edit={"card": "4333"})
+        await admin.replay(dead[1], edit={"card": "4222 2222", "cents": 2})
+        await admin.replay(dead[13], edit={"card": "4333 3333"})
     unlucky, done = await admin.actions()
     assert done.changes == ("card: '****' → '****'", "cents: 1 → 2")
     assert unlucky.changes == (f"card: '{FAILED}' → '{FAILED}'",)
-    assert "4222" not in caplog.text
-    assert "4333" not in caplog.text
+    assert "4222 2222" not in caplog.text
+    assert "4333 3333" not in caplog.text
 
 
 async def test_actions_about_groups_name_the_group(app: Headrace) -> None:

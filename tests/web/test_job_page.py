@@ -128,19 +128,19 @@ async def test_what_is_redacted_is_in_no_page_nor_found_by_a_search(quick: Headr
         return {**value, "card": "***"} if isinstance(value, dict) else "***"
 
     async with quick as app, Person(app, redact=redact) as person:
-        (dead,) = await bury(app, [envelope(pay.name, "4111", 995)])
-        sent = await pay.enqueue("4111", 995)
+        (dead,) = await bury(app, [envelope(pay.name, "4111 1111", 995)])
+        sent = await pay.enqueue("4111 1111", 995)
         for path in ("/job", "/dead", "/dead_job"):
             page = await person.page(path, id=dead)
-            assert "4111" not in page
+            assert "4111 1111" not in page
             assert "995" in page
-        assert "4111" not in (await person.get("/raw", id=dead, part="arguments")).text
+        assert "4111 1111" not in (await person.get("/raw", id=dead, part="arguments")).text
         assert sent.id in await person.page("/jobs", queue="default")
-        assert sent.id not in await person.page("/jobs", text="4111")
-        assert dead not in await person.page("/dead", text="4111")
+        assert sent.id not in await person.page("/jobs", text="4111 1111")
+        assert dead not in await person.page("/dead", text="4111 1111")
         async with app.worker():
-            assert await sent.result(timeout=20) == "4111"
-        assert "4111" not in await person.page("/job", id=sent.id)
+            assert await sent.result(timeout=20) == "4111 1111"
+        assert "4111 1111" not in await person.page("/job", id=sent.id)
 
 
 async def test_nothing_is_shown_if_the_redact_hook_fails(quick: Headrace) -> None:
@@ -148,10 +148,10 @@ async def test_nothing_is_shown_if_the_redact_hook_fails(quick: Headrace) -> Non
         raise KeyError(task)
 
     async with quick as app, Person(app, redact=redact) as person:
-        (id,) = await bury(app, [envelope("pay", "4111")])
+        (id,) = await bury(app, [envelope("pay", "4111 1111")])
         for path in ("/job", "/dead", "/raw"):
             page = (await person.get(path, id=id, part="arguments")).text
-            assert "4111" not in page
+            assert "4111 1111" not in page
             assert "redact failed" in page
 
 
