@@ -8,6 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, State
 from headrace.core.job import ids
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import decode_envelope, encode_envelope
 from headrace.core.job.outcome import DONE
@@ -204,8 +205,10 @@ class LateReplies:
         self.recover = consumer.recover
         self.taken_over: list[LeasedDelivery] = []
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
-        deliveries = await self._consumer.fetch(limit, wait)
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
+        deliveries = await self._consumer.fetch(limit, wait, capacity)
         for _ in range(8):
             self.taken_over += await self._other.reclaim(QUEUE, 1, last_chance=True)
             if self.taken_over:
@@ -250,7 +253,9 @@ class SlowRequests:
         self.reclaim = consumer.reclaim
         self.recover = consumer.recover
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
         if self._failed:
             return []
         self._failed = True

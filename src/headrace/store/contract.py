@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
@@ -340,10 +341,14 @@ class Consumer(Protocol):
 
     name: str
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
         """Up to `limit` jobs of any of the queues that are not paused, each now leased to this
-        consumer; of one queue those of the highest priority first. Waits up to `wait` seconds for
-        the first. Must not be cancelled: `interrupt` ends the wait."""
+        consumer, and of each runner at most what `capacity` says; of one queue and runner those of
+        the highest priority first. Waits up to `wait` seconds for the first; jobs of a runner
+        without capacity stay where they are, and do not end the wait. Must not be cancelled:
+        `interrupt` ends the wait."""
         ...
 
     async def begin(
@@ -401,12 +406,15 @@ class Upkeep(Protocol):
     """What workers do for queues as a whole: take over abandoned jobs, promote those that are due,
     relay messages between queues, and listen for changes."""
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
-        """Take over up to `limit` jobs whose lease ran out or that were released. At most one of
-        them is on its last chance (one more crash and it is dead), and none unless `last_chance`:
-        a job that kills its workers must not take others along. The whole fleet searches about
-        once per `reclaim_every`, and again at once if a search left something behind. Takes nothing
-        for one lease after a pause of the store: every job looks abandoned then."""
+    async def reclaim(
+        self, queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
+        """Take over up to `limit` jobs whose lease ran out or that were released, and of each
+        runner at most what `capacity` says. At most one of them is on its last chance (one more
+        crash and it is dead), and none unless `last_chance`: a job that kills its workers must not
+        take others along. The whole fleet searches about once per `reclaim_every`, and again at
+        once if a search left something behind. Takes nothing for one lease after a pause of the
+        store: every job looks abandoned then."""
         ...
 
     async def promote(self, queue: str) -> Promotion:

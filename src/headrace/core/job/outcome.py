@@ -14,7 +14,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+from headrace.core.job.capacity import Runner
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +66,11 @@ def gated_task(gate: str) -> str | None:
 
 
 class Released(msgspec.Struct, frozen=True):
-    pass
+    """Back to the front of its queue, for any worker."""
+
+    runner: Runner | Literal[""] = ""
+    """With a runner: among the waiting jobs of that runner, because its task runs there in this
+    version of the program, and not where its sender thought."""
 
 
 class Left(msgspec.Struct, frozen=True):

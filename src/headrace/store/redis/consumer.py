@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_id
 from headrace.core.job.outcome import RELEASED
@@ -49,9 +50,11 @@ class RedisConsumer(RedisUpkeep):
         super().__init__(store, name, lease, reading)
         self._settling = store.server.link()
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
         try:
-            return await self._reading.fetch(limit, wait)
+            return await self._reading.fetch(limit, wait, capacity)
         except NoGroup:
             await self._make_anew()
             return []

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.state import State
 from headrace.store.contract import Listener, ListenerHandle, Promotion, reclaim_every
@@ -44,7 +45,11 @@ class RedisUpkeep:
         self._upkeep = store.server.link()
         self._waking: set[asyncio.Task[None]] = set()
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
+    async def reclaim(
+        self, queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
+        if capacity is not None:
+            limit = min(limit, capacity.loop)
         source = self._sources[queue]
         if source.known_at == float("-inf"):
             await self._reading.prepare()

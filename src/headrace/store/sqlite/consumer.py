@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Collection, Sequence
 
+    from headrace.core.job.capacity import Capacity
     from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
@@ -43,12 +44,17 @@ class SqliteConsumer:
         self._share_policy = share_policy
         self._waits: set[_Wait] = set()
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
-        if limit <= 0:
-            return []
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
+        if capacity is not None:
+            limit = min(limit, capacity.loop)
         waiting = _Wait(asyncio.get_running_loop(), wait)
         self._waits.add(waiting)
         try:
+            if limit <= 0:
+                await waiting.rung()
+                return []
             found = await self._claim(limit)
             if found or wait <= 0:
                 return found
@@ -102,7 +108,11 @@ class SqliteConsumer:
             lambda connection, _: self._claims.extend(connection, deliveries)
         )
 
-    async def reclaim(self, queue: str, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
+    async def reclaim(
+        self, queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
+        if capacity is not None:
+            limit = min(limit, capacity.loop)
         if limit <= 0:
             return []
         return await self._writer.change(

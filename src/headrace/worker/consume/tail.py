@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement, Store
@@ -34,7 +35,12 @@ class Tail:
             if log not in self._cursors:
                 self._cursors[log] = await self._store.position(log, Position("new"))
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
+        if capacity is not None:
+            # Events are of runner `loop` for the store; their reader asks by what it has room for.
+            limit = min(limit, capacity.loop)
         if not self._found and not self._interrupted.is_set():
             await self._read(wait)
         taken, self._found = self._found[:limit], self._found[limit:]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
@@ -69,11 +70,15 @@ class RedisReader:
             await self._refresh(source)
         await self._store.announce(self._upkeep, *self.sources)
 
-    async def fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+    async def fetch(
+        self, limit: int, wait: float, capacity: Capacity | None = None
+    ) -> list[LeasedDelivery]:
         # Before the state is read: later changes must end the wait.
         self._changed.clear()
         sources = [source for source in await self._reachable() if not source.paused]
-        if not sources:
+        if capacity is not None:
+            limit = min(limit, capacity.loop)
+        if not sources or limit <= 0:
             await self._wait_for_change(wait)
             return []
         return await self._find(sources, limit, wait)
