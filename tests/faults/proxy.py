@@ -58,6 +58,10 @@ class Proxy:
         assert self._server is not None
         return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._ends) // 2
+
     def spoil(self, fault: Fault, marker: bytes, times: int = 1) -> None:
         """Do this to the next requests that hold the marker; answers that are empty or errors are
         none to spoil."""

@@ -165,3 +165,21 @@ async def test_jobs_of_a_promotion_that_was_not_answered_run_at_once(
         jobs = [await counting.run.options(delay=0.1).enqueue(n) for n in range(1, 6)]
         assert [await job.result(LONG) for job in jobs] == [1, 2, 3, 4, 5]
     assert counting.runs == dict.fromkeys(range(6), 1)
+
+
+async def test_a_consumer_that_cannot_take_its_leave_closes_its_connections(
+    counting: Counting, proxy: Proxy
+) -> None:
+    """A worker waits only briefly for a silent server, and leaves nothing open."""
+    store = (await counting.app.session()).store
+    await store.queues()
+    before = proxy.open_connections
+    leaving = store.consumer("leaving", ["default"], LEASE)
+    await leaving.fetch(1, 0.01)
+    assert proxy.open_connections > before
+    proxy.black_hole()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await leaving.close()
+    proxy.let_pass()
+    await eventually("all is closed", lambda: proxy.open_connections <= before)

@@ -151,19 +151,23 @@ class RedisConsumer(RedisUpkeep):
         return lost
 
     async def close(self) -> None:
+        try:
+            await self._leave_all()
+        finally:
+            # Also if the caller does not wait for a server that is silent.
+            await self._reading.close()
+            for link in (self._settling, self._upkeep):
+                await link.drop()
+
+    async def _leave_all(self) -> None:
         trouble: StoreError | None = None
         for queue in self._sources:
             try:
                 await self._leave(queue)
             except StoreError as error:
                 trouble = error
-        try:
-            if trouble is not None:
-                raise trouble
-        finally:
-            await self._reading.close()
-            for link in (self._settling, self._upkeep):
-                await link.drop()
+        if trouble is not None:
+            raise trouble
 
     async def _hand_back(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """As if they had not been read, and without a notification."""
