@@ -17,6 +17,7 @@ from headrace.client.schedule import Schedule
 from headrace.client.task import Task
 from headrace.core import bounds as limits
 from headrace.core.job import ids
+from headrace.core.job.capacity import Runner
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.parcel import Parcel, Tick
 from headrace.core.schedule.cadence import to_zone
@@ -127,7 +128,7 @@ class Schedules:
         """Send one job now, outside of the ticks: paused or not, and not counted."""
         check_schedule_name(name)
         definition = (await self._record(await self._store(), name)).definition
-        return await self._app.outgoing.send(definition.call(self._returns(definition)))
+        return await self._app.outgoing.send(self._call(definition))
 
     async def send_ticks(
         self, name: str, definition: Definition, ticks: Sequence[int], now_ms: int
@@ -136,14 +137,17 @@ class Schedules:
         tick that has its job already gets no second one."""
         through = self._app.outgoing.sending
         if through is None:
-            jobs = [definition.parcel(tick_id(name, at), now_ms, Tick(name, at)) for at in ticks]
+            runner = self._runner(definition)
+            jobs = [
+                definition.parcel(tick_id(name, at), now_ms, Tick(name, at), runner) for at in ticks
+            ]
             await self._append(definition.queue, jobs)
             return []
         refused: builtins.list[Exception] = []
         for at_ms in ticks:
             send = through(partial(self._send_tick, Tick(name, at_ms), now_ms))
             try:
-                await send(definition.call(self._returns(definition)))
+                await send(self._call(definition))
             except StoreError:
                 raise
             except Exception as error:
@@ -165,9 +169,14 @@ class Schedules:
             # Sent again with the next look, under the same ids.
             raise StoreUnavailable(str(error), sent=True) from error
 
-    def _returns(self, definition: Definition) -> Any:
+    def _call(self, definition: Definition) -> Call[Any]:
         task = self._app.tasks.get(definition.task)
-        return Any if task is None else task.signature.returns
+        returns = Any if task is None else task.signature.returns
+        return definition.call(returns, self._runner(definition))
+
+    def _runner(self, definition: Definition) -> Runner:
+        task = self._app.tasks.get(definition.task)
+        return "loop" if task is None else task.declared.run_in
 
     async def _changed(self, name: str, change: Callable[[Record, int], Record]) -> Schedule:
         check_schedule_name(name)

@@ -143,6 +143,7 @@ class Task(Generic[P, R_co]):
             labels,
             payload_after_first,
             lacks_first_argument,
+            self.declared.run_in,
         )
 
     def options(self, **changes: Unpack[SendKwargs]) -> Self:

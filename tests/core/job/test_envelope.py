@@ -12,8 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.core.job import ids
+from headrace.core.job.capacity import RUNNERS, Runner
 from headrace.core.job.envelope import (
     FORMAT,
+    FORMATS,
     NO_OVERRIDES,
     Malformed,
     NewerFormat,
@@ -23,6 +25,8 @@ from headrace.core.job.envelope import (
     encode_envelope,
     id_and_task,
     peek_id,
+    runner_of,
+    with_id,
 )
 from headrace.core.job.history import NO_HISTORY, Attempt, History, decode_history, encode_history
 from headrace.core.job.retry import Retry
@@ -82,6 +86,23 @@ def test_an_envelope_comes_back_as_it_was(
     assert (envelope.payload, envelope.overrides) == (payload, changed)
 
 
+@given(keys, st.sampled_from(RUNNERS), st.none() | overrides)
+def test_an_envelope_names_the_runner_in_its_second_byte_alone(
+    key: bytes, runner: Runner, changed: Overrides | None
+) -> None:
+    beside = NO_OVERRIDES if changed is None else changed
+    data = encode_envelope(key, "add", b"\x90", beside, runner)
+    assert decode_envelope(data).runner == runner == runner_of(data)
+    unknown = encode_envelope(key, "add", b"\x90", beside)
+    assert (data[:1] + data[2:], runner_of(unknown)) == (unknown[:1] + unknown[2:], "loop")
+    assert runner_of(with_id(data, b"another")) == runner
+
+
+@pytest.mark.parametrize("data", [b"", b"\x94", b"\x94\x00", b"\x94\x04", b"\x94\xff", b"{}"])
+def test_bytes_that_name_no_runner_are_for_the_loop(data: bytes) -> None:
+    assert runner_of(data) == "loop"
+
+
 def test_a_plain_job_costs_few_bytes() -> None:
     envelope = encode_envelope(ids.new_id(), "add", pack([1, 2]))
     assert len(envelope) < 35
@@ -102,10 +123,10 @@ def test_overrides_that_a_newer_sender_added_are_tolerated() -> None:
     assert decode_envelope(data).overrides.timeout == 5.0
 
 
-@given(st.integers(FORMAT + 1, 2**32), keys, st.lists(plain, max_size=20))
-@example(2, b"k", [])
-@example(2, b"k", ["add", b"", {}])
-@example(2, b"k", list(range(20)))
+@given(st.integers(max(FORMATS.values()) + 1, 2**32), keys, st.lists(plain, max_size=20))
+@example(4, b"k", [])
+@example(4, b"k", ["add", b"", {}])
+@example(4, b"k", list(range(20)))
 @example(200, b"k", [])
 def test_a_newer_format_is_told_from_garbage_and_its_key_is_known(
     newer: int, key: bytes, rest: list[Any]

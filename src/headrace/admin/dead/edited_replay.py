@@ -13,7 +13,7 @@ from headrace.admin.bodies import decode_plain, opened
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import codec
 from headrace.core.job import ids
-from headrace.core.job.envelope import Envelope
+from headrace.core.job.envelope import FORMATS, Envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.queue_names import is_log
@@ -98,7 +98,7 @@ class EditedReplay:
         payload = self._payload(id, task, envelope, on_edit)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
-        return _with_payload(data, payload)
+        return _with_payload(data, payload, FORMATS[task.declared.run_in])
 
     def _payload(
         self, id: str, task: Task[..., Any], envelope: Envelope, on_edit: OnEdit | None
@@ -211,8 +211,10 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
-def _with_payload(envelope: bytes, payload: bytes) -> bytes:
-    """The envelope with other arguments; what a newer sender put behind them stays."""
+def _with_payload(envelope: bytes, payload: bytes, format: int) -> bytes:
+    """The envelope with other arguments, for where the task runs now; what a newer sender put
+    behind them stays."""
     fields = msgspec.msgpack.decode(envelope, type=list[msgspec.Raw])
+    fields[0] = msgspec.Raw(msgspec.msgpack.encode(format))
     fields[_PAYLOAD] = msgspec.Raw(msgspec.msgpack.encode(payload))
     return msgspec.msgpack.encode(fields)

@@ -3,6 +3,9 @@
 The envelope is written once, by the sender, and never again: whatever moves the job passes the same
 bytes on, so fields that a newer sender added survive older workers. What changes from run to run is
 kept beside it, in the `History`.
+
+Its format says where the task runs, as far as the sender knows: stores keep waiting jobs apart by
+it, and find it in the second byte without reading anything else.
 """
 
 from __future__ import annotations
@@ -11,11 +14,17 @@ from typing import Literal
 
 import msgspec
 
+from headrace.core.job.capacity import Runner
 from headrace.core.job.ids import JobId
 from headrace.core.job.retry import Backoff, Retry, full_name
 from headrace.errors import ConfigError, HeadraceError
 
 FORMAT = 1
+"""Of events, of jobs that run on the loop, and of those whose sender knows only their task's name.
+Others differ in nothing but this number."""
+FORMATS: dict[Runner, int] = {"loop": FORMAT, "thread": 2, "process": 3}
+_RUNNERS: dict[int, Runner] = {number: runner for runner, number in FORMATS.items()}
+_NEWEST = max(FORMATS.values())
 
 
 class WireRetry(msgspec.Struct, array_like=True, frozen=True):
@@ -104,6 +113,11 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
     payload: bytes
     overrides: Overrides = NO_OVERRIDES
 
+    @property
+    def runner(self) -> Runner:
+        """Where the sender expects it to run."""
+        return _RUNNERS.get(self.format, "loop")
+
 
 class NewerFormat(HeadraceError):
     """The envelope was written by a newer Headrace, in a format that this one cannot read."""
@@ -120,11 +134,20 @@ _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 
 def encode_envelope(
-    job_id: JobId, task: str, payload: bytes, overrides: Overrides = NO_OVERRIDES
+    job_id: JobId,
+    task: str,
+    payload: bytes,
+    overrides: Overrides = NO_OVERRIDES,
+    runner: Runner = "loop",
 ) -> bytes:
     if overrides is NO_OVERRIDES:
-        return _encode((FORMAT, job_id, task, payload))
-    return _encode(Envelope(FORMAT, job_id, task, payload, overrides))
+        return _encode((FORMATS[runner], job_id, task, payload))
+    return _encode(Envelope(FORMATS[runner], job_id, task, payload, overrides))
+
+
+def runner_of(envelope: bytes) -> Runner:
+    """The runner in an envelope; `loop` for bytes that name none. Decodes nothing."""
+    return _RUNNERS.get(envelope[1], "loop") if len(envelope) > 1 else "loop"
 
 
 def with_id(envelope: bytes, job_id: JobId) -> bytes:
@@ -139,11 +162,11 @@ def decode_envelope(data: bytes) -> Envelope:
     try:
         envelope = _decode(data)
     except UNREADABLE as error:
-        if (newer := _format_of(data)) and newer > FORMAT:
+        if (newer := _format_of(data)) and newer > _NEWEST:
             raise NewerFormat(_newer_text(newer)) from None
         raise Malformed(f"not a job envelope: {error}") from None
-    if envelope.format != FORMAT:
-        if envelope.format > FORMAT:
+    if envelope.format not in _RUNNERS:
+        if envelope.format > _NEWEST:
             raise NewerFormat(_newer_text(envelope.format))
         raise Malformed(f"envelope format {envelope.format} does not exist")
     if envelope.overrides.retry is not None:
@@ -219,4 +242,4 @@ def _format_of(data: bytes) -> int | None:
 
 
 def _newer_text(version: int) -> str:
-    return f"written in format {version}, this worker reads up to {FORMAT}: upgrade the worker"
+    return f"written in format {version}, this worker reads up to {_NEWEST}: upgrade the worker"

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.core.bounds import MAX_MS, check_count, check_name
 from headrace.core.clock import Duration
+from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
 from headrace.core.job.ids import JobId
@@ -55,16 +56,19 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_in_ms: int | None = None
     constraints: Constraints = NO_CONSTRAINTS
 
-    def parcel(self, job_id: JobId, now_ms: int, tick: Tick | None = None) -> Parcel:
-        """The job of one tick, or of `run_now`."""
+    def parcel(
+        self, job_id: JobId, now_ms: int, tick: Tick | None = None, runner: Runner = "loop"
+    ) -> Parcel:
+        """The job of one tick, or of `run_now`. `runner` is that of the task in the program that
+        sends it: it may be newer than the schedule."""
         expires_ms = None if self.expires_in_ms is None else now_ms + self.expires_in_ms
         overrides = msgspec.structs.replace(self.overrides, sent_ms=now_ms, expires_ms=expires_ms)
-        envelope = encode_envelope(job_id, self.task, self.payload, overrides)
+        envelope = encode_envelope(job_id, self.task, self.payload, overrides, runner)
         return Parcel(job_id, envelope, self.delay_ms, constraints=self.constraints, tick=tick)
 
-    def call(self, returns: Any = Any) -> ScheduledCall:
+    def call(self, returns: Any = Any, runner: Runner = "loop") -> ScheduledCall:
         """A call that makes the same job, for middleware to look at and to change."""
-        return ScheduledCall(self, returns)
+        return ScheduledCall(self, returns, runner)
 
     def after(self, moment_ms: int) -> int | None:
         """The first tick later than a moment, within start and end."""
@@ -93,13 +97,20 @@ class ScheduledCall(Call[Any]):
 
     __slots__ = ("constraints",)
 
-    def __init__(self, definition: Definition, returns: Any) -> None:
+    def __init__(self, definition: Definition, returns: Any, runner: Runner) -> None:
         options = SendOptions(
             delay_ms=definition.delay_ms,
             expires_in_ms=definition.expires_in_ms,
             overrides=definition.overrides,
         )
-        super().__init__(definition.task, definition.queue, definition.payload, returns, options)
+        super().__init__(
+            definition.task,
+            definition.queue,
+            definition.payload,
+            returns,
+            options,
+            runner=runner,
+        )
         self.constraints = definition.constraints
 
     def _make_parcel(self, now_ms: int | None, membership: FlowMembership) -> Parcel:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 import msgspec
 
 from headrace.core.job import ids
+from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import NO_CONSTRAINTS
-from headrace.core.job.envelope import Feed, Overrides, encode_envelope
+from headrace.core.job.envelope import NO_OVERRIDES, Feed, Overrides, encode_envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import FlowMembership, Parcel
 from headrace.core.task.constraints import NO_LABELS, CallLabels, TaskConstraints
@@ -128,6 +129,7 @@ class Call(Step[R_co]):
         "payload_after_first",
         "queue",
         "returns",
+        "runner",
         "task",
         "task_constraints",
     )  # fmt: skip
@@ -143,8 +145,10 @@ class Call(Step[R_co]):
         labels: CallLabels | None = None,
         payload_after_first: bytes | None = None,
         lacks_first_argument: bool = False,
+        runner: Runner = "loop",
     ) -> None:
         self.task = task
+        self.runner = runner
         self.queue = options.queue or queue
         self.payload = payload
         self.returns = returns
@@ -199,7 +203,8 @@ class Call(Step[R_co]):
         `membership` where it is part of a flow."""
         if self.is_plain and membership is None:
             job_id = ids.new_id()
-            return Parcel(job_id, encode_envelope(job_id, self.task, self.payload))
+            task, payload = self.task, self.payload
+            return Parcel(job_id, encode_envelope(job_id, task, payload, NO_OVERRIDES, self.runner))
         return self._make_parcel(now_ms, membership or self._alone())
 
     @property
@@ -224,9 +229,8 @@ class Call(Step[R_co]):
         options, waits = self.options, bool(membership.parents)
         after_first = self.payload_after_first if membership.feed else None
         payload = self.payload if after_first is None else after_first
-        envelope = encode_envelope(
-            membership.job_id, self.task, payload, self._overrides(now_ms, membership)
-        )
+        overrides = self._overrides(now_ms, membership)
+        envelope = encode_envelope(membership.job_id, self.task, payload, overrides, self.runner)
         constraints, delay_ms = NO_CONSTRAINTS, options.delay_ms
         if self.task_constraints is not None and (self.labels is not None or waits):
             labels = self.labels or NO_LABELS

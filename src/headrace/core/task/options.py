@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from headrace.core.bounds import (
     DEFAULT_QUEUE,
@@ -16,6 +16,7 @@ from headrace.core.bounds import (
     check_seconds,
 )
 from headrace.core.clock import to_ms
+from headrace.core.job.capacity import Runner
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
 from headrace.core.task.rate import Rate
@@ -23,7 +24,6 @@ from headrace.core.task.send_options import JobOptions, check_priority
 from headrace.core.task.uniqueness import NOT_UNIQUE, LabelMaker, Uniqueness
 from headrace.errors import ConfigError
 
-RunIn = Literal["loop", "thread", "process"]
 BATCH_WAIT = 0.5
 
 
@@ -33,7 +33,7 @@ class TaskKwargs(JobOptions, total=False):
     name: str | None
     retry: Retry | None
     timeout: float | None
-    run_in: RunIn | None
+    run_in: Runner | None
     result_ttl: float
     unique: bool | LabelMaker
     rate: str | None
@@ -50,7 +50,7 @@ class TaskOptions:
     """What `@app.task(...)` declares. Checked here, so that a wrong option fails at import."""
 
     name: str
-    run_in: RunIn
+    run_in: Runner
     queue: str = DEFAULT_QUEUE
     retry: Retry = field(default_factory=Retry)
     timeout: float | None = TIMEOUT
@@ -97,7 +97,7 @@ class TaskOptions:
         where = f"task {self.name!r}: "
         check_name("task name", self.name)
         check_name(f"{where}queue", self.queue)
-        if self.run_in not in get_args(RunIn):
+        if self.run_in not in get_args(Runner):
             raise ConfigError(
                 f"{where}run_in must be 'loop', 'thread' or 'process', not {self.run_in!r}"
             )
