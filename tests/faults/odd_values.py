@@ -159,6 +159,9 @@ ON_REDIS: dict[str, Plant] = {
     "minute": lambda o: o.run("HSET", o.minute(), "done send", "many", BAD_TEXT, BAD_TEXT),
     "minute: a histogram": lambda o: o.run("HSET", o.minute(), "run:odd send", "1", "wait: x", "2"),
     "events: not facts": lambda o: o.run("XADD", o.keys.events, "*", "n", "x", "f", b"\xc1"),
+    "events: a block that lies": lambda o: o.run(
+        "XADD", o.keys.events, "*", "n", "1", "f", b"\x91\x98\x05\xc4\x01x\xa4sent\xa0\0\0\0\xa0"
+    ),
     "events: other fields": lambda o: o.run("XADD", o.keys.events, "*", BAD_TEXT, BAD_TEXT),
     "reclaims": lambda o: o.run("HSET", o.keys.reclaims, "0", "odd", "at", "odd", "hold", "odd"),
     "paused": lambda o: o.run("SADD", o.keys.paused, BAD_TEXT),

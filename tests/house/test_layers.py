@@ -10,6 +10,7 @@ from tests.house.package import modules
 BASE = {"errors", "core"}
 CONTRACT = BASE | {
     "store.contract",
+    "store.fact_block",
     "store.loop_local",
     "store.oddities",
     "store.topics",
@@ -22,6 +23,7 @@ ROOMS: dict[str, set[str]] = {
     "core": {"errors"},
     "store": set(),
     "store.contract": BASE | {"store.topics", "store.values"},
+    "store.fact_block": BASE | {"store.values"},
     "store.loop_local": set(),
     "store.oddities": set(),
     "store.topics": BASE | {"store.values"},

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Protocol
 
 from headrace.core.job.delivery import LeasedDelivery
@@ -21,7 +19,7 @@ RUN_US, WAIT_US = "run_us", "wait_us"
 """The names of sums of all these lengths."""
 
 # If more jobs than these end together, the waits of a sample stand for all.
-_WAITS_LOOKED_AT = 32
+_WAITS_LOOKED_AT = 8
 
 _KINDS: dict[type, str] = {
     Done: "done",
@@ -34,8 +32,6 @@ _KINDS: dict[type, str] = {
 }
 KINDS = tuple(dict.fromkeys(_KINDS.values()))
 """The kinds of facts that outcomes make."""
-_outcome, _delivery = attrgetter("outcome"), attrgetter("delivery")
-_took_us = attrgetter("took_us")
 
 
 class Settled(Protocol):
@@ -60,16 +56,29 @@ class Tally:
         """The counts of these; `ready_ms` says when a delivery's job began to wait. Made for a
         whole batch at once: a Python loop over each delivery would cost more."""
         counts: dict[tuple[str, str], int] = {}
-        tasks = {each.delivery.task for each in settled}
+        deliveries = [each.delivery for each in settled]
+        outcomes = [type(each.outcome) for each in settled]
+        tasks = {delivery.task for delivery in deliveries}
+        if len(tasks) == 1:
+            _count_task(counts, tasks.pop(), deliveries, outcomes, ready_ms)
         for task in tasks:
-            mine = settled
-            if len(tasks) > 1:
-                mine = [each for each in settled if each.delivery.task == task]
-            for outcome, count in Counter(map(type, map(_outcome, mine))).items():
-                name = kind_of(outcome), task
-                counts[name] = counts.get(name, 0) + count
-            _count_times(counts, task, list(map(_delivery, mine)), ready_ms)
+            places = [at for at, delivery in enumerate(deliveries) if delivery.task == task]
+            mine, ended = [deliveries[at] for at in places], [outcomes[at] for at in places]
+            _count_task(counts, task, mine, ended, ready_ms)
         return cls(counts)
+
+
+def _count_task(
+    counts: dict[tuple[str, str], int],
+    task: str,
+    deliveries: Sequence[LeasedDelivery],
+    outcomes: list[type[Outcome]],
+    ready_ms: Callable[[LeasedDelivery], int],
+) -> None:
+    for outcome in set(outcomes):
+        name = kind_of(outcome), task
+        counts[name] = counts.get(name, 0) + outcomes.count(outcome)
+    _count_times(counts, task, deliveries, ready_ms)
 
 
 def kind_of(outcome: type[Outcome]) -> str:
@@ -92,13 +101,15 @@ def _count_times(
     deliveries: Sequence[LeasedDelivery],
     ready_ms: Callable[[LeasedDelivery], int],
 ) -> None:
-    took = sorted(map(_took_us, deliveries))
+    took = sorted([delivery.took_us for delivery in deliveries])
     # Zero for what did not run: it neither took time nor has stopped waiting.
-    took = took[bisect_right(took, 0) :]
-    if not took:
+    if not took[-1]:
         return
+    ran = deliveries
+    if not took[0]:
+        took = took[bisect_right(took, 0) :]
+        ran = [delivery for delivery in deliveries if delivery.took_us]
     _add(counts, task, RUN, RUN_US, took, len(took))
-    ran = deliveries if len(took) == len(deliveries) else [d for d in deliveries if d.took_us]
     looked_at = ran[:: -(-len(ran) // _WAITS_LOOKED_AT)]
     waits = [d.started_ms - ready for d in looked_at if (ready := ready_ms(d))]
     if waits:

@@ -13,11 +13,11 @@ import msgspec
 
 from headrace.core.job.envelope import Malformed, id_and_task
 from headrace.core.job.ids import JobId
-from headrace.core.job.outcome import Done
 from headrace.core.job.parcel import Parcel
-from headrace.core.job.tally import Tally, detail_of, kind_of
+from headrace.core.job.tally import Tally
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
+from headrace.store.fact_block import decode_facts, encode_sent, encode_settled
 from headrace.store.values import Fact, MinuteCount, RecordedFact
 
 if TYPE_CHECKING:
@@ -27,14 +27,11 @@ if TYPE_CHECKING:
     from headrace.store.redis.namespace import RedisNamespace
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_facts = msgspec.msgpack.Decoder(list[Fact]).decode
 _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _COUNT = re.compile(rb"-?[0-9]{1,18}")
 _ROW = b"\x97"
 _NO_RUN = b"\x00\x00\x00\xa0"
-_Row = tuple[str, bytes, str, int, int, int, str]
-"""The fields of a fact."""
 _SENT, _SCHEDULED = _encode("sent"), _encode("scheduled")
 _ENTRIES = 100
 _NOW = "$"
@@ -42,7 +39,7 @@ _LOST = Fact("lost", b"")
 
 
 class FactBatch:
-    """`count` facts, encoded one after the other, and what to add to the minute's counters."""
+    """`count` facts, encoded as one value, and what to add to the minute's counters."""
 
     __slots__ = ("_counts", "count", "data")
 
@@ -62,49 +59,38 @@ NONE = FactBatch(0, b"", {})
 def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> FactBatch:
     """Facts of sent jobs. Unless they are `listed`, only their counts: the script then writes the
     facts, because it decides where each job goes."""
-    rows: list[bytes] = []
-    tasks: dict[bytes, int] = {}
-    for parcel in parcels:
-        named, task = _named(parcel)
-        tasks[task] = tasks.get(task, 0) + 1
-        if listed:
-            later = parcel.delay_ms or parcel.at_ms is not None
-            rows += (_ROW, _SCHEDULED if later else _SENT, named, _NO_RUN)
-    counts = {f"sent {task.decode('utf-8', 'replace')}": n for task, n in tasks.items()}
-    return FactBatch(len(parcels) if listed else 0, b"".join(rows), counts)
+    if len(parcels) == 1 and listed:
+        return _of_parcel(parcels[0])
+    tasks = [_task(parcel) for parcel in parcels]
+    counts = {f"sent {task}": count for task, count in Counter(tasks).items()}
+    if not listed:
+        return FactBatch(0, b"", counts)
+    kinds = ["scheduled" if _is_later(parcel) else "sent" for parcel in parcels]
+    data = encode_sent([parcel.job_id for parcel in parcels], kinds, tasks)
+    return FactBatch(len(parcels), data, counts)
 
 
-def _named(parcel: Parcel) -> tuple[bytes, bytes]:
-    """The job's id and task as encoded in the envelope, if it has this id."""
+def _of_parcel(parcel: Parcel) -> FactBatch:
+    """The fact of a job that was sent alone; its id and task are encoded in the envelope."""
     named, task = id_and_task(parcel.envelope)
     if parcel.job_id not in named:
-        return _encode((parcel.job_id, ""))[1:], b""
-    return named, task
+        named, task = _encode((parcel.job_id, ""))[1:], b""
+    data = b"".join((_ROW, _SCHEDULED if _is_later(parcel) else _SENT, named, _NO_RUN))
+    return FactBatch(1, data, {f"sent {task.decode('utf-8', 'replace')}": 1})
+
+
+def _task(parcel: Parcel) -> str:
+    named, task = id_and_task(parcel.envelope)
+    return task.decode("utf-8", "replace") if parcel.job_id in named else ""
+
+
+def _is_later(parcel: Parcel) -> bool:
+    return bool(parcel.delay_ms) or parcel.at_ms is not None
 
 
 def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> FactBatch:
-    rows: list[_Row] = []
-    for item in settlements:
-        delivery, outcome = item.delivery, item.outcome
-        # Most are done: a shortcut.
-        done = type(outcome) is Done
-        rows.append(
-            (
-                "done" if done else kind_of(type(outcome)),
-                delivery.job_id,
-                delivery.task,
-                delivery.attempt,
-                delivery.started_ms,
-                delivery.took_us,
-                "" if done else detail_of(outcome),
-            )
-        )
     counts = {f"{name} {task}": count for (name, task), count in tally.counts.items()}
-    return FactBatch(len(rows), _without_header(_encode(rows), len(rows)), counts)
-
-
-def _without_header(array: bytes, count: int) -> bytes:
-    return array[1 if count < 16 else 3 if count < 65536 else 5 :]
+    return FactBatch(len(settlements), encode_settled(settlements), counts)
 
 
 async def read_events(
@@ -189,7 +175,7 @@ def _events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Record
     `Malformed` if the entry is not ours."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     try:
-        facts = _decode_facts(named.get(b"f", b""))
+        facts = decode_facts(named.get(b"f", b""))
         untrue = _untrue(facts, _decode_keys(named[b"x"])) if b"x" in named else ()
     except _UNREADABLE as error:
         raise Malformed(f"entry {entry_id}: {error}") from None

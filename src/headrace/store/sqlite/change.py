@@ -56,8 +56,9 @@ class Change:
         self.facts: list[tuple[Any, ...]] | None = [] if recording else None
         self.sent = 0
         """The first `sent` facts are of new jobs."""
-        self.tallied = 0
-        """The first `tallied` facts are part of `counts` already."""
+        self.ended: tuple[int, bytes] = 0, b""
+        """Facts of runs, which come first and are part of `counts` already: how many, and all of
+        them encoded."""
         self.counts: dict[tuple[str, str], int] = {}
         """What is counted without a fact of its own, by task and kind."""
         self.freed_lanes: set[str] = set()

@@ -88,5 +88,5 @@ def _draw_consequences(change: Change) -> None:
             routing.refill_lanes(each)
         if each.accounts:
             limits.close_accounts(each)
-        if each.facts or each.counts:
+        if each.facts or each.ended[0] or each.counts:
             facts.write(each)

@@ -83,5 +83,5 @@ end
 if now and first_due() ~= earliest then
   redis.call('PUBLISH', key.due_channel, '')
 end
-record(most, count, ARGV[3], lost, ARGV[4], made)
+record(most, count, {ARGV[3]}, lost, ARGV[4], made)
 return applied(known)

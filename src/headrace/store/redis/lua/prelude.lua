@@ -424,9 +424,9 @@ local function count_in(minute, name, amount)
   end
 end
 
--- Keep `count` facts, encoded one after the other, without the last ones of job ids in `lost`, one for
--- each time an id is there. About `most` are kept in all. `counts`, encoded, and `made` are added to the
--- counters of this minute, by name.
+-- Keep `count` facts without the last ones of job ids in `lost`, one for each time an id is there. `facts` are
+-- encoded: single ones, and blocks of many. About `most` are kept in all. `counts`, encoded, and `made` are added
+-- to the counters of this minute, by name.
 local function record(most, count, facts, lost, counts, made)
   if most == 0 then
     return
@@ -438,9 +438,9 @@ local function record(most, count, facts, lost, counts, made)
       for i, job_id in ipairs(lost) do
         names[i] = binary(job_id)
       end
-      id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(count) .. facts, 'x', array(#names) .. table.concat(names))
+      id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(#facts) .. table.concat(facts), 'x', array(#names) .. table.concat(names))
     else
-      id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(count) .. facts)
+      id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(#facts) .. table.concat(facts))
     end
     local total = add_facts(count)
     while total > most do

@@ -11,6 +11,7 @@ import msgspec
 from headrace.core.bounds import EVENTS_KEPT
 from headrace.core.job.envelope import id_and_task
 from headrace.core.job.tally import KINDS
+from headrace.store.fact_block import decode_facts
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.rows import numbers_in, queue_id, run_rows
 from headrace.store.values import Fact, MinuteCount, RecordedFact
@@ -54,25 +55,26 @@ _STATS = """
     ORDER BY name, minute, task, kind"""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Fact]).decode
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _NOTHING = Fact("lost", b"")
 
 
 def write(change: Change) -> None:
     """Write the facts and counts of this change."""
-    facts = change.facts or []
+    facts: list[Any] = change.facts or []
     _count(change, facts)
-    if not facts:
+    ended, block = change.ended
+    count = ended + len(facts)
+    if not count:
         return
     values = {
         "queue": change.number,
-        "count": len(facts),
+        "count": count,
         "now_ms": change.now_ms,
-        "facts": _encode(facts),
+        "facts": _encode([msgspec.Raw(block), *facts] if block else facts),
     }
     [(first,)] = change.connection.execute(_WRITE, values).fetchall()
-    last = first + len(facts) - 1
+    last = first + count - 1
     if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
         change.connection.execute(_DROP, {"queue": change.number, "kept": last - EVENTS_KEPT + 1})
     change.notify("facts")
@@ -81,7 +83,7 @@ def write(change: Change) -> None:
 def _count(change: Change, facts: Sequence[tuple[Any, ...]]) -> None:
     sent = Counter(map(_TASK, facts[: change.sent]))
     counts = Counter(change.counts | {(task, "sent"): n for task, n in sent.items()})
-    kinds = Counter(map(_TASK_AND_KIND, facts[change.tallied :]))
+    kinds = Counter(map(_TASK_AND_KIND, facts))
     counts.update({(task, kind): n for (task, kind), n in kinds.items() if kind in _COUNTED})
     minute = change.now_ms // _MINUTE_MS
     rows = [(change.number, minute, *counted, count) for counted, count in counts.items()]
@@ -108,7 +110,7 @@ def read(
     asked = {"queue": number, "wanted": wanted, "limit": limit}
     for first, at_ms, raw in connection.execute(_READ, asked):
         try:
-            facts = _decode(raw)
+            facts = decode_facts(raw)
         except _UNREADABLE as error:
             oddities.note(f"table facts, queue {queue!r}", f"row {first}: {error}")
             continue

@@ -9,10 +9,11 @@ from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import peek_id
 from headrace.core.job.outcome import RELEASED, Cancelled, Dead, Done, Held, Released, Retried
 from headrace.core.job.state import State
-from headrace.core.job.tally import Tally, detail_of, kind_of
+from headrace.core.job.tally import Tally
 from headrace.core.job.verdict import CANCELLED_VERDICT
 from headrace.core.queue_names import group_source
 from headrace.store.contract import Settlement
+from headrace.store.fact_block import encode_settled
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
 from headrace.store.sqlite.gates.flows import ending_of
@@ -44,6 +45,8 @@ _MARK_DEAD = f"""
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason,
         history = dead.history, owner = '', lane = '', flags = flags & {MARKED} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
+_IN_ORDER = (Done, Retried, Dead, Cancelled, Held, Released)
+"""In which order the facts of one step are written."""
 
 
 def settle(
@@ -97,24 +100,15 @@ def _taken_out(
 
 
 def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -> None:
-    facts: list[tuple[Any, ...]] = [
-        ("done", d.job_id or peek_id(d.envelope), d.task, d.attempt, d.started_ms, d.took_us)
-        for d, _ in by_kind[Done]
-    ]
-    for kind in (Retried, Dead, Cancelled, Held, Released):
-        name = kind_of(kind)
-        for d, outcome in by_kind[kind]:
-            job_id, detail = d.job_id or peek_id(d.envelope), _storable(detail_of(outcome))
-            facts.append((name, job_id, d.task, d.attempt, d.started_ms, d.took_us, detail))
-    change.facts = facts
-    change.tallied = len(facts)
-    for (name, task), count in (tally or _tally(by_kind)).counts.items():
+    settled = [Settlement(*each) for kind in _IN_ORDER for each in by_kind[kind]]
+    for each in settled:
+        if not each.delivery.job_id:
+            each.delivery.identify()
+    if settled:
+        change.ended = len(settled), encode_settled(settled)
+    tally = tally or Tally.of(settled, lambda delivery: delivery.ready_ms)
+    for (name, task), count in tally.counts.items():
         change.count(task, name, count)
-
-
-def _tally(by_kind: dict[type, Settled]) -> Tally:
-    settled = [Settlement(*each) for many in by_kind.values() for each in many]
-    return Tally.of(settled, lambda delivery: delivery.ready_ms)
 
 
 def _storable(text: str) -> str:

@@ -13,7 +13,7 @@ from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.core.job.parcel import Child
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
-from headrace.store.values import RecordedFact
+from headrace.store.values import Fact, RecordedFact
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
 
@@ -66,6 +66,24 @@ class FactsConformance(Ground):
         assert (begun.kind, begun.job_id, begun.started_ms) == ("started", key, started)
         assert (done.kind, done.job_id, done.task) == ("done", key, "task")
         assert (done.attempt, done.started_ms, done.took_us) == (2, started, 1500)
+
+    async def test_each_run_of_a_batch_is_told_with_its_own_times(self, store: Store) -> None:
+        parcels = [
+            parcel(f"a job whose id has {'many ' * at}words", task=f"task {at % 2}")
+            for at in range(5)
+        ]
+        await store.append(QUEUE, [*parcels, parcel(task="task 0")])
+        worker = self.worker(store)
+        taken = await self.take(worker, 6)
+        for at, delivery in enumerate(taken):
+            delivery.task = f"task {at % 2}"
+            delivery.attempt, delivery.started_ms, delivery.took_us = at + 1, 5000 - at, 10 * at + 1
+        await self.settle(worker, taken, DONE)
+        done = [each.fact for each in await self.all_events(store) if each.fact.kind == "done"]
+        assert done == [
+            Fact("done", delivery.job_id, f"task {at % 2}", at + 1, 5000 - at, 10 * at + 1)
+            for at, delivery in enumerate(taken)
+        ]
 
     async def test_every_transition_is_recorded(self, store: Store) -> None:
         (key,) = await self.send(store)

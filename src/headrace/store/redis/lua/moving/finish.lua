@@ -6,10 +6,14 @@ local function finish(count, facts, lost, counts)
   write_lanes()
   if #lost > 0 then
     -- Facts that were written in advance for these jobs do not count.
-    record(EVENTS, count, facts, lost, counts, {})
-    count, facts, lost, counts = 0, '', {}, ''
+    record(EVENTS, count, {facts}, lost, counts, {})
+    count, lost, counts = 0, {}, ''
   end
-  record(EVENTS, count + #facts_made, facts .. table.concat(facts_made), lost, counts, made)
+  local all = count + #facts_made
+  if count > 0 then
+    table.insert(facts_made, 1, facts)
+  end
+  record(EVENTS, all, facts_made, lost, counts, made)
   if #finished > 0 then
     redis.call('PUBLISH', key.finished_channel, array(#finished) .. table.concat(finished))
   end

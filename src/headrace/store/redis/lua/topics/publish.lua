@@ -118,7 +118,7 @@ if now and redis.call('ZRANGE', key.scheduled, 0, 0, 'WITHSCORES')[2] ~= earlies
 end
 -- Counted by topic, for all shards together.
 local topic = string.match(ARGV[2], '^[^#]+')
-record(tonumber(ARGV[1]), 0, '', {}, '', {
+record(tonumber(ARGV[1]), 0, {}, {}, '', {
   ['sent ' .. topic] = #index > 0 and #index / 2 or nil,
   ['dropped ' .. topic] = dropped > 0 and dropped or nil,
 })
