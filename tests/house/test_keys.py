@@ -133,7 +133,10 @@ def given_for(function: Block, position: int) -> list[tuple[str, Block]]:
 def makes_keys(function: str, file: str) -> bool:
     """Whether a function hands out keys, not only what it found under them."""
     bodies = [
-        each.body for name in (file, MOVING) for each in blocks(name) if each.name == function
+        each.body
+        for name in (file, MOVING, PRELUDE)
+        for each in blocks(name)
+        if each.name == function
     ]
     lines = [line for body in bodies for line in body.splitlines() if "redis." not in line]
     return any(re.search(r"\bkey\.\w+", line) for line in lines)

@@ -170,7 +170,7 @@ class RedisConsumer(RedisUpkeep):
             raise trouble
 
     async def _hand_back(self, deliveries: Sequence[LeasedDelivery]) -> None:
-        """As if they had not been read, and without a notification."""
+        """As if they had not been read, and without a fact."""
         for delivery in deliveries:
             delivery.job_id = peek_id(delivery.envelope)
         for queue in {delivery.queue for delivery in deliveries}:
@@ -237,6 +237,7 @@ class RedisConsumer(RedisUpkeep):
             counts=batch.facts.counts,
             done=len(batch.done),
             kept=len(batch.kept),
+            labels=batch.labels,
             constrained=batch.constrained,
             moved=batch.moved,
             from_log=len(batch.from_log),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from headrace.core.job.capacity import Runner
 from headrace.core.queue_names import group_source
 
 WORKERS = "workers"
@@ -20,7 +21,9 @@ LOG = b"@/"
 """Before the entry id in the receipt of an event that was read from its log."""
 
 RETURNED = "returned"
-"""The consumer that owns what a stopping worker handed back; any worker may take it at once."""
+"""The consumer that owns what a worker handed back; any worker may take it at once."""
+
+_RUNNERS: dict[bytes, Runner] = {b"t": "thread", b"p": "process"}
 
 
 # Special characters in a pattern of SCAN.
@@ -31,6 +34,11 @@ def signed(worker: str, lease_ms: int) -> str:
     """The name of a worker in the consumer group. It includes the worker's lease, so that others
     know when it is gone, whatever their own leases are."""
     return f"{worker}~{lease_ms}"
+
+
+def runner_of_label(label: bytes) -> Runner:
+    """The runner of the jobs with this level label; also of a receipt, which begins with it."""
+    return _RUNNERS.get(label[:1], "loop")
 
 
 def unsigned(consumer: str) -> str:
@@ -45,9 +53,11 @@ class QueueKeys:
     | ready           | stream | jobs to run: fields `j` (envelope), `h` (history), `t`            |
     |                 |        | (constraints), `i` (inputs), each but the first only if there    |
     |                 |        | is one                                                           |
-    | level + n       | stream | the same, of jobs with priority n                                |
-    | levels          | zset   | the priorities that were ever used                               |
-    | jobs            | hash   | job id → place: an entry id of `ready`, or a priority, `/` and   |
+    | level + l       | stream | the same, of jobs with level label l: `t` for those that run in  |
+    |                 |        | threads, `p` in processes, nothing for the loop; then their      |
+    |                 |        | priority unless that is 0                                        |
+    | levels          | zset   | the labels that were ever used, by priority                      |
+    | jobs            | hash   | job id → place: an entry id of `ready`, or a label, `/` and      |
     |                 |        | an entry id; `s` scheduled, `S` the same with its lane kept;     |
     |                 |        | `k` in its lane, `g` and a gate, `f` behind other jobs; `d` and  |
     |                 |        | an entry id of `dead`                                            |

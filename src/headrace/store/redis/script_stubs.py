@@ -70,9 +70,9 @@ def append(
     jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _append, [keys.ready, keys.jobs, keys.scheduled, keys.parked, keys.result, keys.due_channel,
-        keys.events, keys.facts, keys.minute, keys.sessions], [events, int(may_exist), facts,
-        counts, *jobs], idempotency,
+        _append, [keys.ready, keys.level, keys.levels, keys.jobs, keys.scheduled, keys.parked,
+        keys.result, keys.due_channel, keys.control_channel, keys.events, keys.facts, keys.minute,
+        keys.sessions], [events, keys.group, int(may_exist), facts, counts, *jobs], idempotency,
     )
 
 
@@ -132,10 +132,10 @@ def cancel(
 
 def create_groups(
     link: Link, keys: QueueKeys, *, member: str,
-) -> Awaitable[tuple[int, list[bytes], int, int, *tuple[bytes, ...]]]:
+) -> Awaitable[tuple[int, list[bytes], list[bytes], int, int, *tuple[bytes, ...]]]:
     return link.run(
         _create_groups, [keys.ready, keys.level, keys.levels, keys.epoch, keys.paused, keys.log,
-        keys.groups, keys.counted, keys.disbanded, keys.facts], [keys.group, member],
+        keys.groups, keys.counted, keys.disbanded, keys.facts], [keys.group, RETURNED, member],
     )
 
 
@@ -158,10 +158,12 @@ def draw(
 
 
 def fetch(
-    link: Link, keys: QueueKeys, *, consumer: str, limit: int,
-) -> Awaitable[list[Any]]:
+    link: Link, keys: QueueKeys, *, consumer: str, limit: int, loop: int, thread: int, process: int,
+    turn: int, returns: bool, crash_limit: int, fresh: bool,
+) -> Awaitable[tuple[list[Any], list[int], list[bytes]]]:
     return link.run(
-        _fetch, [keys.ready, keys.level, keys.levels], [keys.group, consumer, limit],
+        _fetch, [keys.ready, keys.level, keys.levels, keys.log], [keys.group, RETURNED, consumer,
+        limit, loop, thread, process, turn, int(returns), crash_limit, int(fresh)],
     )
 
 
@@ -241,7 +243,8 @@ def leave(
 ) -> Awaitable[int]:
     return link.run(
         _leave, [keys.ready, keys.level, keys.levels, keys.log, keys.promoter, keys.flow_relay,
-        keys.due_channel, keys.sessions], [keys.group, RETURNED, consumer], idempotency,
+        keys.due_channel, keys.control_channel, keys.sessions], [keys.group, RETURNED, consumer],
+        idempotency,
     )
 
 
@@ -318,13 +321,13 @@ def purge(
 
 
 def reclaim(
-    link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int, last_chance: bool,
-    lease: int, interval: int, crash_limit: int, dead_ms: int, going_on: bool,
-    idempotency: IdempotencyKey | None = None,
+    link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int, loop: int, thread: int,
+    process: int, last_chance: bool, lease: int, interval: int, crash_limit: int, dead_ms: int,
+    going_on: bool, idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[list[Any], list[int], list[bytes], int, int]]:
     return link.run(
-        _reclaim, keys.all, [events, keys.queue, consumer, limit, int(last_chance), lease, interval,
-        crash_limit, dead_ms, int(going_on)], idempotency,
+        _reclaim, keys.all, [events, keys.queue, consumer, limit, loop, thread, process,
+        int(last_chance), lease, interval, crash_limit, dead_ms, int(going_on)], idempotency,
     )
 
 
@@ -395,12 +398,12 @@ def rewind(
 def settle(
     link: Link, keys: QueueKeys, *, events: int, consumer: str, epoch: int, checked: bool,
     finished: bytes, facts_count: int, facts: bytes, counts: bytes, done: int, kept: int,
-    constrained: bool, moved: int, from_log: int, blocks: Sequence[Argument],
+    labels: bytes, constrained: bool, moved: int, from_log: int, blocks: Sequence[Argument],
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
         _settle, keys.all, [events, keys.queue, consumer, epoch, int(checked), finished,
-        facts_count, facts, counts, done, kept, int(constrained), moved, from_log, *blocks],
+        facts_count, facts, counts, done, kept, labels, int(constrained), moved, from_log, *blocks],
         idempotency,
     )
 

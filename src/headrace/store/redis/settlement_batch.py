@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Retried
+from headrace.core.job.envelope import FORMATS
+from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Released, Retried
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.redis import facts
@@ -16,16 +20,22 @@ from headrace.store.redis.keys import LOG
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
 _MOST = 1000
 _MOST_BYTES = 8 * 1024 * 1024
+_LOG_LABEL = LOG[:-1]
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Batch:
-    """Outcomes that are written in one step. Most are done, and go in columns; the others, and
-    those of jobs with a priority, go one by one with all their values. `tally` is their count; None
-    if facts are not recorded."""
+    """Outcomes that are written in one step. Most are done, and go in columns, those of each stream
+    together; the others go one by one with all their values. `tally` is their count; None if facts
+    are not recorded."""
 
     def __init__(self, settlements: Sequence[Settlement], tally: Tally | None) -> None:
         self.done: list[LeasedDelivery] = []
         self.kept: list[tuple[LeasedDelivery, Done]] = []
+        self._labelled: dict[bytes, list[LeasedDelivery]] = {}
+        self._labelled_kept: dict[bytes, list[tuple[LeasedDelivery, Done]]] = {}
+        self.labels = b""
+        """How many of `done` and of `kept` are of each stream; empty if all are of `ready`."""
         self.from_log: list[LeasedDelivery] = []
         """Events that are done, and were read from their log."""
         self.constrained = False
@@ -34,29 +44,42 @@ class Batch:
         self.epoch = min(item.delivery.epoch for item in settlements)
         self.facts = facts.NONE if tally is None else facts.of_settlements(settlements, tally)
         finished: list[bytes] = []
-        done, from_log = self.done, self.from_log
+        done = self.done
         for item in settlements:
             delivery = item.delivery
             if item.outcome is not DONE or delivery.constraints:
                 self._sort(item, finished)
-            elif receipt_of(delivery).startswith(LOG):
-                from_log.append(delivery)
+            elif b"/" in receipt_of(delivery):
+                self._add_labelled(delivery)
             else:
                 done.append(delivery)
+        if self._labelled or self._labelled_kept:
+            self.labels = _encode(
+                [_joined(done, self._labelled), _joined(self.kept, self._labelled_kept)]
+            )
         self.finished = encode_keys(finished) if finished else b""
+
+    def _add_labelled(self, delivery: LeasedDelivery) -> None:
+        label = receipt_of(delivery).partition(b"/")[0]
+        if label == _LOG_LABEL:
+            self.from_log.append(delivery)
+        else:
+            self._labelled.setdefault(label, []).append(delivery)
 
     def _sort(self, item: Settlement, finished: list[bytes]) -> None:
         delivery, outcome = item.delivery, item.outcome
         if isinstance(outcome, Done) and receipt_of(delivery).startswith(LOG):
             self.from_log.append(delivery)
             return
-        if isinstance(outcome, Done) and not (
-            delivery.constraints and b"/" in receipt_of(delivery)
-        ):
+        if isinstance(outcome, Done):
             self.constrained = self.constrained or bool(delivery.constraints)
+            label, slash, _ = receipt_of(delivery).partition(b"/")
             if outcome.verdict:
-                self.kept.append((delivery, outcome))
                 finished.append(delivery.job_id)
+                kept = self._labelled_kept.setdefault(label, []) if slash else self.kept
+                kept.append((delivery, outcome))
+            elif slash:
+                self._labelled.setdefault(label, []).append(delivery)
             else:
                 self.done.append(delivery)
             return
@@ -80,6 +103,8 @@ class Batch:
 
     def _columns(self, deliveries: Sequence[LeasedDelivery], checked: bool) -> list[Argument]:
         columns: list[Argument] = [delivery.receipt for delivery in deliveries]
+        if self.labels:
+            columns = [receipt_of(each).rpartition(b"/")[2] for each in deliveries]
         columns += [delivery.job_id for delivery in deliveries]
         if checked:
             columns += [delivery.count for delivery in deliveries]
@@ -89,10 +114,9 @@ class Batch:
 
 
 def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
-    """The outcome as kind; delay, reason or gate; history; verdict; and how long that is kept."""
+    """The outcome as kind; delay, reason, gate or format; history; verdict; and how long that is
+    kept."""
     delivery, outcome = item.delivery, item.outcome
-    if isinstance(outcome, Done):
-        return "done", "", b"", outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Retried):
         return "retry", outcome.delay_ms, outcome.history, b"", 0
     if isinstance(outcome, Dead):
@@ -101,7 +125,20 @@ def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
         return "cancelled", "", b"", outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Held):
         return "held", outcome.gate, outcome.history, b"", 0
-    return "released", "", delivery.history, b"", 0
+    named = isinstance(outcome, Released) and outcome.runner
+    return "released", FORMATS[named] if named else "", delivery.history, b"", 0
+
+
+_Item = TypeVar("_Item")
+
+
+def _joined(plain: list[_Item], labelled: Mapping[bytes, Sequence[_Item]]) -> list[tuple[str, int]]:
+    """Adds what is of other streams; how many there are of each."""
+    labels = [("", len(plain))]
+    for label, items in labelled.items():
+        plain += items
+        labels.append((label.decode(), len(items)))
+    return labels
 
 
 def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:

@@ -15,6 +15,7 @@ from headrace.store.contract import Listener, ListenerHandle, Promotion, reclaim
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.errors import NoGroup
 from headrace.store.redis.keys import signed
+from headrace.store.redis.read.read_plan import remaining
 from headrace.store.redis.read.source import ReadSource, delivery_of
 from headrace.store.values import Arrival, FlowMessage, JobEnding
 
@@ -48,8 +49,6 @@ class RedisUpkeep:
     async def reclaim(
         self, queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None
     ) -> list[LeasedDelivery]:
-        if capacity is not None:
-            limit = min(limit, capacity.loop)
         source = self._sources[queue]
         if source.known_at == float("-inf"):
             await self._reading.prepare()
@@ -58,7 +57,8 @@ class RedisUpkeep:
         try:
             while more and len(found) < limit:
                 free = last_chance and all(each.count < self._store.crash_limit for each in found)
-                taken, more = await self._reclaim(source, limit - len(found), free, going_on)
+                left = remaining(limit, capacity, found)
+                taken, more = await self._reclaim(source, *left, free, going_on)
                 found += taken
                 going_on = True
         except NoGroup:
@@ -66,7 +66,12 @@ class RedisUpkeep:
         return found
 
     async def _reclaim(
-        self, source: ReadSource, limit: int, last_chance: bool, going_on: bool
+        self,
+        source: ReadSource,
+        limit: int,
+        capacity: Capacity,
+        last_chance: bool,
+        going_on: bool,
     ) -> tuple[list[LeasedDelivery], bool]:
         """One step of a search: what it took over, and whether there is more to search. Each step
         is short, however much is pending, so that the server can serve others in between."""
@@ -78,6 +83,9 @@ class RedisUpkeep:
             events=self._store.events_most,
             consumer=self._signed,
             limit=limit,
+            loop=capacity.loop,
+            thread=capacity.thread,
+            process=capacity.process,
             last_chance=last_chance,
             lease=self._lease_ms,
             interval=self._look_ms,
@@ -86,7 +94,7 @@ class RedisUpkeep:
             going_on=going_on,
         )
         if list(levels) == list(source.levels):
-            source.learn(levels, paused, source.waiting)
+            source.learn(levels, source.returned, paused, source.waiting)
         else:
             source.doubt()
         taken = [

@@ -1,24 +1,41 @@
 #!lua
 -- Add jobs that have no constraints, all or none; atomic, so that a job is in the index exactly if it is in a place.
--- KEYS: ready jobs scheduled parked result due_channel events facts minute sessions
--- ARGV: events:int may_exist:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
+-- KEYS: ready level levels jobs scheduled parked result due_channel control_channel events facts minute sessions
+-- ARGV: events:int group may_exist:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
 -- Returns list[int]: the positions, from 1, of jobs that were known already and are left as they are.
 
 -- when: '' now, '+ms' that long from now, '@ms' at that time.
-local most, may_exist = tonumber(ARGV[1]), ARGV[2] == '1'
-local HEAD, EACH = 4, 3
+local most, group, may_exist = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1'
+local HEAD, EACH = 5, 3
 local count = (#ARGV - HEAD) / EACH
 
+-- The stream of each runner in use here, by its label.
+local streams = {[''] = key.ready}
 local kinds = {[key.ready] = 'stream', [key.jobs] = 'hash'}
 for i = HEAD + 2, #ARGV, EACH do
   if ARGV[i] ~= '' then
     kinds[key.scheduled], kinds[key.parked] = 'zset', 'hash'
-    break
+  end
+  local label = runner_label(ARGV[i + 1])
+  if not streams[label] then
+    streams[label] = key.level .. label
+    kinds[streams[label]], kinds[key.levels] = 'stream', 'zset'
   end
 end
 local wrong = wrong_type(kinds)
 if wrong then
   return wrong
+end
+
+local levels_changed, used = false, {[''] = true}
+local function add(envelope)
+  local label = runner_label(envelope)
+  if not used[label] then
+    used[label] = true
+    levels_changed = use_level(label, 0, group) or levels_changed
+  end
+  local id = redis.call('XADD', streams[label], '*', 'j', envelope)
+  return label == '' and id or label .. '/' .. id
 end
 
 local function first_due()
@@ -32,7 +49,7 @@ local function schedule(job_id, when, envelope)
   end
   local due = due_at(when, now)
   if due <= now then
-    return redis.call('XADD', key.ready, '*', 'j', envelope)
+    return add(envelope)
   end
   redis.call('ZADD', key.scheduled, string.format('%d', due), job_id)
   redis.call('HSET', key.parked, job_id, '0:' .. envelope)
@@ -47,7 +64,11 @@ local places = redis.call('HMGET', key.jobs, unpack(job_ids))
 
 -- A place does not count if someone deleted its stream.
 local function is_there(place)
-  return not may_exist or not string.find(place, '^%d+%-') or #redis.call('XRANGE', key.ready, place, place) > 0
+  if not may_exist or not is_entry(place) then
+    return true
+  end
+  local stream, id = entry_in(place)
+  return #redis.call('XRANGE', stream, id, id) > 0
 end
 
 local known, lost, seen, index, made = {}, {}, {}, {}, {}
@@ -68,7 +89,7 @@ for i = 1, count do
     local when, envelope = ARGV[HEAD + (i - 1) * EACH + 2], ARGV[HEAD + i * EACH]
     local place
     if when == '' then
-      place = redis.call('XADD', key.ready, '*', 'j', envelope)
+      place = add(envelope)
     else
       place = schedule(job_id, when, envelope)
     end
@@ -83,5 +104,8 @@ end
 if now and first_due() ~= earliest then
   redis.call('PUBLISH', key.due_channel, '')
 end
-record(most, count, {ARGV[3]}, lost, ARGV[4], made)
+if levels_changed then
+  redis.call('PUBLISH', key.control_channel, '')
+end
+record(most, count, {ARGV[4]}, lost, ARGV[5], made)
 return applied(known)

@@ -19,7 +19,7 @@ end
 
 -- A place does not count if someone deleted its stream.
 local function is_there(place)
-  if not may_exist or not string.find(place, '^%d') then
+  if not may_exist or not is_entry(place) then
     return true
   end
   local stream, id = entry_at(place)

@@ -6,21 +6,29 @@
 
 local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
--- The streams one after the other. A cursor is a level and the last id seen in it.
+-- The place of a label among all that there may be, as in `levels_in`; 0 for the stream without one.
+local function rank(label)
+  local runner, priority = string.match(label, '^([tp]?)(%d*)$')
+  return (tonumber(priority) or 0) * 3 + (runner == 't' and 2 or runner == 'p' and 1 or 0)
+end
+
+-- The streams one after the other. A cursor is a label and the last id seen in its stream.
 local function streams()
   local levels = levels_in(key.levels)
+  table.sort(levels, function(one, other) return rank(one) > rank(other) end)
   levels[#levels + 1] = '0'
-  local begun, last = string.match(cursor, '^(-?%d+) (.+)$')
+  local begun, last = string.match(cursor, '^([tp]?%d*) (.+)$')
+  local of_log = string.match(cursor, '^@ (.+)$')
   local found = {}
-  for _, level in ipairs(levels) do
-    if not begun or tonumber(level) <= tonumber(begun) then
+  for _, level in ipairs(of_log and {} or levels) do
+    if not begun or rank(level) <= rank(begun) then
       found[#found + 1] = {level, level == '0' and key.ready or key.level .. level, level == begun and '(' .. last or '-'}
     end
   end
   if key.log ~= key.ready then
     -- Most of the log is settled: only events at its end can be waiting.
     local info = state == 'waiting' and group_info(key.log, group)
-    found[#found + 1] = {'-1', key.log, begun == '-1' and '(' .. last or (info and '(' .. info.last or '-')}
+    found[#found + 1] = {'@', key.log, of_log and '(' .. of_log or (info and '(' .. info.last or '-')}
   end
   return found
 end

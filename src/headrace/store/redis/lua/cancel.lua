@@ -75,11 +75,9 @@ local function cancel(job_id)
   local place = place_of(job_id)
   if not place then
     return redis.call('GET', key.result .. job_id) or in_log(job_id)
-  elseif string.find(place, '^%d') and string.sub(ARGV[2], 1, 1) == '@' then
+  elseif is_entry(place) then
     -- Events in a log belong to its groups.
-    return ''
-  elseif string.find(place, '^%d') then
-    return is_entry(place) and in_stream(job_id, place) or ''
+    return IS_LOG and '' or in_stream(job_id, place)
   elseif string.sub(place, 1, 1) == 'd' then
     return 'dead'
   elseif not string.find(place, '^[sSkfg]') then

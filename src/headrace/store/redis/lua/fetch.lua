@@ -1,21 +1,75 @@
 #!lua flags=allow-oom
--- Read a queue that has priorities, the highest first; atomic, so that no lower job is read while a higher one waits.
--- KEYS: ready level levels
--- ARGV: group consumer:str limit:int
--- Returns list[Any]: the entries, as {receipt, fields}.
+-- Read a queue that has priorities, or jobs that were handed back; atomic, so that no job is read while one waits that goes before it.
+-- KEYS: ready level levels log
+-- ARGV: group returned consumer:str limit:int loop:int thread:int process:int turn:int returns:bool crash_limit:int fresh:bool
+-- Returns tuple[list[Any], list[int], list[bytes]]: {entries, counts, returned}: the entries, as {receipt, fields}; in the same order how often each was delivered; and the labels of streams in which something handed back is left.
 
-local left, entries = tonumber(ARGV[3]), {}
+-- loop, thread, process: how many of each runner. turn: which of them is first where priorities are equal.
+-- returns: whether anything may have been handed back. fresh: whether to read what was not.
+local group, returned, consumer, left = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local room = {[''] = tonumber(ARGV[5]), t = tonumber(ARGV[6]), p = tonumber(ARGV[7])}
+local turn, returns, crash_limit, fresh = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10]), ARGV[11] == '1'
+local RUNNERS = {'', 't', 'p'}
+local entries, counts, behind = {}, {}, {}
 
-local function read(stream, prefix)
-  local reply = left > 0 and redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', left, 'STREAMS', stream, '>')
-  for _, entry in ipairs(reply and reply[1][2] or {}) do
-    entries[#entries + 1] = {prefix .. entry[1], entry[2]}
-    left = left - 1
+local function add(runner, prefix, entry, count)
+  entries[#entries + 1] = {prefix .. entry[1], entry[2]}
+  counts[#counts + 1] = count
+  left, room[runner] = left - 1, room[runner] - 1
+end
+
+-- One more crash and the job is dead: such a job is left to `reclaim`, which gives a worker one at a time.
+local function take_back(runner, label, stream, prefix)
+  local ids, delivered = {}, {}
+  local most = math.min(left, room[runner])
+  for _, pending in ipairs(redis.call('XPENDING', stream, group, '-', '+', most + 20, returned)) do
+    if pending[4] < crash_limit - 1 then
+      if #ids >= most then
+        behind[#behind + 1] = label
+        break
+      end
+      ids[#ids + 1] = pending[1]
+      delivered[pending[1]] = pending[4] + 1
+    end
+  end
+  for _, entry in ipairs(#ids > 0 and redis.call('XCLAIM', stream, group, consumer, 0, unpack(ids)) or {}) do
+    add(runner, prefix, entry, delivered[entry[1]])
   end
 end
 
-for _, level in ipairs(levels_in(key.levels)) do
-  read(key.level .. level, level .. '/')
+local function take(runner, label, stream, prefix)
+  if returns then
+    take_back(runner, label, stream, prefix)
+  end
+  local count = math.min(left, room[runner])
+  local reply = fresh and count > 0
+    and redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream, '>')
+  for _, entry in ipairs(reply and reply[1][2] or {}) do
+    add(runner, prefix, entry, 1)
+  end
 end
-read(key.ready, '')
-return entries
+
+local in_use, priorities = {}, {}
+for _, label in ipairs(levels_in(key.levels)) do
+  local priority = string.match(label, '%d*$')
+  if priority ~= '' and priorities[#priorities] ~= priority then
+    priorities[#priorities + 1] = priority
+  end
+  in_use[label] = true
+end
+priorities[#priorities + 1] = ''
+for _, priority in ipairs(priorities) do
+  for i = 0, 2 do
+    local runner = RUNNERS[(turn + i) % 3 + 1]
+    local label = runner .. priority
+    if label == '' then
+      take('', '', key.ready, '')
+    elseif in_use[label] then
+      take(runner, label, key.level .. label, label .. '/')
+    end
+  end
+end
+if returns and key.log ~= key.ready then
+  take_back('', '@', key.log, '@/')
+end
+return {entries, counts, behind}

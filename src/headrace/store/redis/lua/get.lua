@@ -30,7 +30,7 @@ local function parked(job_id, state, due, reason)
 end
 
 local function dead(id)
-  if not is_entry(id) then
+  if not string.find(id, '^%d+%-%d+$') then
     return {unpack(GONE)}
   end
   local fields = in_stream(key.dead, id)
@@ -60,8 +60,7 @@ local function ready(place)
   if not is_entry(place) then
     return {unpack(GONE)}
   end
-  local level, id = string.match(place, '^(%d+)/(.+)$')
-  return in_line(level and key.level .. level or key.ready, id or place)
+  return in_line(entry_in(place))
 end
 
 -- An event that is not in the group's own queue: still to come from the log, held by a worker, or

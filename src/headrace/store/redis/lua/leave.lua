@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Hand back what a consumer still holds and remove it; atomic, because removing a consumer drops what is pending with it.
--- KEYS: ready level levels log promoter flow_relay due_channel sessions
+-- KEYS: ready level levels log promoter flow_relay due_channel control_channel sessions
 -- ARGV: group returned consumer:str
 -- Returns int: how many entries were handed back.
 
@@ -28,6 +28,9 @@ if key.log ~= key.ready then
 end
 for _, level in ipairs(levels_in(key.levels)) do
   back = back + leave(key.level .. level)
+end
+if back > 0 then
+  redis.call('PUBLISH', key.control_channel, '')
 end
 -- Others need not wait until its tickets expire.
 for _, ticket in ipairs({key.promoter, key.flow_relay}) do

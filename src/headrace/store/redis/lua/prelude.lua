@@ -53,15 +53,37 @@ local function wrong_type(kinds)
   end
 end
 
--- The priorities in use, the highest first; other values are passed over.
+-- The labels of the streams in use, the highest priority first; other values are passed over. A label is
+-- 't' for threads, 'p' for processes, nothing for the loop, and then the priority unless that is 0.
 local function levels_in(name)
   local found = {}
-  for _, level in ipairs(redis.call('ZREVRANGE', name, 0, -1)) do
-    if string.find(level, '^[1-9]%d*$') then
-      found[#found + 1] = level
+  for _, label in ipairs(redis.call('ZREVRANGE', name, 0, -1)) do
+    if string.find(label, '^[tp]?[1-9]%d*$') or label == 't' or label == 'p' then
+      found[#found + 1] = label
     end
   end
   return found
+end
+
+-- The label of the runner that an envelope names in its second byte.
+local function runner_label(envelope)
+  local format = string.byte(envelope, 2)
+  return format == 2 and 't' or format == 3 and 'p' or ''
+end
+
+-- Name the stream of a label among those in use; whether it was not there before.
+local function use_level(label, priority, group)
+  if redis.call('ZADD', key.levels, priority, label) == 0 then
+    return false
+  end
+  redis.pcall('XGROUP', 'CREATE', key.level .. label, group, '0', 'MKSTREAM')
+  return true
+end
+
+-- The stream and the entry id of a place.
+local function entry_in(place)
+  local label, id = string.match(place, '^([tp]?%d*)/(%d+%-%d+)$')
+  return label and key.level .. label or key.ready, id or place
 end
 
 -- The epoch, as text. One that is not a number is replaced by one that no holder knows.
@@ -92,9 +114,9 @@ local function once_in(raw)
   return once
 end
 
--- Whether a place is an entry id of a stream, and not other bytes.
+-- Whether a place is an entry of a stream, and not other bytes.
 local function is_entry(place)
-  return string.find(place, '^%d+%-%d+$') or string.find(place, '^%d+/%d+%-%d+$')
+  return string.find(place, '^%d+%-%d+$') or string.find(place, '^[tp]?%d*/%d+%-%d+$')
 end
 
 -- The fields of a parked job, as in a stream entry. Bytes that are not ours count as an envelope: a

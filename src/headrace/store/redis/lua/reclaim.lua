@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and the fleet searches once per interval.
 -- KEYS: *
--- ARGV: events:int queue consumer:str limit:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool
+-- ARGV: events:int queue consumer:str limit:int loop:int thread:int process:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool
 -- Returns tuple[list[Any], list[int], list[bytes], int, int]: {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, the state for a reader, and 1 if the search is not over: its caller goes on.
 
 local consumer = ARGV[3]
-local limit, last_chance = tonumber(ARGV[4]), ARGV[5] == '1'
-local lease, interval, crash_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local limit, last_chance = tonumber(ARGV[4]), ARGV[8] == '1'
+local lease, interval, crash_limit = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+-- How many may be taken of each runner.
+local room = {[''] = tonumber(ARGV[5]), t = tonumber(ARGV[6]), p = tonumber(ARGV[7])}
 local PAGE = 1000
 -- How many live entries one call passes over: a millisecond or two of the server's time.
 local MOST_PASSED = 10000
@@ -62,11 +64,16 @@ end
 
 -- Whether it was taken from its holder. In a paused queue nothing begins, but cancelled jobs end.
 local function choose(level, stream, pending)
+  local runner = string.match(level, '^[tp]?')
   if ends_here(stream, level, pending[1]) then
     return true
+  elseif room[runner] <= 0 then
+    left_behind = true
+    return false
   elseif paused == 1 or not wanted(pending[4]) then
     return false
   end
+  room[runner] = room[runner] - 1
   chosen[level] = chosen[level] or {ids = {}, counts = {}}
   table.insert(chosen[level].ids, pending[1])
   chosen[level].counts[pending[1]] = pending[4] + 1
@@ -154,7 +161,7 @@ local function look(in_use)
 end
 
 local function forget_old_dead()
-  local old = string.format('(%d', now() - tonumber(ARGV[9]))
+  local old = string.format('(%d', now() - tonumber(ARGV[12]))
   for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', old, 'COUNT', 100)) do
     forget_dead(entry)
   end
@@ -171,7 +178,7 @@ end
 
 local state = redis.call('HMGET', key.reclaims, 'at', 'hold')
 local last, hold = tonumber(state[1]), tonumber(state[2]) or 0
-if not last or now() < last or now() - last >= interval or ARGV[10] == '1' then
+if not last or now() < last or now() - last >= interval or ARGV[13] == '1' then
   -- There was no search for a while, or the clock went back: the server or the fleet slept, so every
   -- lease may seem over. Holders get one lease of time to renew.
   if not last or now() < last or now() - last > 3 * interval then
@@ -191,8 +198,9 @@ if foreign then
   next_epoch()
 end
 local entries, counts = {}, {}
-for level, claims in pairs(chosen) do
-  for _, entry in ipairs(redis.call('XCLAIM', stream_of(level), GROUP, consumer, 0, unpack(claims.ids))) do
+for _, level in ipairs(in_use) do
+  local claims = chosen[level]
+  for _, entry in ipairs(claims and redis.call('XCLAIM', stream_of(level), GROUP, consumer, 0, unpack(claims.ids)) or {}) do
     counts[#counts + 1] = claims.counts[entry[1]]
     local receipt = level == '0' and entry[1] or level .. '/' .. entry[1]
     entries[#entries + 1] = {receipt, entry[2]}

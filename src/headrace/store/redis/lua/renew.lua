@@ -7,12 +7,10 @@
 local group, consumer = ARGV[1], ARGV[2]
 local lost = {}
 for i = 3, #ARGV, 2 do
-  local level, id = string.match(ARGV[i], '^(%d+)/(.+)$')
-  local stream = level and key.level .. level or key.ready
+  local stream, id = entry_in(ARGV[i])
   if string.sub(ARGV[i], 1, 2) == '@/' then
     stream, id = key.log, string.sub(ARGV[i], 3)
   end
-  id = id or ARGV[i]
   local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
   if pending and pending[2] == consumer and pending[4] == tonumber(ARGV[i + 1]) then
     redis.call('XCLAIM', stream, group, consumer, 0, id, 'JUSTID')

@@ -1,22 +1,23 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int constrained:bool moved:int from_log:int, then *blocks, as these numbers announce
+-- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int, then *blocks, as these numbers announce
 -- Returns list[bytes]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
 -- Blocks: done: ids, job_ids, counts, constraints. kept: ids, job_ids, counts, constraints, verdicts, ttls; both without
--- the counts unless `checked` and the constraints unless `constrained`. from_log, of events that are done and were read
--- from their log: ids, and if `checked` counts. For each moved: id key count kind value history
--- envelope verdict ttl constraints inputs, where `value` is a delay, a reason or a gate.
+-- the counts unless `checked` and the constraints unless `constrained`. labels: '' if all of them are from `ready`; else
+-- of both, how many there are of each stream, one after the other: {label, number}…. from_log, of events that are done and
+-- were read from their log: ids, and if `checked` counts. For each moved: id key count kind value history
+-- envelope verdict ttl constraints inputs, where `value` is a delay, a reason, a gate or the format of another runner.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
-local at = 15
+local at = 16
 
 local epoch = epoch_now()
 if not checked and epoch ~= ARGV[4] then
   return {'epoch', epoch}
 end
 
-local constrained, moving = ARGV[12] == '1', tonumber(ARGV[13])
+local constrained, moving = ARGV[13] == '1', tonumber(ARGV[14])
 local wrong = (constrained or moving > 0) and wrong_way() or wrong_type({[key.jobs] = 'hash', [key.events] = 'stream'})
 wrong = wrong or wrong_special()
 if wrong then
@@ -39,12 +40,13 @@ local n = tonumber(ARGV[10])
 local done = {take(n), take(n), take(checked and n or 0), take(constrained and n or 0)}
 n = tonumber(ARGV[11])
 local kept = {take(n), take(n), take(checked and n or 0), take(constrained and n or 0), take(n), take(n)}
-n = tonumber(ARGV[14])
+n = tonumber(ARGV[15])
 local from_log = {take(n), take(checked and n or 0)}
 local moves = {}
 for i = 1, moving do
   moves[i] = take(11)
 end
+local labels = ARGV[12] ~= '' and cmsgpack.unpack(ARGV[12]) or {{{'', #done[1]}}, {{'', #kept[1]}}}
 
 -- Deliveries that are no longer held. If there are any, the sender counts the others alone.
 local gone = {'gone'}
@@ -55,9 +57,20 @@ local function check(receipt, count)
   end
 end
 
+local function check_all(ids, counts, of_label)
+  local i = 0
+  for _, part in ipairs(of_label) do
+    local prefix = part[1] == '' and '' or part[1] .. '/'
+    for _ = 1, part[2] do
+      i = i + 1
+      check(prefix .. ids[i], counts[i])
+    end
+  end
+end
+
 if checked then
-  for i, id in ipairs(done[1]) do check(id, done[3][i]) end
-  for i, id in ipairs(kept[1]) do check(id, kept[3][i]) end
+  check_all(done[1], done[3], labels[1])
+  check_all(kept[1], kept[3], labels[2])
   for i, id in ipairs(from_log[1]) do check('@/' .. id, from_log[2][i]) end
   for _, each in ipairs(moves) do check(each[1], each[3]) end
   if #gone > 1 then
@@ -72,20 +85,31 @@ end
 
 -- The first id that is still needed: the oldest pending entry or, if there is none, the id after the last
 -- delivered one. Everything before it has been acknowledged.
-local function first_needed()
-  local oldest = redis.call('XPENDING', key.ready, GROUP, '-', '+', 1)[1]
+local function first_needed(stream)
+  local oldest = redis.call('XPENDING', stream, GROUP, '-', '+', 1)[1]
   if oldest then
     return oldest[1]
   end
-  return id_after(last_delivered(key.ready))
+  return id_after(last_delivered(stream))
 end
 
 -- Acknowledged entries must go. Trimming costs a fraction of deleting; only entries behind a longer job
 -- are deleted one by one.
-local function free(ids)
-  redis.call('XACK', key.ready, GROUP, unpack(ids))
-  if redis.call('XTRIM', key.ready, 'MINID', first_needed()) < #ids then
-    redis.call('XDEL', key.ready, unpack(ids))
+local function free(stream, ids, first, last)
+  redis.call('XACK', stream, GROUP, unpack(ids, first, last))
+  if redis.call('XTRIM', stream, 'MINID', first_needed(stream)) < last - first + 1 then
+    redis.call('XDEL', stream, unpack(ids, first, last))
+  end
+end
+
+local function free_all(ids, of_label)
+  local first = 1
+  for _, part in ipairs(of_label) do
+    local label, count = part[1], part[2]
+    if count > 0 then
+      free(label == '' and key.ready or key.level .. label, ids, first, first + count - 1)
+      first = first + count
+    end
   end
 end
 
@@ -102,11 +126,11 @@ local function release_all(job_ids, constraints)
 end
 
 -- Jobs that are done: all at once, then what their constraints need.
-local function all_done(ids, job_ids, constraints, verdicts)
+local function all_done(of_label, ids, job_ids, constraints, verdicts)
   if #ids == 0 then
     return
   end
-  free(ids)
+  free_all(ids, of_label)
   redis.call('HDEL', key.jobs, unpack(job_ids))
   release_all(job_ids, constraints)
   if any_special() then
@@ -119,8 +143,8 @@ local function all_done(ids, job_ids, constraints, verdicts)
   end
 end
 
-all_done(done[1], done[2], done[4])
-all_done(kept[1], kept[2], kept[4], kept[5])
+all_done(labels[1], done[1], done[2], done[4])
+all_done(labels[2], kept[1], kept[2], kept[4], kept[5])
 for i = 1, #kept[1] do
   keep_verdict(kept[2][i], kept[5][i], kept[6][i])
 end
@@ -179,8 +203,8 @@ local function retry(job, delay)
   end
 end
 
--- A released job goes back to the front: to the consumer from which any worker takes over. If none waits
--- behind it, it is added at the end instead, which wakes waiting workers at once.
+-- A released job goes back to the front: to the consumer from which any worker takes over, and workers are
+-- notified. If none waits behind it, it is added at the end instead, which wakes them by itself.
 local waits_behind = {}
 local function hand_back(receipt, job_id, count)
   local stream, id = entry_at(receipt)
@@ -193,13 +217,23 @@ local function hand_back(receipt, job_id, count)
   -- A job without an id of its own (see settlement_batch.py) is in no index, and must not enter it.
   if count ~= '1' or waits_behind[stream] or string.sub(job_id, 1, 7) == '=entry-' then
     redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
+    control_changed = true
     return
   end
   local entry = redis.call('XRANGE', stream, id, id)[1]
   redis.call('XACK', stream, GROUP, id)
   redis.call('XDEL', stream, id)
-  local prefix = string.match(receipt, '^%d+/') or ''
+  local prefix = string.match(receipt, '^[tp]?%d*/') or ''
   places[job_id] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
+end
+
+-- Let the job wait for the runner of this format, which is not the one that its sender knew.
+local function move_to(job, format)
+  local before = string.byte(job.envelope, 2) or 0
+  if before >= 1 and before <= 3 then
+    job.envelope = string.sub(job.envelope, 1, 1) .. string.char(format) .. string.sub(job.envelope, 3)
+  end
+  put_in_stream(job)
 end
 
 -- Block the job at its limit, or until its task is resumed.
@@ -227,7 +261,7 @@ end
 
 -- The outcome in effect: the job may have been cancelled, or the cancellation may be of an earlier job.
 local function effect_of(kind, value, job_id)
-  if kind == 'done' or kind == 'dead' then
+  if kind == 'dead' then
     return kind
   elseif wants_end(job_id) then
     return 'cancelled'
@@ -269,9 +303,15 @@ local function end_it(job, kind, reason, verdict, ttl)
   ended(job.id, constraints_of(job), goes_on, kind, value_of(verdict))
 end
 
--- Whether an outcome may be applied. If so, the entry is gone, unless the job is handed back.
-local function is_ours(effect, receipt, count)
-  if effect == 'released' then
+-- Whether a job that is handed back stays in its stream: another runner is named only where one was released.
+local function stays(kind, effect, value, job_id)
+  local moves_on = kind == 'released' and value ~= '' and not MEMBERS and string.sub(job_id, 1, 7) ~= '=entry-'
+  return effect == 'released' and not moves_on
+end
+
+-- Whether an outcome may be applied. If so, the entry is gone, unless the job stays.
+local function is_ours(staying, receipt, count)
+  if staying then
     return held(receipt, count)
   end
   return taken_out(receipt)
@@ -280,12 +320,15 @@ end
 local function move(receipt, job_id, count, kind, value, history, envelope, verdict, ttl, constraints, inputs)
   local effect = effect_of(kind, value, job_id)
   local job = {id = job_id, envelope = envelope, history = history, constraints = constraints, inputs = inputs}
-  if not is_ours(effect, receipt, count) then
+  local staying = stays(kind, effect, value, job_id)
+  if not is_ours(staying, receipt, count) then
     lose(receipt, count)
     correct(job, kind)
     return
-  elseif effect == 'released' then
+  elseif staying then
     hand_back(receipt, job_id, count)
+  elseif effect == 'released' then
+    move_to(job, tonumber(value))
   elseif effect == 'retry' then
     retry(job, tonumber(value))
   elseif effect == 'held' then

@@ -7,11 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import LOG
 from headrace.store.redis.read.queue_reader import BLOCK_MOST, RedisReader
+from headrace.store.redis.read.read_plan import Stream, remaining
 from headrace.store.redis.read.source import ReadSource
 
 if TYPE_CHECKING:
@@ -45,18 +47,35 @@ class GroupReader(RedisReader):
         self._full = False
 
     async def _find(
-        self, sources: Sequence[ReadSource], limit: int, wait: float
+        self, sources: Sequence[ReadSource], limit: int, wait: float, capacity: Capacity
     ) -> list[LeasedDelivery]:
+        if found := await self._returned(sources, limit, capacity):
+            return found
         if self._are_read_at_once(sources):
+            # Events are of runner `loop` for the store.
+            limit = min(limit, capacity.loop)
+            if limit <= 0:
+                return await self._wait_for_change(wait)
             return await self._find_at_once(sources, limit, wait)
         while True:
-            found = await self._read_shares(sources, limit)
+            found = await self._read_shares(sources, limit, capacity)
             if found or self._interrupted:
                 return found
             # All events that were drawn may be blocked behind others of their keys.
             if not any(source.more for source in sources):
                 break
-        return await self._wait_for_any(sources, limit, wait) if wait > 0 else found
+        return await self._wait_for_any(sources, limit, wait, capacity) if wait > 0 else found
+
+    async def _returned(
+        self, sources: Sequence[ReadSource], limit: int, capacity: Capacity
+    ) -> list[LeasedDelivery]:
+        """Events that were handed back."""
+        found: list[LeasedDelivery] = []
+        for source in sources:
+            left, room = remaining(limit, capacity, found)
+            if source.log and source.returned and min(left, room.loop) > 0:
+                found += await self._read_by_script(source, left, room, fresh=False)
+        return found
 
     def _are_read_at_once(self, sources: Sequence[ReadSource]) -> bool:
         if not self._store.server.reads_span or len({source.link for source in sources}) > 1:
@@ -84,7 +103,7 @@ class GroupReader(RedisReader):
         streams = [name for each in sources for name in (each.ready, each.log)]
         if limit < len(streams):
             # One of each may exceed the limit, if both are there already.
-            found = await self._read_shares(sources, limit)
+            found = await self._read_shares(sources, limit, Capacity(limit, 0, 0))
             self._full = len(found) >= limit
             if found or wait <= 0 or self._interrupted:
                 return found
@@ -106,9 +125,14 @@ class GroupReader(RedisReader):
                 source.waiting = 0
         return found
 
-    async def _read_now(self, source: ReadSource, count: int) -> list[LeasedDelivery]:
+    async def _read_now(
+        self, source: ReadSource, count: int, capacity: Capacity
+    ) -> list[LeasedDelivery]:
         if not source.log:
-            return await super()._read_now(source, count)
+            return await super()._read_now(source, count, capacity)
+        count = min(count, capacity.loop)
+        if count <= 0:
+            return []
         if not self._is_ordered(source):
             found = await self._read(source.link, [source.ready], count, 0.0)
             if len(found) < count:
@@ -135,10 +159,11 @@ class GroupReader(RedisReader):
             )
         source.is_full = is_full
 
-    def _streams(self, source: ReadSource) -> list[str]:
-        if not source.log or self._is_ordered(source):
-            return super()._streams(source)
-        return [source.ready, source.log]
+    def _streams(self, source: ReadSource, capacity: Capacity) -> list[Stream]:
+        streams = super()._streams(source, capacity)
+        if not source.log or self._is_ordered(source) or capacity.loop <= 0:
+            return streams
+        return [(source.ready, "loop"), (source.log, "loop")]
 
     def _watches(
         self, sources: Sequence[ReadSource], wait: float

@@ -1,9 +1,10 @@
-"""Reads the queues of one worker: shares, priorities, and one wait for all of them."""
+"""Reads the queues of one worker: shares, runners, priorities, and one wait for all of them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,12 +16,21 @@ from headrace.errors import StoreError
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import QueueKeys
+from headrace.store.redis.read.read_plan import (
+    Stream,
+    divided,
+    even_share,
+    few_of,
+    remaining,
+    runner_at,
+)
 from headrace.store.redis.read.source import ReadSource, delivery_of
 
 if TYPE_CHECKING:
     from headrace.store.redis.topics import RedisTopics
 
 BLOCK_MOST = 5.0
+_ALONE = 0.01
 
 
 class RedisReader:
@@ -51,6 +61,9 @@ class RedisReader:
         self._source_of: dict[bytes, tuple[ReadSource, bytes]] = {}
         self._interrupted = False
         self._changed = asyncio.Event()
+        self._turn = 0
+        self._alone = ""
+        self._alone_until = float("-inf")
         for source in self._order:
             self._source_of[source.ready.encode()] = source, b""
 
@@ -76,22 +89,27 @@ class RedisReader:
         # Before the state is read: later changes must end the wait.
         self._changed.clear()
         sources = [source for source in await self._reachable() if not source.paused]
-        if capacity is not None:
-            limit = min(limit, capacity.loop)
+        capacity = capacity or Capacity(limit, limit, limit)
+        limit = min(limit, capacity.total)
         if not sources or limit <= 0:
-            await self._wait_for_change(wait)
-            return []
-        return await self._find(sources, limit, wait)
+            return await self._wait_for_change(wait)
+        return await self._find(sources, limit, wait, capacity)
 
     async def _find(
-        self, sources: Sequence[ReadSource], limit: int, wait: float
+        self, sources: Sequence[ReadSource], limit: int, wait: float, capacity: Capacity
     ) -> list[LeasedDelivery]:
-        if self._is_plain(sources):
-            return await self._read_alike(sources, limit, wait)
-        found = await self._read_shares(sources, limit)
+        if self._are_alike(sources):
+            if not any(source.levels or source.returned for source in sources):
+                limit = min(limit, capacity.loop)
+                if limit <= 0:
+                    return await self._wait_for_change(wait)
+                return await self._read_alike(sources, limit, wait)
+            if not any(source.needs_script(capacity) for source in sources):
+                return await self._read_evenly(sources, limit, wait, capacity)
+        found = await self._read_shares(sources, limit, capacity)
         if found or wait <= 0 or self._interrupted:
             return found
-        return await self._wait_for_any(sources, limit, wait)
+        return await self._wait_for_any(sources, limit, wait, capacity)
 
     async def _reachable(self) -> list[ReadSource]:
         """The queues that can be read now, with their state. In a cluster, queues of an unreachable
@@ -137,24 +155,23 @@ class RedisReader:
 
     async def _refresh(self, source: ReadSource) -> None:
         keys = self._store.keys(source.queue)
-        source.epoch, levels, paused, waiting, *odd = await script_stubs.create_groups(
+        source.epoch, levels, returned, paused, waiting, *odd = await script_stubs.create_groups(
             self._upkeep, keys, member=self._store.member(source.queue)
         )
         for key in odd:
             self._store.oddities.note(key, "it holds something that is not a number")
-        source.learn(levels, paused, waiting)
+        source.learn(levels, returned, paused, waiting)
         for level in levels:
             self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"
 
-    def _is_plain(self, sources: Sequence[ReadSource]) -> bool:
-        """Whether one command reads all of them, with the same share for each."""
-        if len(sources) > 1 and not (self._alike and self._store.server.reads_span):
-            return False
-        return not any(source.levels for source in sources)
+    def _are_alike(self, sources: Sequence[ReadSource]) -> bool:
+        """Whether one command can read all of them, with the same share for each."""
+        return len(sources) == 1 or (self._alike and self._store.server.reads_span)
 
     async def _read_alike(
         self, sources: Sequence[ReadSource], limit: int, wait: float
     ) -> list[LeasedDelivery]:
+        """Read queues that have nothing but jobs of the loop, without priorities."""
         few = sources[:limit]
         if len(sources) > 1:
             self._order = self._order[len(few) :] + self._order[: len(few)]
@@ -166,15 +183,61 @@ class RedisReader:
         found = await self._read(few[0].link, streams, share, 0.0)
         if found or wait <= 0 or self._interrupted:
             return found
-        return await self._wait_for_any(sources, limit, wait)
+        return await self._wait_for_any(sources, limit, wait, Capacity(limit, 0, 0))
 
-    async def _read_shares(self, sources: Sequence[ReadSource], limit: int) -> list[LeasedDelivery]:
+    async def _read_evenly(
+        self, sources: Sequence[ReadSource], limit: int, wait: float, capacity: Capacity
+    ) -> list[LeasedDelivery]:
+        """Read queues that have several streams, and no order among them, in one command. It asks
+        for as many of each. So while all comes from one stream, that is read alone, and the others
+        every few milliseconds."""
+        streams = [stream for source in sources for stream in self._streams(source, capacity)]
+        if not streams:
+            return await self._wait_for_change(wait)
+        link = sources[0].link
+        for name, runner in streams if time.monotonic() < self._alone_until else ():
+            if name == self._alone:
+                most = min(limit, capacity.of(runner))
+                if found := await self._read(link, [name], most, 0.0):
+                    return found
+        share = even_share(streams, limit, capacity)
+        if not share:
+            found = await self._read_few(link, streams, limit, capacity)
+            if found or wait <= 0 or self._interrupted:
+                return found
+            return await self._wait_for_any(sources, limit, wait, capacity)
+        found = await self._read(link, [name for name, _ in streams], share, wait)
+        if len(found) == share and len(streams) > 1:
+            self._note_alone(found)
+        return found
+
+    async def _read_few(
+        self, link: Link, streams: Sequence[Stream], limit: int, capacity: Capacity
+    ) -> list[LeasedDelivery]:
+        """One job from each of some streams, from others each time."""
+        self._turn += 1
+        first = self._turn % len(streams)
+        few = few_of([*streams[first:], *streams[:first]], limit, capacity)
+        return await self._read(link, [name for name, _ in few], 1, 0.0)
+
+    def _note_alone(self, found: Sequence[LeasedDelivery]) -> None:
+        """Remember the stream from which all of them came, if it is one."""
+        first, last = found[0], found[-1]
+        runner = runner_at(first.receipt)
+        if first.queue == last.queue and runner == runner_at(last.receipt):
+            keys = self._store.keys(first.queue)
+            self._alone = keys.ready if runner == "loop" else f"{keys.level}{runner[0]}"
+            self._alone_until = time.monotonic() + _ALONE
+
+    async def _read_shares(
+        self, sources: Sequence[ReadSource], limit: int, capacity: Capacity
+    ) -> list[LeasedDelivery]:
         """Read what there is: each queue its share; what one leaves goes to the others."""
         found: list[LeasedDelivery] = []
         if self._strict:
             for source in sources:
                 if len(found) < limit:
-                    found += await self._read_one(source, limit - len(found))
+                    found += await self._read_one(source, *remaining(limit, capacity, found))
             return found
         hungry = list(sources)
         while hungry and len(found) < limit:
@@ -185,7 +248,8 @@ class RedisReader:
             )
             full = []
             for source, portion in zip(hungry, portions, strict=True):
-                got = await self._read_one(source, portion) if portion else []
+                _, room = remaining(limit, capacity, found)
+                got = await self._read_one(source, portion, room) if portion else []
                 found += got
                 if len(got) == portion:
                     full.append(source)
@@ -201,42 +265,80 @@ class RedisReader:
             part = len(found) * source.weight / whole
             source.behind = still_behind(source.behind, part, came[source.queue])
 
-    async def _read_one(self, source: ReadSource, count: int) -> list[LeasedDelivery]:
+    async def _read_one(
+        self, source: ReadSource, count: int, capacity: Capacity
+    ) -> list[LeasedDelivery]:
         try:
-            return await self._read_now(source, count)
+            return await self._read_now(source, count, capacity)
         except StoreError as error:
             self._endure(source, error)
             return []
 
-    async def _read_now(self, source: ReadSource, count: int) -> list[LeasedDelivery]:
-        if not source.levels:
-            return await self._read(source.link, [source.ready], count, 0.0)
-        epoch = source.epoch
-        entries = await script_stubs.fetch(
-            source.link, self._store.keys(source.queue), consumer=self._consumer, limit=count
+    async def _read_now(
+        self, source: ReadSource, count: int, capacity: Capacity
+    ) -> list[LeasedDelivery]:
+        if source.needs_script(capacity):
+            return await self._read_by_script(source, count, capacity)
+        found: list[LeasedDelivery] = []
+        streams = self._streams(source, capacity)
+        self._turn += 1
+        for at in range(len(streams)):
+            name, runner = streams[(self._turn + at) % len(streams)]
+            most = min(count - len(found), capacity.of(runner))
+            if most > 0:
+                found += await self._read(source.link, [name], most, 0.0)
+        return found
+
+    async def _read_by_script(
+        self, source: ReadSource, count: int, capacity: Capacity, *, fresh: bool = True
+    ) -> list[LeasedDelivery]:
+        """What was handed back and, if `fresh`, new jobs, the highest priority first."""
+        epoch, self._turn = source.epoch, self._turn + 1
+        entries, counts, returned = await script_stubs.fetch(
+            source.link,
+            self._store.keys(source.queue),
+            consumer=self._consumer,
+            limit=count,
+            loop=capacity.loop,
+            thread=capacity.thread,
+            process=capacity.process,
+            turn=self._turn,
+            returns=bool(source.returned),
+            crash_limit=self._store.crash_limit,
+            fresh=fresh,
         )
-        return [delivery_of(source.queue, receipt, fields, epoch) for receipt, fields in entries]
+        if source.returned:
+            source.returned = returned
+        return [
+            delivery_of(source.queue, receipt, fields, epoch, times)
+            for (receipt, fields), times in zip(entries, counts, strict=True)
+        ]
 
     async def _wait_for_any(
-        self, sources: Sequence[ReadSource], limit: int, wait: float
+        self, sources: Sequence[ReadSource], limit: int, wait: float, capacity: Capacity
     ) -> list[LeasedDelivery]:
         """Read from the first queue that has something. All reads are ended, and no reply is
         dropped."""
-        watched = [(source.link, name) for source in sources for name in self._streams(source)]
-        share = max(1, limit // len(watched))
         groups: dict[Link, list[str]] = {}
-        for link, stream in watched:
-            groups.setdefault(link, []).append(stream)
+        watched: list[Stream] = []
+        for source in sources:
+            for stream in self._streams(source, capacity):
+                watched.append(stream)
+                groups.setdefault(source.link, []).append(stream[0])
+        if not watched:
+            return await self._wait_for_change(wait)
+        share = max(1, even_share(watched, limit, capacity))
         waits = {
             link: asyncio.create_task(self._read(link, streams, share, wait))
             for link, streams in groups.items()
         }
         waits |= self._watches(sources, wait)
         found = self._gathered(waits, await self._all_ended(waits))
-        if len(found) > limit:
-            # Several came at the same moment; the lower priorities are last.
-            await self._hand_back(found[limit:])
-        return found[:limit]
+        # Several may have come at the same moment; the lower priorities are last.
+        kept, others = divided(found, limit, capacity)
+        if others:
+            await self._hand_back(others)
+        return kept
 
     async def _all_ended(
         self, waits: Mapping[Link, asyncio.Task[list[LeasedDelivery]]]
@@ -291,12 +393,14 @@ class RedisReader:
         """A key by which a cluster finds the node of this link."""
         return next(source.ready for source in self._order if source.link is link)
 
-    async def _wait_for_change(self, wait: float) -> None:
+    async def _wait_for_change(self, wait: float) -> list[LeasedDelivery]:
+        """Nothing, when there may be something else to read."""
         try:
             async with asyncio.timeout(0 if self._interrupted else min(wait, BLOCK_MOST)):
                 await self._changed.wait()
         except TimeoutError:
-            return
+            pass
+        return []
 
     async def _read(
         self, link: Link, streams: Sequence[str], count: int, wait: float
@@ -321,8 +425,5 @@ class RedisReader:
                 deliveries.append(delivery_of(queue, prefix + receipt, fields, epoch))
         return deliveries
 
-    def _streams(self, source: ReadSource) -> list[str]:
-        if not source.levels:
-            return [source.ready]
-        keys = self._store.keys(source.queue)
-        return [*(f"{keys.level}{level.decode()}" for level in source.levels), source.ready]
+    def _streams(self, source: ReadSource, capacity: Capacity) -> list[Stream]:
+        return source.readable(self._store.keys(source.queue), capacity)

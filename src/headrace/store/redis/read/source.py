@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from headrace.core.job.capacity import Capacity, Runner
 from headrace.core.job.delivery import LeasedDelivery, Receipt
 from headrace.errors import StoreError
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.encoding import envelope_of
-from headrace.store.redis.keys import LOG, QueueKeys
+from headrace.store.redis.keys import LOG, QueueKeys, runner_of_label
 
 # A queue's state counts as known for this long; notifications announce changes sooner.
 _FRESH = 1.0
@@ -38,6 +39,10 @@ class ReadSource:
         """The epoch before the latest read: while it is unchanged, the leases of what was read are
         held."""
         self.levels: Sequence[bytes] = ()
+        """The labels of its streams beside `ready`."""
+        self.has_priorities = False
+        self.returned: Collection[bytes] = ()
+        """The labels of streams in which something was handed back."""
         self.paused = False
         self.known_at = float("-inf")
         self.behind = 0.0
@@ -55,11 +60,34 @@ class ReadSource:
     def is_left_alone(self) -> bool:
         return time.monotonic() < self._left_alone_until
 
-    def learn(self, levels: Sequence[bytes], paused: int, waiting: int = 0) -> None:
+    def learn(
+        self,
+        levels: Sequence[bytes],
+        returned: Collection[bytes],
+        paused: int,
+        waiting: int = 0,
+    ) -> None:
         self.levels = levels
+        self.has_priorities = any(level not in (b"t", b"p") for level in levels)
+        self.returned = returned
         self.paused = bool(paused)
         self.waiting = waiting
         self.known_at = time.monotonic()
+
+    def needs_script(self, capacity: Capacity) -> bool:
+        """Whether one of its jobs goes before another that a plain read would bring."""
+        if self.has_priorities:
+            return True
+        return any(capacity.of(runner_of_label(label)) > 0 for label in self.returned)
+
+    def readable(self, keys: QueueKeys, capacity: Capacity) -> list[tuple[str, Runner]]:
+        """The streams of runners with capacity, the highest priority first."""
+        found: list[tuple[str, Runner]] = []
+        for level in self.levels:
+            runner = runner_of_label(level)
+            if capacity.of(runner) > 0:
+                found.append((f"{keys.level}{level.decode()}", runner))
+        return [*found, (self.ready, "loop")] if capacity.loop > 0 else found
 
     def streams(self, keys: QueueKeys) -> list[tuple[str, bytes]]:
         """The streams of its jobs, each with the prefix of its receipts."""

@@ -32,15 +32,12 @@ local function stream_of(level)
   return level == '0' and key.ready or key.level .. level
 end
 
--- The stream and the entry of a place or receipt.
+-- The stream and the entry id of a place or receipt.
 local function entry_at(place)
-  local level, id = string.match(place, '^(%d+)/(%d+%-%d+)$')
-  if level then
-    return key.level .. level, id
-  elseif string.sub(place, 1, 2) == '@/' then
+  if string.sub(place, 1, 2) == '@/' then
     return key.log, string.sub(place, 3)
   end
-  return key.ready, place
+  return entry_in(place)
 end
 
 -- Take an entry out of its stream; events stay in their log, for others and for later.
@@ -50,7 +47,7 @@ local function take_away(stream, id)
   end
 end
 
--- Priorities in use, the highest first.
+-- The labels of all streams, the highest priority first; '0' for the one without a label.
 local function levels()
   local found = levels_in(key.levels)
   found[#found + 1] = '0'
@@ -60,15 +57,22 @@ local function levels()
   return found
 end
 
+-- The label of the stream in which a job waits. Events are not kept apart by runner.
+local function label_of(job)
+  local runner = (MEMBERS or IS_LOG) and '' or runner_label(job.envelope)
+  local priority = constraints_of(job).priority
+  return priority and runner .. string.format('%d', priority) or runner, priority or 0
+end
+
+local used_levels = {}
 local function put_in_stream(job)
-  local level = constraints_of(job).priority
+  local label, priority = label_of(job)
   local stream, prefix = key.ready, ''
-  if level then
-    level = string.format('%d', level)
-    stream, prefix = key.level .. level, level .. '/'
-    if redis.call('ZADD', key.levels, level, level) == 1 then
-      redis.pcall('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
-      control_changed = true
+  if label ~= '' then
+    stream, prefix = key.level .. label, label .. '/'
+    if not used_levels[label] then
+      used_levels[label] = true
+      control_changed = use_level(label, priority, GROUP) or control_changed
     end
   end
   if job.history == '' and job.inputs == '' and job.constraints ~= '' then
