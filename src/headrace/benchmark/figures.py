@@ -10,6 +10,8 @@ import msgspec
 Report = Callable[[str], None]
 """Called with what is measured next."""
 CONCURRENCY = 512
+DEFAULT = 100
+"""The slots of a worker by default."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -52,6 +54,16 @@ class Sizes(msgspec.Struct, frozen=True):
     lateness: int = 200
     seen: int = 100_000
     """Jobs in the store while the dashboard is measured."""
+    plain: int = 40_000
+    """Jobs that run in threads."""
+    apart: int = 20_000
+    """Jobs that run in processes."""
+    asleep: int = 20_000
+    """Jobs that sleep for a millisecond."""
+    alone: int = 20_000
+    """Jobs sent one by one, to see what memory they take."""
+    peers: int = 20_000
+    """Jobs that other queues run too."""
 
 
 QUICK = Sizes(
@@ -66,6 +78,11 @@ QUICK = Sizes(
     one_key=1_000,
     lateness=60,
     seen=20_000,
+    plain=10_000,
+    apart=5_000,
+    asleep=5_000,
+    alone=5_000,
+    peers=5_000,
 )
 
 

@@ -1,8 +1,9 @@
-"""The raw limit: redis-py and the server, with no Headrace code."""
+"""The raw limits: redis-py and the server, or SQLite, with no Headrace code."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from typing import Any
 
@@ -80,3 +81,26 @@ def _ids(reply: Any) -> list[bytes]:
     """The entry ids in a reply, whichever protocol version shaped it."""
     entries = reply[0][1] if isinstance(reply, list) else next(iter(reply.values()))[0]
     return [entry[0] for entry in entries]
+
+
+class RawSqlite:
+    """A table in a file, written as durably as Headrace writes."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("CREATE TABLE raw (id INTEGER PRIMARY KEY, job BLOB)")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def add_one_by_one(self, count: int) -> float:
+        """Rows per second, each in a transaction of its own, which is on disk before the next."""
+        execute = self._connection.execute
+        began = time.perf_counter()
+        for _ in range(count):
+            execute("BEGIN IMMEDIATE")
+            execute("INSERT INTO raw (job) VALUES (?)", (_ENTRY["j"],))
+            execute("COMMIT")
+        return count / (time.perf_counter() - began)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, closing, contextmanager, nullcontext
 from typing import Any
 
 import msgspec
-from redis.asyncio import Redis
 
 from headrace.benchmark.dashboard import measure_dashboard, measure_metrics
 from headrace.benchmark.features import measure_features, measure_tracing
-from headrace.benchmark.figures import CONCURRENCY, Figure, Report, Sizes, middle, percentile
+from headrace.benchmark.figures import (
+    CONCURRENCY,
+    DEFAULT,
+    Figure,
+    Report,
+    Sizes,
+    middle,
+    percentile,
+)
+from headrace.benchmark.footprint import measure_footprint, measure_starts
 from headrace.benchmark.jobs import Jobs, jobs_on
-from headrace.benchmark.processes import idle_worker, private_redis
-from headrace.benchmark.raw import RawLimits
+from headrace.benchmark.loop import run_quickly
+from headrace.benchmark.processes import private_redis
+from headrace.benchmark.raw import RawLimits, RawSqlite
+from headrace.benchmark.runners import measure_runners
 from headrace.benchmark.topics import TopicRates, topics_on
 
 
@@ -31,7 +40,9 @@ async def measure_redis(url: str, sizes: Sizes, report: Report) -> list[Figure]:
             *await _drains(url, raw, sizes, report),
             *await _sends(url, raw, sizes, report),
             *await _latencies("enqueue to handler", lambda: jobs_on(url), raw, sizes, report),
-            *await _footprint(url, sizes, report),
+            *await measure_footprint(url, sizes, report),
+            *await measure_starts(url, report),
+            *await measure_runners(url, sizes, report),
             *await _events(url, sizes, report),
             *await measure_metrics(url, sizes, report),
             *await measure_tracing(url, sizes, report),
@@ -44,40 +55,53 @@ async def measure_redis(url: str, sizes: Sizes, report: Report) -> list[Figure]:
 
 
 async def measure_sqlite(sizes: Sizes, report: Report) -> list[Figure]:
-    drains, many, lone = [], [], []
+    drains, many = [], []
+    bare: list[float] = []
+    lone: list[float] = []
     for _ in range(sizes.repeats):
         report("SQLite: send and drain")
         with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
             async with jobs_on(f"sqlite:///{folder}/jobs.db") as jobs:
                 many.append(await jobs.send_many(jobs.forgotten, sizes.sqlite_drain))
                 drains.append(await jobs.drain(jobs.forgotten, CONCURRENCY))
-                lone.append(await jobs.send_one_by_one(sizes.sqlite_lone))
+                with closing(RawSqlite(f"{folder}/raw.db")) as raw:
+                    # In short turns: what else the disk does then hits both alike.
+                    for _ in range(sizes.sqlite_lone // sizes.lone_round):
+                        bare.append(raw.add_one_by_one(sizes.lone_round))
+                        lone.append(await jobs.send_one_by_one(sizes.lone_round))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=".") as folder:
         features = await measure_features(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, report)
         dashboard = await measure_dashboard(f"sqlite:///{folder}/jobs.db", "SQLite", sizes, report)
+    one_by_one = middle(lone)
     return [
         Figure("SQLite: drain", middle(drains), "/s", limit=25_000),
         Figure("SQLite: enqueue_many by 500", middle(many), "/s", limit=80_000),
-        Figure("SQLite: enqueue one by one", middle(lone), "/s", limit=4_000),
+        Figure("SQLite: enqueue one by one", one_by_one, "/s", limit=4_000),
+        Figure("SQLite: one by one, to bare SQLite", one_by_one, "/s", middle(bare), 0.7),
         *features,
         *dashboard,
     ]
 
 
 async def _events(url: str, sizes: Sizes, report: Report) -> list[Figure]:
-    on: list[float] = []
-    off: list[float] = []
-    for _ in range(sizes.repeats):
-        report("Redis: drain with and without events")
-        for events, rates in ((False, off), (True, on)):
-            async with jobs_on(url, events=events) as jobs:
-                await jobs.send_many(jobs.forgotten, sizes.drain)
-                rates.append(await jobs.drain(jobs.forgotten, CONCURRENCY))
-    return [Figure("drain with events, to without", middle(on), "/s", middle(off), 0.85)]
+    figures = []
+    for name, concurrency in ("drain", CONCURRENCY), ("drain, default options", DEFAULT):
+        on: list[float] = []
+        off: list[float] = []
+        for _ in range(sizes.repeats):
+            report("Redis: drain with and without events")
+            for events, rates in ((False, off), (True, on)):
+                async with jobs_on(url, events=events) as jobs:
+                    await jobs.send_many(jobs.forgotten, sizes.drain)
+                    rates.append(await jobs.drain(jobs.forgotten, concurrency))
+        figures.append(
+            Figure(f"{name}, with events, to without", middle(on), "/s", middle(off), 0.9)
+        )
+    return figures
 
 
 async def _drains(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> list[Figure]:
-    script, limit, many, drain, kept, narrow = [], [], [], [], [], []
+    script, limit, many, drain, kept, narrow, usual, usual_kept = [], [], [], [], [], [], [], []
     for _ in range(sizes.repeats):
         report("Redis: send and drain")
         script.append(await raw.add_by_script(sizes.drain))
@@ -88,12 +112,19 @@ async def _drains(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> lis
             await jobs.send_many(jobs.kept, sizes.drain)
             kept.append(await jobs.drain(jobs.kept, CONCURRENCY))
             await jobs.send_many(jobs.forgotten, sizes.drain)
-            narrow.append(await jobs.drain(jobs.forgotten, 100))
+            narrow.append(await jobs.drain(jobs.forgotten, DEFAULT))
+        async with jobs_on(url, events=True) as jobs:
+            await jobs.send_many(jobs.forgotten, sizes.drain)
+            usual.append(await jobs.drain(jobs.forgotten, DEFAULT))
+            await jobs.send_many(jobs.kept, sizes.drain)
+            usual_kept.append(await jobs.drain(jobs.kept, DEFAULT))
     raw_drain = middle(limit)
     return [
         Figure("drain, no results", middle(drain), "/s", raw_drain, 0.55),
         Figure("drain, results kept", middle(kept), "/s", raw_drain, 0.40),
         Figure("drain, no results, 100 slots", middle(narrow), "/s", raw_drain),
+        Figure("drain, default options", middle(usual), "/s", raw_drain, 0.75),
+        Figure("drain, default options, results kept", middle(usual_kept), "/s", raw_drain, 0.62),
         Figure("enqueue_many by 500", middle(many), "/s", middle(script), 0.30),
     ]
 
@@ -161,25 +192,9 @@ async def _topics(url: str, raw: RawLimits, sizes: Sizes, report: Report) -> lis
         Figure("topic: one group", single, "/s", raw_drain, 0.55),
         Figure("topic: batches of 500", middle(batched), "/s", raw_drain, 0.85),
         Figure("topic: three groups, to one", middle(three), "/s", single, 0.8),
-        Figure("topic: ordered, 10,000 keys, to one", middle(ordered), "/s", single, 0.35),
+        Figure("topic: ordered, 10,000 keys, to one", middle(ordered), "/s", single, 0.4),
         Figure("topic: publish_many by 500", middle(many), "/s", middle(script), 0.5),
         *await _latencies("topic: publish to handler", lambda: topics_on(url), raw, sizes, report),
-    ]
-
-
-async def _footprint(url: str, sizes: Sizes, report: Report) -> list[Figure]:
-    report("Redis: memory, and an idle worker")
-    redis: Redis = Redis.from_url(url)
-    async with jobs_on(url) as jobs:
-        before = (await redis.info("memory"))["used_memory"]
-        await jobs.send_many(jobs.forgotten, sizes.drain)
-        used = (await redis.info("memory"))["used_memory"] - before
-    await redis.aclose()
-    commands, cpu = await idle_worker(url, sizes.idle_seconds)
-    return [
-        Figure("memory per waiting job", used / sizes.drain, "bytes", limit=160, at_most=True),
-        Figure("idle worker", commands, "commands/s", limit=2.0, at_most=True),
-        Figure("idle worker", cpu * 100, "% CPU", limit=1.0, at_most=True),
     ]
 
 
@@ -216,9 +231,4 @@ def _run(url: str, sizes: Sizes, report: Report) -> list[Figure]:
     async def everything() -> list[Figure]:
         return [*await measure_redis(url, sizes, report), *await measure_sqlite(sizes, report)]
 
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(everything())
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(everything())
+    return run_quickly(everything())

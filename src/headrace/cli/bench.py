@@ -15,25 +15,32 @@ from headrace.core.address import check_url
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Smaller sizes: done within 45 seconds.")
+@click.option("--quick", is_flag=True, help="Smaller sizes: done within two minutes.")
+@click.option("--peers", is_flag=True, help="Compare with dramatiq and Huey instead.")
 @click.option("--redis", "url", metavar="URL", help="Use this server instead of a private one.")
 @click.option(
     "--json", "file", type=click.Path(path_type=Path), help="Also write the figures here."
 )
-def bench(quick: bool, url: str | None, file: Path | None) -> None:
+def bench(quick: bool, peers: bool, url: str | None, file: Path | None) -> None:
     """Measure throughput, latency and footprint next to the raw limits of redis-py and the server.
 
     Ratios are taken within one run, so they hold on a noisy machine. With --redis,
     jobs are added in namespaces of their own, and the server's command statistics are reset.
+
+    With --peers, other queues drain the same functions on the same server. pip installs them,
+    the first time, into environments of their own in the user's cache folder.
     """
+    from headrace.benchmark.peers.comparison import compare
     from headrace.benchmark.suite import document, measured
 
     if url:
         check_url(url)
-    figures = measured(url, QUICK if quick else Sizes(), _report)
+    sizes = QUICK if quick else Sizes()
+    figures = (compare if peers else measured)(url, sizes, _report)
+    other = "peer" if peers else "raw"
     table(
-        ["what", "headrace", "raw", "ratio", "wanted", ""],
-        [_row(figure) for figure in figures],
+        ["what", "headrace", other, "ratio", "wanted", ""],
+        [_row(figure, other) for figure in figures],
     )
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -45,10 +52,10 @@ def _report(what: str) -> None:
         click.echo(f"\r\x1b[K… {what}", nl=False, err=True)
 
 
-def _row(figure: Figure) -> Sequence[str]:
+def _row(figure: Figure, other: str) -> Sequence[str]:
     sign = "≤" if figure.at_most else "≥"
     wanted = "" if figure.limit is None else f"{sign} {figure.limit:,g}"
-    wanted += " of raw" if wanted and figure.ratio is not None else ""
+    wanted += f" of {other}" if wanted and figure.ratio is not None else ""
     verdict = {None: "", True: "ok", False: "missed"}[figure.reached]
     raw = "" if figure.raw is None else f"{figure.raw:,.0f}"
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"

@@ -1,0 +1,1 @@
+"""Other queues, on the same server and with the same work."""
