@@ -23,6 +23,8 @@ class BatchRun(Run):
     """Several jobs of a batch task that run as one, with the context of the first."""
 
     _timeout = _FOREVER
+    refuse: Callable[[Run, BaseException], None]
+    """Ends a member that may not run."""
 
     def __init__(self, members: Sequence[Run]) -> None:
         first = members[0]
@@ -45,7 +47,16 @@ class BatchRun(Run):
         """Only while it has not begun."""
         self._members.remove(member)
 
-    def start_clock(self) -> None:
+    def begin(self) -> None:
+        """`refuse` the members that have expired; `Unfit` if that is all of them."""
+        for member in tuple(self._members):
+            try:
+                member.check_expiry()
+            except Unfit as error:
+                self.leave_out(member)
+                self.refuse(member, error)
+                if not self._members:
+                    raise
         items: list[Any] = []
         self._timeout = self.task.declared.timeout or _FOREVER
         started = self.started = time.monotonic()

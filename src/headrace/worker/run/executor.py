@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.failure import GateClosed
 from headrace.core.job.outcome import Outcome
 from headrace.errors import AuditError
 from headrace.store.values import Control
@@ -19,12 +18,13 @@ from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.batcher import BatchRun, errors_of, values_of
+from headrace.worker.run.fork_guard import end_if_forked, forks
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.intake import Intake
 from headrace.worker.run.manual_ack import UNRECORDED, ManualRun
 from headrace.worker.run.outcomes import Outcomes
 from headrace.worker.run.run import Run, RunSettings
-from headrace.worker.run.runners import Runners, end_if_forked, forks
+from headrace.worker.run.runners import Runners, finished
 from headrace.worker.run.slots import Slots
 from headrace.worker.run.stopper import Stopper
 from headrace.worker.run.trampoline import Work
@@ -67,8 +67,10 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self._watching = False
         self._ahead_ms = 0.0
-        self.in_flight = InFlight(slots, self._steps, policy.delivery_slots)
-        self.stopper = Stopper(self.in_flight, self._outcomes, self.conclude)
+        # Without all that needs the loop before or after the function.
+        self._direct = not (runners.wrapped or auditing or policy.manual)
+        self.in_flight = InFlight(slots, self._steps, self._start_in_thread, policy.delivery_slots)
+        self.stopper = Stopper(self.in_flight, self._outcomes, self.conclude, runners.withdraw)
 
     def start(self, delivery: LeasedDelivery) -> None:
         """The steps before a run begins. It begins when it has a slot, alone or in a batch: the
@@ -109,9 +111,37 @@ class Executor:
             self._settle(run)
         self.in_flight.remove(run)
 
+    def _start_in_thread(self, run: Run) -> bool:
+        """The same for a function in a thread with nothing around it, in two steps and without an
+        asyncio task: the next is `_ended_in_thread`. False if the run needs more than that."""
+        if not self._direct or run.limited or isinstance(run, BatchRun):
+            return False
+        self.in_flight.mark_running(run)
+        run.future = self._loop.create_future()
+        if not self._watching:
+            self._watch()
+        self._runners.start_in_thread(run, self._ended_in_thread)
+        return True
+
+    def _ended_in_thread(self, run: Run, value: Any, error: BaseException | None) -> None:
+        if not run.abandoned:
+            try:
+                if error is not None:
+                    raise error
+                run.outcome = self._outcomes.of_value(run, finished(value))
+            except BaseException as failure:
+                run.outcome = self._outcomes.of_error(run, failure)
+            if self._settings.events:
+                run.note_facts(self._ahead_ms)
+            self._settle(run)
+        if not run.future.done():
+            run.future.set_result(None)
+            self.in_flight.remove(run)
+
     async def _perform_batch(self, batch: BatchRun) -> None:
         """The same for jobs that run as one."""
         self.in_flight.mark_running(batch)
+        batch.refuse = self._refuse
         try:
             answers = values_of(batch, await self._enter(batch))
         except BaseException as error:
@@ -207,8 +237,8 @@ class Executor:
         else:
             auditing.add_done_callback(lambda _: self.in_flight.give_slot())
 
-    def _refuse(self, run: Run, why: GateClosed) -> None:
-        """End a run that may not start now: a limit is used up."""
+    def _refuse(self, run: Run, why: BaseException) -> None:
+        """End a run that may not start: a limit is used up, or it has expired."""
         self.conclude(run, self._outcomes.of_error(run, why))
 
     def apply_control(self, queue: str, control: Control) -> None:

@@ -20,23 +20,27 @@ class InFlight:
         gather → (batch is full) ┐
         add ─────────────────────┴→ waiting for a slot → ready → running → remove
 
-    Each run comes with a slot, which the reader took for it. With `delivery_slots`, deliveries keep
-    the reader's slots until they are settled; only runs that outlast their outcome then take one.
-    `perform` gives the steps of a run; the first is `mark_running`."""
+    A run is also `running` while it waits for a thread or a process: `has_begun` tells. Each run
+    comes with a slot, which the reader took for it. With `delivery_slots`, deliveries keep the
+    reader's slots until they are settled; only runs that outlast their outcome then take one.
+    `perform` gives the steps of a run; the first is `mark_running`. Runs in threads are first given
+    to `start_in_thread`, which returns whether that is all they need."""
 
     def __init__(
         self,
         slots: Slots,
         perform: Callable[[Run], Work],
+        start_in_thread: Callable[[Run], bool],
         delivery_slots: Slots | None = None,
     ) -> None:
         self._slots = slots if delivery_slots is None else Slots(0)
         self._delivery_slots = delivery_slots
         self._batcher = Batcher(self._slots, self._enter)
         self._without_slot: deque[Run] = deque()
+        self._start_in_thread = start_in_thread
         self._trampoline = Trampoline(perform)
         self._outlasting: dict[Run, int] = {}
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._finishing: set[asyncio.Future[None]] = set()
         self.running: set[Run] = set()
 
     # On the way to the function
@@ -64,12 +68,16 @@ class InFlight:
             self._without_slot.append(run)
             self._let_in()
         else:
-            self._trampoline.add(run)
+            self._launch(run)
 
     def _let_in(self) -> None:
         """Let the first run without a slot begin, if a slot is free for it."""
         if len(self._without_slot) > -self._slots.free:
-            self._trampoline.add(self._without_slot.popleft())
+            self._launch(self._without_slot.popleft())
+
+    def _launch(self, run: Run) -> None:
+        if run.task.declared.run_in != "thread" or not self._start_in_thread(run):
+            self._trampoline.add(run)
 
     def mark_running(self, run: Run) -> None:
         self.running.add(run)

@@ -96,9 +96,7 @@ class Intake:
         delivery = run.delivery
         if delivery.count > 1 or run.history.crashes:
             self._stop_crash_loop(run)
-        expires_ms = run.envelope.overrides.expires_ms
-        if expires_ms is not None and self._now_ms() >= expires_ms:
-            raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
+        run.check_expiry()
         if delivery.constraints:
             run.limited = _has_limits(delivery.constraints)
 

@@ -56,4 +56,6 @@ class Interruptible:
         """From here on nothing is sent to this thread; what is on its way is called back."""
         with self._lock:
             self._thread = None
-        _set_exception(ctypes.c_ulong(threading.get_ident()), None)
+            interrupted = self._interrupted
+        if interrupted:
+            _set_exception(ctypes.c_ulong(threading.get_ident()), None)

@@ -10,9 +10,9 @@ from typing import Any
 from headrace.client.topic.delivery import Decision, DeliveryDropped, ManualSettlement
 from headrace.core.job.outcome import LEFT, Outcome
 from headrace.errors import DeliveryUsed, HeadraceError, LeaseLost, TaskControl
+from headrace.worker.run.fork_guard import end_if_forked, forks
 from headrace.worker.run.outcomes import Outcomes
 from headrace.worker.run.run import Run
-from headrace.worker.run.runners import end_if_forked, forks
 
 _FOREVER = float("inf")
 UNRECORDED = "this could not be recorded, so the event fails; its retry policy says what follows"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +15,19 @@ from headrace.client.topic.delivery import Delivery, ManualSettlement
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
+from headrace.core.job.failure import Unfit
 from headrace.core.job.history import NO_HISTORY, History
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
+from headrace.core.job.state import Reason
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
+    from headrace.worker.run.thread_pool import ThreadCall
 
 _FOREVER = float("inf")
+# One for all runs: few ask for a context in a thread while they are being ended.
+_context_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +67,12 @@ class Run:
     """Whether one more crash makes it dead: a batch must not share that."""
 
     # Filled in when it begins
-    future: asyncio.Task[None]
-    """The task in which it runs."""
+    future: asyncio.Future[None]
+    """Done when it has ended: the task in which it runs, if it has one."""
+    queued_at = 0.0
+    """When it began to wait for a thread or a process; 0 if it does not wait for one."""
+    thread_call: ThreadCall | None = None
+    """Of a function that runs in a thread with nothing around it."""
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
     ends_at = _FOREVER
@@ -75,7 +85,8 @@ class Run:
     """The arguments as a middleware changed them, encoded."""
     _context: Context | None = None
 
-    # Set by the stopper: why it ends early
+    # Set by the stopper: that it ends early, and why
+    ending = False
     lease_lost = False
     cancelled = False
     """Someone cancelled the job."""
@@ -110,11 +121,19 @@ class Run:
     def has_begun(self) -> bool:
         return self.started > 0.0
 
-    def start_clock(self) -> None:
-        """Note when the function is entered, and when its timeout is over."""
+    def begin(self) -> None:
+        """Right before the function is entered: refuse what has expired meanwhile, and note when
+        it starts and when its timeout is over."""
+        self.check_expiry()
         self.started = time.monotonic()
         if timeout := self.timeout:
             self.ends_at = self.started + timeout
+
+    def check_expiry(self) -> None:
+        """Raise `Unfit` if the job should have started before."""
+        expires_ms = self.envelope.overrides.expires_ms
+        if expires_ms is not None and self.settings.now_ms() >= expires_ms:
+            raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
 
     def put_off_end(self, starting: float = 0.0) -> None:
         """Start its time again, `starting` seconds from now; not if it is being ended."""
@@ -122,20 +141,28 @@ class Run:
             self.ends_at = time.monotonic() + self.timeout + starting
 
     def context(self) -> Context:
+        """Made when it is first asked for, on the loop or in the function's thread."""
         if self._context is None:
-            delivery = self.delivery
-            self._context = Context(
-                Job(self.task.app, delivery.job_id, delivery.queue, self.task.signature.returns),
-                self.attempt,
-                self.settings.worker,
-                self.fence,
-                self.settings.state,
-                None if self.ends_at == _FOREVER else self.ends_at,
-                self.envelope.overrides.headers,
-                self.reporter(),
-                self.handle(),
-            )
+            with _context_lock:
+                if self._context is None:
+                    self._context = self._make_context()
+                    if self.ending:
+                        self._context.cancel()
         return self._context
+
+    def _make_context(self) -> Context:
+        delivery = self.delivery
+        return Context(
+            Job(self.task.app, delivery.job_id, delivery.queue, self.task.signature.returns),
+            self.attempt,
+            self.settings.worker,
+            self.fence,
+            self.settings.state,
+            None if self.ends_at == _FOREVER else self.ends_at,
+            self.envelope.overrides.headers,
+            self.reporter(),
+            self.handle(),
+        )
 
     def handle(self) -> Delivery | None:
         """The event at hand, as its handler sees it; None for a job."""
@@ -194,11 +221,14 @@ class Run:
 
     def end(self) -> None:
         """Cancel it. A thread cannot be cancelled: it can only be asked to end."""
-        if self._context is not None:
-            self._context.cancel()
+        with _context_lock:
+            self.ending = True
+            if self._context is not None:
+                self._context.cancel()
         if self.cancelled and self.interrupt is not None:
             self.interrupt()
-        self.future.cancel()
+        if self.thread_call is None or self.handed_back:
+            self.future.cancel()
 
     # What goes with its outcome into the record of events
 

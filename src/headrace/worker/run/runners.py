@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context as Variables
 from contextvars import copy_context
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 from headrace.client.context import running
 from headrace.client.task import Task
@@ -21,42 +20,17 @@ from headrace.middleware.nesting import running_through, wrapping_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.process_pool import ProcessPool, TaskProcess
+from headrace.worker.run.fork_guard import end_if_forked, forks, guard_loop
 from headrace.worker.run.interruption import Answer, Interruptible
 from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
+from headrace.worker.run.thread_pool import ThreadCall, ThreadPlace, ThreadPool
 
+Ended = Callable[[Run, Any, BaseException | None], None]
+"""Called with a run, and the value or the error of its function."""
 Enter = Callable[[Run], Awaitable[Any]]
 CountStart = Callable[[Run], Awaitable[None]]
 """Returns when the start of a run with limits is counted; `GateClosed` if it may not start."""
-
-_forks = 0
-
-
-_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-    for loop in _loops:
-        # A child that comes back to the loop would share its sockets with the worker.
-        loop.call_soon(os._exit, 0)
-
-
-os.register_at_fork(after_in_child=_count_fork)
-
-
-def forks() -> int:
-    """The number of forks between the first process and this one. When it changes, this is no
-    longer the worker but a child that a handler forked."""
-    return _forks
-
-
-def end_if_forked(since: int) -> None:
-    """End this process if it is a child of the one in which `forks` gave `since`: a handler forked
-    and its child came back, but the job belongs to the parent."""
-    if _forks != since:
-        os._exit(0)
 
 
 class RunMiddleware:
@@ -116,14 +90,14 @@ class Runners:
     def __init__(
         self, *, threads: int, processes: int, middleware: Sequence[Middleware] = ()
     ) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
-        self._free_threads = asyncio.Semaphore(threads)
+        self.threads = ThreadPool(threads)
+        self._variables = copy_context()
         self._processes = ProcessPool(processes)
         self._middleware = RunMiddleware(middleware)
         self.wrapped = bool(self._middleware)
         """Whether middleware wraps runs, and sees their arguments."""
         self._forks = forks()
-        _loops.add(asyncio.get_running_loop())
+        guard_loop()
 
     def start(self, run: Run, count_start: CountStart) -> Awaitable[Any]:
         """The function's result, to be awaited. `count_start` is called right before a run with
@@ -135,54 +109,59 @@ class Runners:
             return start(run, count_start)
         if run.limited:
             return self._in_loop(run, count_start)
-        run.start_clock()
+        run.begin()
         running.set(run)
         return self._middleware.function(run, _call) if self.wrapped else _call(run)
 
+    def start_in_thread(self, run: Run, ended: Ended) -> None:
+        """Run a plain function with nothing around it; `ended` is called on the loop."""
+        run.thread_call = call = FunctionCall(run, self._variables.copy(), self._forks, ended)
+        run.interrupt = call.interrupt
+        run.queued_at = time.monotonic()
+        self.threads.submit(call)
+
+    def withdraw(self, run: Run) -> bool:
+        """Take back a run of `start_in_thread` that has not begun; False if it has."""
+        return run.thread_call is not None and self.threads.withdraw(run.thread_call)
+
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.close()
         await self._processes.close()
 
     async def _in_loop(self, run: Run, count_start: CountStart) -> Any:
         await count_start(run)
-        run.start_clock()
+        run.begin()
         running.set(run)
         return await self._middleware.function(run, _call)
 
     async def _in_thread(self, run: Run, count_start: CountStart) -> Any:
-        async with self._free_threads:
+        run.queued_at = time.monotonic()
+        async with ThreadPlace(self.threads) as place:
+            run.queued_at = 0.0
             if run.limited:
                 await count_start(run)
-            run.start_clock()
+            run.begin()
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
             run.context()
-            return await self._middleware.function(run, self._call_in_thread)
+            return await self._middleware.function(run, partial(self._call_at, place))
 
-    async def _call_in_thread(self, run: Run) -> Any:
+    async def _call_at(self, place: ThreadPlace, run: Run) -> Any:
         args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
         work = partial(copy_context().run, run.task.function, *args, **kwargs)
         function = Interruptible()
         run.interrupt = function.interrupt
-        future = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._guarded, function, work
-        )
+        future = place.call(partial(_guarded, function, work, self._forks))
         try:
             return _unguarded(await _to_the_end(future, run))
         finally:
             run.interrupt = None
 
-    def _guarded(self, function: Interruptible, work: partial[Any]) -> Answer:
-        """Called in the thread. StopIteration and its kind cannot pass through a future."""
-        answer = function.run(work)
-        end_if_forked(self._forks)
-        return answer
-
     async def _in_process(self, run: Run, count_start: CountStart) -> Any:
         async with self._processes.one() as process:
             if run.limited:
                 await count_start(run)
-            run.start_clock()
+            run.begin()
             if self.wrapped:
                 return await self._middleware.process(run, process)
             return Encoded(await process.run(run))
@@ -195,6 +174,48 @@ def _call(run: Run) -> Awaitable[Any]:
         args, kwargs = task.with_context(run.context(), args, kwargs)
     work: Awaitable[Any] = task.function(*args, **kwargs)
     return work
+
+
+class FunctionCall(ThreadCall):
+    """The function of a run in a thread, with nothing around it."""
+
+    __slots__ = ("_answer", "_ended", "_forks", "_guard", "_run", "_variables")
+
+    def __init__(self, run: Run, variables: Variables, forks: int, ended: Ended) -> None:
+        self._run = run
+        self._variables = variables
+        self._forks = forks
+        self._ended = ended
+        self._guard = Interruptible()
+
+    def interrupt(self) -> None:
+        self._guard.interrupt()
+
+    def perform(self) -> None:
+        self._answer = _guarded(self._guard, self._enter, self._forks)
+
+    def _enter(self) -> Any:
+        self._run.begin()
+        return self._variables.run(self._call)
+
+    def _call(self) -> Any:
+        run = self._run
+        running.set(run)
+        task, args, kwargs = run.task, run.args, run.kwargs
+        if task.injects:
+            args, kwargs = task.with_context(run.context(), args, kwargs)
+        return task.function(*args, **kwargs)
+
+    def ended(self) -> None:
+        value, error = self._answer
+        self._ended(self._run, value, error)
+
+
+def _guarded(function: Interruptible, work: Callable[[], Any], since: int) -> Answer:
+    """Called in the thread. StopIteration and its kind cannot pass through a future."""
+    answer = function.run(work)
+    end_if_forked(since)
+    return answer
 
 
 async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:

@@ -29,11 +29,16 @@ class Stopper:
     waits to begin, or one job of a batch, gets it at once."""
 
     def __init__(
-        self, in_flight: InFlight, outcomes: Outcomes, conclude: Callable[[Run, Outcome], object]
+        self,
+        in_flight: InFlight,
+        outcomes: Outcomes,
+        conclude: Callable[[Run, Outcome], object],
+        withdraw: Callable[[Run], bool],
     ) -> None:
         self._in_flight = in_flight
         self._outcomes = outcomes
         self._conclude = conclude
+        self._withdraw_from_thread = withdraw
 
     def hand_back(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
@@ -42,9 +47,18 @@ class Stopper:
             self._withdraw(run)
         for run in tuple(self._in_flight.running):
             if not (only_waiting and run.has_begun) and not run.handed_back:
-                for one in (run, *run.members):
-                    one.handed_back = True
-                self._end_running(run)
+                self._hand_back(run, only_waiting=only_waiting)
+
+    def _hand_back(self, run: Run, *, only_waiting: bool) -> None:
+        for one in (run, *run.members):
+            one.handed_back = True
+        if self._withdrawn(run):
+            return
+        if only_waiting and run.thread_call is not None:
+            # A thread has just begun it.
+            run.handed_back = False
+        else:
+            self._end_running(run)
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of jobs that another worker has now; their outcomes are not written."""
@@ -123,7 +137,7 @@ class Stopper:
             self._withdraw(run)
         elif isinstance(batch_or_run, BatchRun):
             self._end_in_batch(run, batch_or_run)
-        else:
+        elif not self._withdrawn(run):
             if run.cancelled and run.has_begun:
                 run.ends_at = time.monotonic() + _CANCEL_GRACE
             self._end_running(run)
@@ -131,6 +145,15 @@ class Stopper:
     def _withdraw(self, run: Run) -> None:
         self._in_flight.withdraw(run)
         self._conclude(run, self._cut_short(run))
+
+    def _withdrawn(self, run: Run) -> bool:
+        """Whether it still waited for a thread, and has its outcome now."""
+        if run.has_begun or not self._withdraw_from_thread(run):
+            return False
+        self._conclude(run, self._cut_short(run))
+        self._in_flight.remove(run)
+        run.future.cancel()
+        return True
 
     def _end_in_batch(self, run: Run, batch: BatchRun) -> None:
         """The others go on; the function's answer for this one is ignored."""
