@@ -150,6 +150,13 @@ def runner_of(envelope: bytes) -> Runner:
     return _RUNNERS.get(envelope[1], "loop") if len(envelope) > 1 else "loop"
 
 
+def with_runner(envelope: bytes, runner: Runner) -> bytes:
+    """The same job for another runner; bytes that name none are left alone."""
+    if len(envelope) < 2 or envelope[1] not in _RUNNERS:
+        return envelope
+    return envelope[:1] + bytes([FORMATS[runner]]) + envelope[2:]
+
+
 def with_id(envelope: bytes, job_id: JobId) -> bytes:
     """The same job under another id. The id is the second field; the rest is kept as it is."""
     start = 2

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.sqlite.gates import due_times
 from headrace.store.sqlite.jobs import claims, requeue, settlement
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Collection, Sequence
 
-    from headrace.core.job.capacity import Capacity
     from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
@@ -47,18 +47,18 @@ class SqliteConsumer:
     async def fetch(
         self, limit: int, wait: float, capacity: Capacity | None = None
     ) -> list[LeasedDelivery]:
-        if capacity is not None:
-            limit = min(limit, capacity.loop)
+        capacity = capacity or Capacity(limit, limit, limit)
+        limit = min(limit, capacity.total)
         waiting = _Wait(asyncio.get_running_loop(), wait)
         self._waits.add(waiting)
         try:
             if limit <= 0:
                 await waiting.rung()
                 return []
-            found = await self._claim(limit)
+            found = await self._claim(limit, capacity)
             if found or wait <= 0:
                 return found
-            return await self._claim_when_ready(limit, waiting)
+            return await self._claim_when_ready(limit, capacity, waiting)
         finally:
             self._waits.discard(waiting)
 
@@ -111,13 +111,15 @@ class SqliteConsumer:
     async def reclaim(
         self, queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None
     ) -> list[LeasedDelivery]:
-        if capacity is not None:
-            limit = min(limit, capacity.loop)
-        if limit <= 0:
+        capacity = capacity or Capacity(limit, limit, limit)
+        if min(limit, capacity.total) <= 0:
             return []
+        take_over = partial(
+            self._claims.take_over, limit=limit, capacity=capacity, last_chance=last_chance
+        )
         return await self._writer.change(
             queue,
-            partial(self._claims.take_over, limit=limit, last_chance=last_chance),
+            take_over,
             unless=lambda connection: self._claims.not_yet(connection, queue),
         )
 
@@ -148,11 +150,13 @@ class SqliteConsumer:
         await self.interrupt()
         await self._database.write(self._hand_back_all)
 
-    async def _claim(self, limit: int) -> list[LeasedDelivery]:
+    async def _claim(self, limit: int, capacity: Capacity) -> list[LeasedDelivery]:
         shares = self._share_policy.shares(limit)
         taken = await self._database.write(
-            lambda connection, notifications: self._take(connection, notifications, shares, limit),
-            unless=self._nothing_waits,
+            lambda connection, notifications: self._take(
+                connection, notifications, shares, limit, capacity
+            ),
+            unless=partial(self._nothing_waits, capacity=capacity),
         )
         self._share_policy.took(taken)
         return taken
@@ -163,9 +167,10 @@ class SqliteConsumer:
         notifications: list[Notification],
         shares: Sequence[Share],
         limit: int,
+        capacity: Capacity,
     ) -> list[LeasedDelivery]:
         if not self._groups:
-            return self._claims.take(connection, shares, limit)
+            return self._claims.take(connection, shares, limit, capacity)
 
         def draw_events(queue: str, wanted: int) -> None:
             if queue in self._groups:
@@ -173,26 +178,34 @@ class SqliteConsumer:
                     connection, notifications, queue, partial(draw.draw, wanted=wanted)
                 )
 
-        return self._claims.take(connection, shares, limit, draw_events)
+        return self._claims.take(connection, shares, limit, capacity, draw_events)
 
-    def _nothing_waits(self, connection: sqlite3.Connection) -> list[LeasedDelivery] | None:
+    def _nothing_waits(
+        self, connection: sqlite3.Connection, capacity: Capacity
+    ) -> list[LeasedDelivery] | None:
         """An empty list if `_take` would find and write nothing."""
-        if self._groups and not draw.nothing_to_draw(
-            connection,
-            namespace=self._claims.namespace,
-            queues=list(self._groups),
-            now_ms=self._claims.clock.now_ms(),
+        if (
+            self._groups
+            and capacity.loop > 0
+            and not draw.nothing_to_draw(
+                connection,
+                namespace=self._claims.namespace,
+                queues=list(self._groups),
+                now_ms=self._claims.clock.now_ms(),
+            )
         ):
             return None
-        return self._claims.nothing_waits(connection, self._queues)
+        return self._claims.nothing_waits(connection, self._queues, capacity)
 
-    async def _claim_when_ready(self, limit: int, waiting: _Wait) -> list[LeasedDelivery]:
+    async def _claim_when_ready(
+        self, limit: int, capacity: Capacity, waiting: _Wait
+    ) -> list[LeasedDelivery]:
         topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
         topics += [("ready", log) for log in self._groups.values()]
         listening = await self._database.listen(topics, waiting.ring)
         try:
             # First without waiting: a job may have come before the listener was there.
-            while not (found := await self._claim(limit)) and await waiting.rung():
+            while not (found := await self._claim(limit, capacity)) and await waiting.rung():
                 pass
             return found
         finally:

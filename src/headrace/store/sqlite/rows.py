@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.job.envelope import FORMATS, runner_of
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ def _with_rows(sql: str, size: int, width: int) -> str:
     return sql.format(rows=",".join([row] * size))
 
 
+def runner_number(envelope: bytes) -> int:
+    """The number of the runner in an envelope, as jobs have it."""
+    return FORMATS[runner_of(envelope)]
+
+
 def bounded_ms(moment_ms: int) -> int:
     """A moment as SQLite can store it; nothing happens as late as the last one."""
     return min(moment_ms, _NEVER_MS)
@@ -73,7 +79,7 @@ def numbers_in(cursor: str, count: int, of: str) -> list[int]:
 
 def page_values(queue: int | None, after: Sequence[int], limit: int) -> dict[str, int | None]:
     """The values of a query for a page: `after` are the numbers of a cursor, as `:first` and on."""
-    at = dict(zip(("first", "second", "third"), after, strict=False))
+    at = dict(zip(("first", "second", "third", "fourth"), after, strict=False))
     return {"queue": queue, "limit": limit, **at}
 
 

@@ -16,22 +16,23 @@ _FIRST = (
     # ready, a scheduled one is due, the lease of a running one ends, a dead one died. Bodies are
     # the last columns, so that the others are read without them. `lane` is the lane in which the
     # job has a place, `gate` the gate at which it is blocked, `flags` what else there is of it (see
-    # `entries`). `ready_ms` is when a running job had become ready; it comes after the bodies,
-    # because it is only read with them.
+    # `entries`), `runner` where it runs: the format of its envelope. `ready_ms` is when a running
+    # job had become ready; it comes after the bodies, because it is only read with them.
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
     " reason TEXT NOT NULL DEFAULT '', priority INTEGER NOT NULL DEFAULT 0,"
+    " runner INTEGER NOT NULL DEFAULT 1,"
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
     " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL,"
     " ready_ms INTEGER NOT NULL DEFAULT 0)",
-    # Those with `time_ms` or `constraints` as their last column cover queries for them.
+    # Their last columns are there so that they cover queries for them.
     "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
-    "CREATE INDEX jobs_waiting ON jobs (queue, priority DESC, position, time_ms)"
+    "CREATE INDEX jobs_waiting ON jobs (queue, runner, priority DESC, position, time_ms)"
     " WHERE state = 'waiting'",
     "CREATE INDEX jobs_scheduled ON jobs (queue, time_ms) WHERE state = 'scheduled'",
-    "CREATE INDEX jobs_running ON jobs (queue, time_ms) WHERE state = 'running'",
+    "CREATE INDEX jobs_running ON jobs (queue, time_ms, runner) WHERE state = 'running'",
     "CREATE INDEX jobs_dead ON jobs (queue, time_ms) WHERE state = 'dead'",
     "CREATE INDEX jobs_blocked ON jobs (queue) WHERE state = 'blocked'",
     "CREATE INDEX jobs_at_gate ON jobs (queue, gate, position) WHERE gate != ''",

@@ -58,11 +58,11 @@ _AFTER_ALL = 2**63 - 1
 _STATES = frozenset(State)
 _PAGES = {
     State.WAITING: (
-        """SELECT CAST(job_id AS BLOB), -priority, position, id FROM jobs
-        WHERE queue = :queue AND state = 'waiting'
-            AND priority <= -:first AND (-priority, position, id) > (:first, :second, :third)
-        ORDER BY priority DESC, position, id LIMIT :limit""",
-        [-_AFTER_ALL, 0, 0],
+        """SELECT CAST(job_id AS BLOB), runner, -priority, position, id FROM jobs
+        WHERE queue = :queue AND state = 'waiting' AND runner >= :first
+            AND (runner, -priority, position, id) > (:first, :second, :third, :fourth)
+        ORDER BY runner, priority DESC, position, id LIMIT :limit""",
+        [-_AFTER_ALL, 0, 0, 0],
     ),
     State.SCHEDULED: (
         """SELECT CAST(job_id AS BLOB), CAST(time_ms AS INTEGER), id FROM jobs

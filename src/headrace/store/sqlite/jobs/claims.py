@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.core.clock import Clock
+from headrace.core.job.capacity import RUNNERS, Capacity
 from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.envelope import FORMATS
 from headrace.store.contract import reclaim_every
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN, json_of
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 # Columns that few jobs use are read apart: each column costs all of them. A column can hold a value
 # of any type: it is read as the type that it should have.
 _COLUMNS = """id, CAST(envelope AS BLOB), count, CAST(position AS INTEGER), CAST(flags AS INTEGER),
-    CAST(ready_ms AS INTEGER)"""
+    CAST(ready_ms AS INTEGER), CAST(runner AS INTEGER)"""
 _LADEN = """
     SELECT id, CAST(priority AS INTEGER), CAST(history AS BLOB), CAST(constraints AS BLOB),
         CAST(inputs AS BLOB) FROM jobs
@@ -32,23 +35,32 @@ _LADEN = """
 _NOT_PAUSED = """NOT EXISTS (
     SELECT 1 FROM pauses
     WHERE pauses.namespace = queues.namespace AND pauses.queue = queues.name AND task = '')"""
+# Each runner has its own part of the index: the first of each, and of those the first of all.
+_FIRST_OF = """SELECT * FROM (
+            SELECT id, priority, position FROM jobs
+            WHERE queue = (SELECT id FROM open) AND runner = {runner} AND state = 'waiting'
+            ORDER BY priority DESC, position LIMIT ?)"""
+_FIRST = f"""
+        {" UNION ALL ".join(_FIRST_OF.format(runner=FORMATS[runner]) for runner in RUNNERS)}"""
 _TAKE = f"""
+    WITH open (id) AS (SELECT id FROM queues WHERE namespace = ? AND name = ? AND {_NOT_PAUSED})
     UPDATE jobs SET state = 'running', owner = ?, ready_ms = time_ms, time_ms = ?, count = count + 1
     WHERE id IN (
-        SELECT id FROM jobs
-        WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ? AND {_NOT_PAUSED})
-            AND state = 'waiting'
+        SELECT id FROM ({_FIRST})
         ORDER BY priority DESC, position LIMIT ?)
     RETURNING {_COLUMNS}"""
 _ANY_WAITING = f"""
     SELECT 1 FROM queues
     WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND {_NOT_PAUSED}
-        AND EXISTS (SELECT 1 FROM jobs WHERE queue = queues.id AND state = 'waiting')"""
+        AND EXISTS (
+            SELECT 1 FROM jobs WHERE queue = queues.id AND state = 'waiting'
+                AND runner IN (SELECT value FROM json_each(?)))"""
 _TAKE_OVER = f"""
     UPDATE jobs SET owner = ?, time_ms = ?, count = count + 1
     WHERE id IN (
         SELECT id FROM jobs
-        WHERE queue = ? AND state = 'running' AND time_ms <= ? AND (count >= ?) = ?
+        WHERE queue = ? AND state = 'running' AND runner = ? AND time_ms <= ?
+            AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
     RETURNING {_COLUMNS}"""
 _OWNED = f"""
@@ -62,6 +74,7 @@ _LAST_LOOK = "SELECT looked_ms, hold_until_ms FROM reclaims WHERE namespace = ? 
 _LOOKED = "INSERT OR REPLACE INTO reclaims VALUES (?, ?, ?, ?)"
 
 _POSITION = itemgetter(3)
+_PLACES = {FORMATS[runner]: place for place, runner in enumerate(RUNNERS)}
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -81,28 +94,33 @@ class Claims(msgspec.Struct, frozen=True):
         connection: sqlite3.Connection,
         shares: Sequence[tuple[str, int]],
         limit: int,
+        capacity: Capacity,
         draw: Callable[[str, int], None] | None = None,
     ) -> list[LeasedDelivery]:
-        """Up to `limit` waiting jobs, from each queue in turn at most its share. `draw` is called
-        first, with the queue and how many are wanted."""
+        """Up to `limit` waiting jobs, from each queue in turn at most its share, and of each runner
+        what there is capacity for. `draw` is called first, with the queue and how many are
+        wanted."""
         until = self._leased_until(self.clock.now_ms())
+        rooms = _Rooms(capacity)
         taken: list[LeasedDelivery] = []
         for queue, share in shares:
             room = min(share, limit - len(taken))
             if room > 0:
-                if draw is not None:
-                    draw(queue, room)
-                chosen = (self.owner, until, self.namespace, queue, room)
+                if draw is not None and rooms.left[0] > 0:
+                    draw(queue, min(room, rooms.left[0]))
+                chosen = (self.namespace, queue, self.owner, until, *rooms.left, room)
                 found = connection.execute(_TAKE, chosen).fetchall()
+                rooms.fill(found)
                 taken += _deliveries(connection, queue, found)
         return taken
 
     def nothing_waits(
-        self, connection: sqlite3.Connection, queues: Sequence[str]
+        self, connection: sqlite3.Connection, queues: Sequence[str], capacity: Capacity
     ) -> list[LeasedDelivery] | None:
         """An empty list if `take` would find nothing."""
-        names = msgspec.json.encode(queues).decode()
-        any_waiting = connection.execute(_ANY_WAITING, (self.namespace, names)).fetchone()
+        runners = [FORMATS[runner] for runner in RUNNERS if capacity.of(runner) > 0]
+        named = (self.namespace, json_of(queues), json_of(runners))
+        any_waiting = connection.execute(_ANY_WAITING, named).fetchone()
         return None if any_waiting else []
 
     def held_beyond(
@@ -135,7 +153,9 @@ class Claims(msgspec.Struct, frozen=True):
         since_ms, _ = self._last_look(connection, queue)
         return [] if since_ms is not None and 0 <= since_ms < self._look_every_ms else None
 
-    def take_over(self, change: Change, limit: int, *, last_chance: bool) -> list[LeasedDelivery]:
+    def take_over(
+        self, change: Change, limit: int, capacity: Capacity, *, last_chance: bool
+    ) -> list[LeasedDelivery]:
         """Take over abandoned jobs of the queue, if it is time to look for them."""
         connection, queue, now_ms = change.connection, change.queue, change.now_ms
         if self.not_yet(connection, queue) is not None:
@@ -153,7 +173,7 @@ class Claims(msgspec.Struct, frozen=True):
         completion.cancel(change, entries.cancelling(connection, change.number, expired_ms=now_ms))
         if connection.execute(_PAUSED, (self.namespace, queue)).fetchone():
             return []
-        taken = self._take_expired(change, limit, last_chance)
+        taken = self._take_expired(change, limit, capacity, last_chance)
         if connection.execute(_LEFT_BEHIND, (change.number, now_ms)).fetchone():
             # So that the next look happens at once.
             looked_ms = now_ms - self._look_every_ms
@@ -173,17 +193,35 @@ class Claims(msgspec.Struct, frozen=True):
         # After the read: else a look by another process in between would be in the future.
         return self.clock.now_ms() - looked_ms, hold_until_ms
 
-    def _take_expired(self, change: Change, limit: int, last_chance: bool) -> list[LeasedDelivery]:
-        until = self._leased_until(change.now_ms)
-        dangerous = self.crash_limit - 1
+    def _take_expired(
+        self, change: Change, limit: int, capacity: Capacity, last_chance: bool
+    ) -> list[LeasedDelivery]:
+        until, dangerous = self._leased_until(change.now_ms), self.crash_limit - 1
+        rooms = _Rooms(capacity)
         taken: list[LeasedDelivery] = []
-        for last, most in ((True, 1 if last_chance else 0), (False, limit)):
-            room = min(most, limit - len(taken))
-            if room > 0:
-                chosen = (self.owner, until, change.number, change.now_ms, dangerous, last, room)
-                found = change.connection.execute(_TAKE_OVER, chosen).fetchall()
+        for last, runner in product((True, False), RUNNERS):
+            most = min(rooms.left[RUNNERS.index(runner)], limit - len(taken))
+            if last:
+                most = min(most, 1 if last_chance and not taken else 0)
+            if most > 0:
+                chosen = (self.owner, until, change.number, FORMATS[runner], change.now_ms)
+                found = change.connection.execute(
+                    _TAKE_OVER, (*chosen, dangerous, last, most)
+                ).fetchall()
+                rooms.fill(found)
                 taken += _deliveries(change.connection, change.queue, found)
         return taken
+
+
+class _Rooms:
+    """How many jobs may still be taken of each runner, in the order of `RUNNERS`."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        self.left = [max(0, capacity.of(runner)) for runner in RUNNERS]
+
+    def fill(self, rows: Sequence[Any]) -> None:
+        for row in rows:
+            self.left[_PLACES.get(row[6], 0)] -= 1
 
 
 def begin(

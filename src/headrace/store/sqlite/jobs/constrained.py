@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.job.constraints import encode_constraints
-from headrace.core.job.envelope import with_id
+from headrace.core.job.envelope import FORMAT, with_id
 from headrace.core.job.state import State
+from headrace.core.queue_names import group_source
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
 from headrace.store.sqlite.gates import flows, lanes, limits, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
-from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
 from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _INSERT = """
     INSERT INTO jobs (id, queue, job_id, priority, constraints, envelope, state, position, time_ms,
-        flags, lane, gate, reason)
+        flags, lane, gate, reason, runner)
     VALUES {rows}"""
 _ENDED = """
     WITH named (queue, job_id, now_ms) AS (VALUES {rows})
@@ -37,7 +38,7 @@ _LAST_TICKS = """
         ON ticks.queue = named.queue AND ticks.schedule = named.schedule"""
 _TICK = "INSERT OR REPLACE INTO ticks (queue, schedule, last_ms) VALUES {rows}"
 _REPLACE = """
-    UPDATE jobs SET envelope = ?, time_ms = ?, constraints = ?, priority = ?, flags = ?
+    UPDATE jobs SET envelope = ?, runner = ?, time_ms = ?, constraints = ?, priority = ?, flags = ?
     WHERE id = ?"""
 _SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
@@ -118,7 +119,7 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
     limits.pass_through(change, new)
     rows = [
         (entry.id, change.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
-         parcel.envelope, *entry.place)
+         parcel.envelope, *entry.place, _runner(change, parcel))
         for entry, parcel in zip(new, parcels, strict=True)
     ]  # fmt: skip
     run_rows(change.connection, _INSERT, rows)
@@ -135,6 +136,11 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
         change, [(p.job_id, p.job_id, child) for p in parcels for child in p.children]
     )
     _notify_of_new(change, new)
+
+
+def _runner(change: Change, parcel: Parcel) -> int:
+    """Events are not kept apart by runner."""
+    return FORMAT if group_source(change.queue) else runner_number(parcel.envelope)
 
 
 def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
@@ -178,7 +184,10 @@ def _replace(change: Change, standing: JobId, parcel: Parcel) -> None:
     flags = first.flags & ~(LADEN | CONSTRAINED) | later.flags
     change.connection.execute(
         _REPLACE,
-        (envelope, due, later.raw_constraints, parcel.constraints.priority, flags, first.id),
+        (
+            *(envelope, _runner(change, parcel), due, later.raw_constraints),
+            *(parcel.constraints.priority, flags, first.id),
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from headrace.store.sqlite.gates import routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs.constrained import append_constrained
-from headrace.store.sqlite.rows import run_rows
+from headrace.store.sqlite.rows import run_rows, runner_number
 from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.entries import Entry
 
 _INSERT = """
-    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope) VALUES {rows}
+    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope, runner) VALUES {rows}
     ON CONFLICT DO NOTHING"""
 _INSERT_UNLESS_ENDED = """
-    WITH new (id, queue, job_id, state, position, time_ms, envelope) AS (VALUES {rows})
-    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope)
+    WITH new (id, queue, job_id, state, position, time_ms, envelope, runner) AS (VALUES {rows})
+    INSERT INTO jobs (id, queue, job_id, state, position, time_ms, envelope, runner)
     SELECT * FROM new WHERE NOT EXISTS (
         SELECT 1 FROM results AS r
         WHERE r.queue = new.queue AND r.job_id = new.job_id AND r.expires_ms > ?)
     ON CONFLICT DO NOTHING"""
 _REPLAY = """
-    WITH again (id, place, flags, envelope) AS (VALUES {rows})
+    WITH again (id, place, flags, envelope, runner) AS (VALUES {rows})
     UPDATE jobs SET id = again.place, flags = again.flags, count = 0, owner = '', history = x'',
-        envelope = coalesce(again.envelope, jobs.envelope)
+        envelope = coalesce(again.envelope, jobs.envelope),
+        runner = coalesce(again.runner, jobs.runner)
     FROM again WHERE jobs.id = again.id"""
 _IS_PLAIN = attrgetter("is_plain")
 _FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue = ?"
@@ -81,12 +82,14 @@ def _append_plain(
 
 
 def _row(queue: int, parcel: Parcel, place: int, now_ms: int) -> tuple[Any, ...]:
+    envelope = parcel.envelope
+    runner = runner_number(envelope)
     if parcel.delay_ms is None and parcel.at_ms is None:
-        return place, queue, parcel.job_id, "waiting", place, now_ms, parcel.envelope
+        return place, queue, parcel.job_id, "waiting", place, now_ms, envelope, runner
     due = due_time(now_ms, parcel.delay_ms, parcel.at_ms)
     if not due:
-        return place, queue, parcel.job_id, "waiting", place, now_ms, parcel.envelope
-    return place, queue, parcel.job_id, "scheduled", 0, due, parcel.envelope
+        return place, queue, parcel.job_id, "waiting", place, now_ms, envelope, runner
+    return place, queue, parcel.job_id, "scheduled", 0, due, envelope, runner
 
 
 def _notify_of_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -124,10 +127,11 @@ def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, byt
             CONSTRAINED if constraints.lane or constraints.limits or constraints.unique else 0
         )
         entry.flags = entry.flags & (MARKED | LADEN) | has_constraints
-        rows.append((entry.id, place, entry.flags, bodies.get(entry.job_id)))
+        body = bodies.get(entry.job_id)
+        rows.append((entry.id, place, entry.flags, body, runner_number(body) if body else None))
         entry.id = place
         uniques.take_again(change, entry)
-        change.record("replayed", entry.job_id, task_of(bodies.get(entry.job_id, entry.head)))
+        change.record("replayed", entry.job_id, task_of(body or entry.head))
     run_rows(change.connection, _REPLAY, rows)
     # Else callers that wait for the new run would get the result of the old one.
     run_rows(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.job.envelope import FORMATS, with_runner
+from headrace.core.queue_names import group_source
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN
 from headrace.store.sqlite.gates import lanes, limits, pauses, routing
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.delivery import LeasedDelivery, Receipt
-    from headrace.core.job.outcome import Held, Retried
+    from headrace.core.job.outcome import Held, Released, Retried
     from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
 
@@ -31,6 +33,12 @@ _HAND_BACK = """
     WITH released (id, place) AS (VALUES {rows})
     UPDATE jobs SET id = released.place, state = 'waiting', time_ms = ready_ms, count = count - 1,
         owner = ''
+    FROM released WHERE jobs.id = released.id"""
+# The same among the jobs of another runner, which the envelope then names.
+_MOVE = """
+    WITH released (id, place, runner, envelope) AS (VALUES {rows})
+    UPDATE jobs SET id = released.place, state = 'waiting', time_ms = ready_ms, count = count - 1,
+        owner = '', runner = released.runner, envelope = released.envelope
     FROM released WHERE jobs.id = released.id"""
 _OWNED = "SELECT id FROM jobs WHERE queue = ? AND state = 'running' AND owner = ?"
 
@@ -107,6 +115,25 @@ def hand_back(change: Change, receipts: Sequence[Receipt]) -> None:
     rows = [(receipt, place) for place, receipt in enumerate(receipts, start=first)]
     run_rows(change.connection, _HAND_BACK, rows)
     change.notify("ready")
+
+
+def release(change: Change, settled: Sequence[tuple[LeasedDelivery, Released]]) -> None:
+    """Hand back jobs, each to the runner that its outcome names."""
+    back: list[Receipt] = []
+    moved: list[tuple[Any, ...]] = []
+    # Events are not kept apart by runner.
+    any_runner = group_source(change.queue) is not None
+    for place, (delivery, outcome) in enumerate(settled, change.new_numbers(len(settled))):
+        if any_runner or not outcome.runner:
+            back.append(delivery.receipt)
+        else:
+            envelope = with_runner(delivery.envelope, outcome.runner)
+            moved.append((delivery.receipt, place, FORMATS[outcome.runner], envelope))
+    if moved:
+        run_rows(change.connection, _MOVE, moved)
+        change.notify("ready")
+    if back:
+        hand_back(change, back)
 
 
 def hand_back_all(change: Change, owner: str) -> None:

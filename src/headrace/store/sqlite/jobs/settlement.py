@@ -72,7 +72,7 @@ def settle(
     if retried := by_kind[Retried]:
         requeue.retry(change, retried, attached)
     if released := by_kind[Released]:
-        requeue.hand_back(change, [delivery.receipt for delivery, _ in released])
+        requeue.release(change, released)
     if stopped := by_kind[Held]:
         requeue.hold(change, stopped)
     return holds.lost

@@ -31,7 +31,7 @@ _PLACE = """
     SELECT position, last FROM topic_groups JOIN topics ON topics.log = topic_groups.log
     WHERE queue = ?"""
 _IDS = "SELECT job_id, id FROM topic_events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
-_AFTER_ALL = [2**63 - 1, 0, 0]
+_AFTER_ALL = [2**63 - 1, 0, 0, 0]
 
 
 class Backlog(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ _TAKEN = """
             ON topic_events.log = topic_groups.log AND topic_events.job_id = jobs.job_id
     WHERE topic_groups.queue IN (SELECT value FROM json_each(?)) GROUP BY topic_groups.queue"""
 _ORDERS = {
-    "waiting": "held.priority DESC, held.position",
+    "waiting": "held.runner, held.priority DESC, held.position",
     "running": "held.time_ms",
     "scheduled": "held.time_ms",
     "blocked": "held.id",
