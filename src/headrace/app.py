@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
-from headrace.client.context import Context
+from headrace.client.context import Context, CurrentRun
 from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
 from headrace.client.flow_job import FlowJob
 from headrace.client.job import Job
@@ -273,9 +273,9 @@ class Headrace(Settings):
 
     # Sending
 
-    def enter_middleware(self, context: Context) -> ExitStack:
+    def enter_middleware(self, run: CurrentRun) -> ExitStack:
         """Enter every middleware's `within`, around a function in a task process."""
-        return nesting.entered(self.middlewares, context)
+        return nesting.entered(self.middlewares, run)
 
     @overload
     async def enqueue(self, step: Call[R]) -> Job[R]: ...

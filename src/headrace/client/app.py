@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from headrace.client.context import Context
+from headrace.client.context import CurrentRun
 from headrace.client.job import Job
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
 from headrace.core.task.rate import QueueSettings
@@ -26,6 +26,6 @@ class ClientApp(OutgoingApp, Protocol):
         """The handle of a job whose id is known."""
         ...
 
-    def enter_middleware(self, context: Context) -> AbstractContextManager[object]:
+    def enter_middleware(self, run: CurrentRun) -> AbstractContextManager[object]:
         """Enter every middleware's `within`, around a function in a task process."""
         ...

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import takewhile
 
-from headrace.client.context import Context
+from headrace.client.context import CurrentRun
 from headrace.client.job import Send, SendMany
 from headrace.client.send.outgoing import Outgoing
 from headrace.client.topic.publication import Publish
@@ -117,10 +117,10 @@ def _received(
             log.exception("%s.received failed", type(one).__name__)
 
 
-def entered(middleware: Sequence[Middleware], context: Context) -> ExitStack:
+def entered(middleware: Sequence[Middleware], run: CurrentRun) -> ExitStack:
     """The contexts around a function in a process, to be left when it has ended."""
     with ExitStack() as stack:
         for one in middleware:
             if overrides(one, "within"):
-                stack.enter_context(one.within(context))
+                stack.enter_context(one.within(run.context()))
         return stack.pop_all()

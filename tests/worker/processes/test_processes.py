@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from headrace import Context, Defer, Headrace, JobFailed, Reject, Retry, RetryLater
-from headrace.worker.processes.process_pool import ProcessPool, TaskProcess
 
 # At the top level, as tasks that another process must import have to be.
 app = Headrace("memory://")
@@ -158,11 +157,3 @@ async def test_task_control_works_across_processes() -> None:
 @pytest.mark.usefixtures("worker_name")
 async def test_a_result_that_cannot_travel_is_refused_there() -> None:
     assert (await failure_of((await unsendable.enqueue()).id)).reason == "bad_result"
-
-
-async def test_an_idle_process_that_died_is_not_used_again() -> None:
-    pool = ProcessPool(1)
-    process = await TaskProcess.start()
-    pool._idle.append(process)
-    await process.kill()
-    assert pool._idle_process() is None

@@ -28,6 +28,11 @@ class Unfit(Exception):
         self.reason = reason
 
 
+def expired() -> Unfit:
+    """The error of a job whose time was over before its function was entered."""
+    return Unfit(Reason.EXPIRED, "the job expired before it could be started")
+
+
 class GateClosed(Exception):
     """The job may not start now: it waits at this gate, blocked, as if it had not been taken."""
 

@@ -1,4 +1,4 @@
-"""The other end of `process_pool.py`: a process that runs tasks, one at a time."""
+"""The other end of `task_process.py`: a process that runs tasks, one at a time."""
 
 from __future__ import annotations
 
@@ -16,34 +16,21 @@ from pathlib import PurePath
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-import msgspec
-
 from headrace.client.context import NULL_REPORTER, Context, RunReporter, running
 from headrace.client.job import Job
 from headrace.client.task import Task
-from headrace.core.job.failure import Unfit, describe
+from headrace.core.job.failure import Unfit, describe, expired
 from headrace.core.job.retry import names_of
 from headrace.core.job.state import Reason
 from headrace.core.task.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
+from headrace.worker.processes.child_channel import ChildChannel
 from headrace.worker.processes.child_lifetime import die_with
-from headrace.worker.processes.process_pool import RunBegun, RunReply, RunRequest
-from headrace.worker.processes.process_reporter import HEADER, ProcessReporter, framed
+from headrace.worker.processes.messages import RunDone, RunReply, RunRequest
+from headrace.worker.processes.process_reporter import ProcessReporter
+from headrace.worker.processes.start_tokens import EntryMark, TakenTokens
 from headrace.worker.run.outcomes import encoded_result
 from headrace.worker.run.runners import finished
-
-_decode_request = msgspec.msgpack.Decoder(RunRequest).decode
-_BEGUN = framed(RunBegun())
-
-
-class ChildRun:
-    """The run at hand, as `headrace.current()` finds it."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def context(self) -> Context:
-        return self._context
 
 
 class Cancellation:
@@ -53,7 +40,7 @@ class Cancellation:
     def __init__(self) -> None:
         self.asked = False
         self.busy = False
-        """From the arrival of a job until its reply has left."""
+        """From before a job is taken until its reply has left."""
         self._inside = False
         self._home = os.getpid()
 
@@ -94,43 +81,136 @@ cancellation = Cancellation()
 
 
 def main() -> None:
-    die_with(int(sys.argv[2]), signal.SIGKILL)
-    home = os.getpid()
+    parent, channel_fd, tokens_fd, mark_fd = map(int, sys.argv[1:])
+    die_with(parent, signal.SIGKILL)
     signal.signal(signal.SIGTERM, cancellation.on_signal)
-    with socket.socket(fileno=int(sys.argv[1])) as channel:
-        reporter = ProcessReporter(channel, lambda: _frame(channel))
-        while not cancellation.asked and (data := _frame(channel)):
-            cancellation.busy = True
-            reply = answer(_decode_request(data), reporter, partial(channel.sendall, _BEGUN))
+    channel = ChildChannel(socket.socket(fileno=channel_fd))
+    enter = EntryMark(mark_fd).write
+    tokens, reporter, home = TakenTokens(tokens_fd), ProcessReporter(channel), os.getpid()
+    try:
+        while number := _next(tokens):
+            run = ChildRun(channel.request(number), reporter, enter)
+            reply = run.reply()
             if os.getpid() != home:
                 # The task forked and its child came back here: the answer is the parent's to give.
                 os._exit(0)
             reporter.flush()
-            channel.sendall(framed(reply))
-            cancellation.busy = False
+            channel.send(reply)
+    except EOFError:
+        return
 
 
-def answer(
-    request: RunRequest,
-    reporter: RunReporter = NULL_REPORTER,
-    begin: Callable[[], object] = lambda: None,
-) -> RunReply:
-    """Run the job; `begin` is called before its function is entered, if its time is limited. An
-    exception becomes a reply too."""
-    try:
-        return _value(request, reporter, begin)
-    except Unfit as error:
-        return RunReply(reason=error.reason, error_text=str(error))
-    except Defer as control:
-        return RunReply(control="defer", delay=control.delay)
-    except Reject as control:
-        return RunReply(control="reject", error_text=describe(control)[1])
-    except TaskCancelled:
-        return RunReply(control="cancelled")
-    except RetryLater as control:
-        return RunReply(control="retry", delay=control.delay, error_text=describe(control)[1])
-    except BaseException as error:
-        return _failure(error)
+def _next(tokens: TakenTokens) -> int:
+    """The number of the next run, once there is one; 0 if this process is asked to leave."""
+    while not cancellation.asked:
+        # Before the token is taken: a signal must not end the process with a run in its hand.
+        cancellation.busy = True
+        if number := tokens.take():
+            return number
+        cancellation.busy = False
+        if not cancellation.asked:
+            tokens.wait()
+    return 0
+
+
+class ChildRun:
+    """One run, from its request to its reply; `headrace.current()` finds its context here. `enter`
+    is called with its number and the time right before its function is entered."""
+
+    _context: Context | None = None
+    _started = 0.0
+    """When its function was entered or, before that, when all was there to find it."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        reporter: RunReporter = NULL_REPORTER,
+        enter: Callable[[int, float], object] = lambda number, at: None,
+    ) -> None:
+        self._request = request
+        self._reporter = reporter
+        self._enter = enter
+        self._task: Task[..., Any]
+
+    def reply(self) -> RunDone | RunReply:
+        """Run the job. An exception becomes a reply too."""
+        began = time.monotonic()
+        known = (self._request.module, self._request.qualname) in _tasks
+        try:
+            self._task = _find(self._request.module, self._request.qualname)
+            if not known:
+                # An import is no sign of how long runs take.
+                began = time.monotonic()
+            self._started = began
+            data = self._result()
+        except BaseException as error:
+            reply = _reply(error)
+            ended = time.monotonic()
+            reply.number = self._request.number
+            reply.busy = ended - began
+            if not reply.reason or reply.reason == Reason.BAD_RESULT:
+                reply.started, reply.took = self._started or began, ended - (self._started or began)
+            return reply
+        ended = time.monotonic()
+        return RunDone(
+            self._request.number, ended - began, self._started, ended - self._started, data
+        )
+
+    def _result(self) -> bytes:
+        request, task = self._request, self._task
+        try:
+            if request.first_argument:
+                args, kwargs = task.signature.decode_with_first(
+                    request.payload, request.first_argument
+                )
+            else:
+                args, kwargs = task.signature.decode(request.payload)
+        except Misfit as error:
+            raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
+        self._start_clock()
+        running.set(self)
+        if task.injects:
+            args, kwargs = task.with_context(self.context(), args, kwargs)
+        with task.app.enter_middleware(self):
+            value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
+        return encoded_result(task, value) if request.keep_result else b""
+
+    def _start_clock(self) -> None:
+        now, start_by = time.monotonic(), self._request.start_by
+        if start_by and now >= start_by:
+            raise expired()
+        self._started = now
+        self._enter(self._request.number, now)
+
+    def context(self) -> Context:
+        if self._context is None:
+            request, task = self._request, self._task
+            self._context = Context(
+                Job(task.app, request.key, request.queue, task.signature.returns),
+                request.attempt,
+                request.worker,
+                request.fence,
+                ends_at=self._started + request.timeout if request.timeout else None,
+                headers=request.headers,
+                reporter=self._reporter,
+            )
+        return self._context
+
+
+def _reply(error: BaseException) -> RunReply:
+    match error:
+        case Unfit():
+            return RunReply(reason=error.reason, error_text=str(error))
+        case Defer():
+            return RunReply(control="defer", delay=error.delay)
+        case Reject():
+            return RunReply(control="reject", error_text=describe(error)[1])
+        case TaskCancelled():
+            return RunReply(control="cancelled")
+        case RetryLater():
+            return RunReply(control="retry", delay=error.delay, error_text=describe(error)[1])
+        case _:
+            return _failure(error)
 
 
 def _failure(error: BaseException) -> RunReply:
@@ -143,40 +223,15 @@ def _failure(error: BaseException) -> RunReply:
         return _failure(RuntimeError(f"the task raised {named}"))
 
 
-def _value(request: RunRequest, reporter: RunReporter, begin: Callable[[], object]) -> RunReply:
-    task = _find(request.module, request.qualname)
-    try:
-        if request.first_argument:
-            args, kwargs = task.signature.decode_with_first(request.payload, request.first_argument)
-        else:
-            args, kwargs = task.signature.decode(request.payload)
-    except Misfit as error:
-        raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
-    context = _context(task, request, reporter)
-    running.set(ChildRun(context))
-    args, kwargs = task.with_context(context, args, kwargs)
-    if request.timeout:
-        begin()
-    with task.app.enter_middleware(context):
-        value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
-    return RunReply(encoded_result(task, value) if request.keep_result else b"")
-
-
-def _context(task: Task[..., Any], request: RunRequest, reporter: RunReporter) -> Context:
-    return Context(
-        Job(task.app, request.key, request.queue, task.signature.returns),
-        request.attempt,
-        request.worker,
-        request.fence,
-        ends_at=time.monotonic() + request.timeout if request.timeout else None,
-        headers=request.headers,
-        reporter=reporter,
-    )
+_tasks: dict[tuple[str, str], Task[..., Any]] = {}
+"""The tasks that were found before, by the names of their functions."""
 
 
 def _find(module: str, qualname: str) -> Task[..., Any]:
     """The task by the name of its function. A script is run once, under the name by which others
     would import it, so that its guarded part stays quiet."""
+    if known := _tasks.get((module, qualname)):
+        return known
     if module.endswith(".py"):
         found: Any = _scripts.get(module) or _run_script(module)
     else:
@@ -185,6 +240,7 @@ def _find(module: str, qualname: str) -> Task[..., Any]:
         found = getattr(found, name)
     if not isinstance(found, Task):
         raise TypeError(f"{module}.{qualname} is not a task")
+    _tasks[module, qualname] = found
     return found
 
 
@@ -194,23 +250,6 @@ _scripts: dict[str, SimpleNamespace] = {}
 def _run_script(path: str) -> SimpleNamespace:
     _scripts[path] = SimpleNamespace(**runpy.run_path(path, run_name=PurePath(path).stem))
     return _scripts[path]
-
-
-def _frame(channel: socket.socket) -> bytes:
-    """The next message; empty if the worker has closed its end."""
-    header = _exactly(channel, HEADER)
-    return _exactly(channel, int.from_bytes(header, "big")) if header else b""
-
-
-def _exactly(channel: socket.socket, size: int) -> bytes:
-    """`size` bytes; none if the worker has closed its end."""
-    data = bytearray()
-    while len(data) < size:
-        part = channel.recv(min(size - len(data), 1 << 20))
-        if not part:
-            return b""
-        data += part
-    return bytes(data)
 
 
 if __name__ == "__main__":

@@ -1,253 +1,245 @@
-"""Processes that run one job at a time and can be killed."""
+"""Divides runs among task processes."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import sys
-from collections.abc import AsyncIterator, Callable
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-import msgspec
-
-from headrace.client.context import RunReporter
-from headrace.core.job.failure import Unfit
-from headrace.core.job.retry import RemoteError
-from headrace.core.job.state import Reason
-from headrace.errors import Defer, Reject, RetryLater, TaskCancelled, TaskControl
-from headrace.worker.processes.process_reporter import (
-    HEADER,
-    OnceRequest,
-    ReportMessage,
-    framed,
-    handle_message,
-)
+from headrace.worker.processes.held_runs import Done, Submission
+from headrace.worker.processes.task_process import TaskProcess
+from headrace.worker.run.look_ahead import AHEAD, LookAhead
 from headrace.worker.run.run import Run
 
+# Seconds between looks at which runs have begun. Short ones say so when they end.
+_LOOK = 0.025
+# A process needs no more ahead: they are brought by the dozen.
+_MOST_AHEAD = 128
 
-class RunRequest(msgspec.Struct, array_like=True):
-    """What the worker asks of a process."""
-
-    module: str
-    qualname: str
-    queue: str
-    key: bytes
-    payload: bytes
-    attempt: int
-    worker: str
-    fence: int
-    timeout: float
-    headers: dict[str, str]
-    keep_result: bool
-    first_argument: bytes = b""
-    """The first argument, encoded, if it does not come with the others."""
-
-
-class RunReply(msgspec.Struct, array_like=True, tag="reply"):
-    """What comes back: a value, an error, or task control."""
-
-    value: bytes = b""
-    error_names: tuple[str, ...] = ()
-    error_text: str = ""
-    traceback: str = ""
-    reason: str = ""
-    """Set if the job was unfit to run."""
-    control: str = ""
-    delay: float | None = None
-
-
-class RunBegun(msgspec.Struct, array_like=True, tag="begun"):
-    """The process is there, has imported the task, and enters its function now."""
-
-
-_decode: Callable[[bytes], RunReply | RunBegun | ReportMessage | OnceRequest]
-_decode = msgspec.msgpack.Decoder(RunReply | RunBegun | ReportMessage | OnceRequest).decode
-# For an interpreter to start and to import the app, which is not the function's time.
-_STARTING = 60.0
-
-
-class ProcessDied(Exception):
-    """The process that ran the job ended before the job did."""
+_Reservation = asyncio.Future[TaskProcess]
 
 
 class ProcessPool:
-    """Up to `most` processes, started when needed and used again."""
-
-    def __init__(self, most: int) -> None:
-        self._free = asyncio.Semaphore(most)
-        self._idle: list[TaskProcess] = []
-        self._closed = False
-
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[TaskProcess]:
-        """A process, once there is a free one."""
-        async with self._free:
-            process = self._idle_process() or await TaskProcess.start()
-            try:
-                yield process
-            finally:
-                if process.usable and not self._closed:
-                    self._idle.append(process)
-                else:
-                    await process.kill()
-
-    def _idle_process(self) -> TaskProcess | None:
-        while self._idle:
-            process = self._idle.pop()
-            if process.alive:
-                return process
-            process.forget()
-        return None
-
-    async def close(self) -> None:
-        self._closed = True
-        while self._idle:
-            await self._idle.pop().kill()
-
-
-class TaskProcess:
-    """One child. It leaves by itself when its socket is closed, and dies with its parent."""
+    """Up to `most` processes, started when needed and used again. Each has one run and, while runs
+    are short, some more that begin soon. `submit` does not wait, and calls back: a run needs no
+    asyncio task of its own."""
 
     def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, most: int, look_ahead: LookAhead | None = None, slow_after: float = AHEAD
     ) -> None:
-        self._process = process
-        self._reader = reader
-        self._writer = writer
-        self.usable = True
-        """Whether nothing is under way in it, and nothing on its way to it."""
+        self._most = most
+        self._slow_after = slow_after
+        self._loop = asyncio.get_running_loop()
+        self._processes: list[TaskProcess] = []
+        self._waiting: deque[Submission | _Reservation] = deque()
+        """What no process has room for, in order."""
+        self._submissions: dict[Run, Submission] = {}
+        self._look_ahead = look_ahead or LookAhead()
+        self._freed: list[Callable[[], None]] = []
+        self._looking = False
+        self._closed = False
 
-    @classmethod
-    async def start(cls) -> TaskProcess:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "headrace.worker.processes.child",
-                str(theirs.fileno()),
-                str(os.getpid()),
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                # A Ctrl-C in the terminal is for the worker, which ends its processes.
-                start_new_session=True,
-            )
-        reader, writer = await asyncio.open_connection(sock=ours, limit=2**30)
-        return cls(process, reader, writer)
-
-    async def run(self, run: Run) -> bytes:
-        """The encoded result of the job. If the job is cancelled, the function is ended and
-        awaited; a second cancellation does not wait for it."""
-        self.usable = False
-        run.put_off_end(_STARTING)
-        asking = asyncio.ensure_future(self.ask(_request(run), run.reporter(), run.put_off_end))
-        try:
-            try:
-                reply = await asyncio.shield(asking)
-                self.usable = True
-            except asyncio.CancelledError:
-                if not run.cancelled:
-                    raise
-                self.terminate()
-                reply = await asyncio.shield(asking)
-        finally:
-            asking.cancel()
-        return _unpacked(reply)
-
-    async def ask(
-        self, request: RunRequest, reporter: RunReporter, begun: Callable[[], None]
-    ) -> RunReply:
-        """The reply. Reports go to `reporter`; `begun` is called when the function begins."""
-        try:
-            await self._send(request)
-            while True:
-                message = await self._received()
-                if isinstance(message, RunReply):
-                    return message
-                if isinstance(message, RunBegun):
-                    begun()
-                elif (answer := await handle_message(message, reporter)) is not None:
-                    await self._send(answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            code = await self._process.wait()
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            raise ProcessDied(f"the process that ran the job {how}") from None
-
-    async def _send(self, message: msgspec.Struct) -> None:
-        self._writer.write(framed(message))
-        await self._writer.drain()
-
-    async def _received(self) -> RunReply | RunBegun | ReportMessage | OnceRequest:
-        size = int.from_bytes(await self._reader.readexactly(HEADER), "big")
-        return _decode(await self._reader.readexactly(size))
+    # For the worker
 
     @property
-    def alive(self) -> bool:
-        return self._process.returncode is None and not self._reader.at_eof()
+    def free(self) -> int:
+        """How many runs can begin at once."""
+        busy = sum(1 for one in self._processes if len(one.runs) or one.reserved or not one.usable)
+        return max(self._most - busy - len(self._waiting), 0)
 
-    def forget(self) -> None:
-        """Close our end, and with it the process if it still runs."""
-        self._writer.close()
+    def capacity(self) -> int:
+        """How many more runs would begin at once, or within the time to look ahead."""
+        places = self._places()
+        free = self._most - len(self._processes) - len(self._waiting)
+        for process in self._processes:
+            if process.open and len(process.runs) < places:
+                free += places - len(process.runs)
+        return max(free, 0)
 
-    def terminate(self) -> None:
-        """Have the function end at once, with its `finally` blocks."""
-        if self._process.returncode is None:
-            self._process.terminate()
+    def when_freed(self, freed: Callable[[], None]) -> None:
+        """Call `freed` each time that runs have ended, or have gone."""
+        self._freed.append(freed)
 
-    async def kill(self) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
-        self.forget()
+    def forget(self, freed: Callable[[], None]) -> None:
+        self._freed.remove(freed)
+
+    def submit(self, run: Run, done: Done, process: TaskProcess | None = None) -> None:
+        """Have it run by the process that has least to do, or by the one that is reserved for it.
+        `done` is called once, unless the run is withdrawn."""
+        submission = self._submissions[run] = Submission(run, done)
+        if process is not None and process.usable:
+            process.runs.give(submission)
+            self._watch()
+        else:
+            self._waiting.append(submission)
+            self.refill()
+
+    def __contains__(self, run: Run) -> bool:
+        """Whether it was submitted, and has neither ended nor been withdrawn."""
+        return run in self._submissions
+
+    def withdraw(self, run: Run) -> bool:
+        """Whether the run has not begun, and now will not: its `done` is not called. False if it
+        has begun, or has ended."""
+        submission = self._submissions.get(run)
+        if submission is None:
+            return False
+        if submission.holder is None:
+            self._waiting.remove(submission)
+        elif not submission.holder.withdraw(submission):
+            return False
+        del self._submissions[run]
+        self.refill()
+        return True
+
+    def terminate(self, run: Run) -> None:
+        """Have a run that has begun end at once, with its `finally` blocks."""
+        if (process := self._process_of(run)) is not None:
+            process.terminate()
+
+    def kill(self, run: Run) -> asyncio.Event | None:
+        """Kill the process of a run that has begun. Set when it is gone; None if the run has ended
+        before."""
+        process = self._process_of(run)
+        if process is None:
+            return None
+        process.kill()
+        return process.gone
+
+    @asynccontextmanager
+    async def reserved(self) -> AsyncIterator[TaskProcess]:
+        """A process that is free, for one run that begins at once."""
+        reservation: _Reservation = self._loop.create_future()
+        self._waiting.append(reservation)
+        self.refill()
+        try:
+            yield await reservation
+        finally:
+            if reservation in self._waiting:
+                self._waiting.remove(reservation)
+            elif not reservation.cancelled() and reservation.exception() is None:
+                reservation.result().reserved = False
+            self.refill()
+
+    async def close(self) -> None:
+        """Kill all processes."""
+        self._closed = True
+        for process in tuple(self._processes):
+            process.kill()
+            await process.gone.wait()
+
+    # For the processes
+
+    def end(
+        self,
+        submission: Submission,
+        value: bytes | None,
+        error: BaseException | None,
+        busy: float = 0.0,
+    ) -> None:
+        if busy:
+            self._look_ahead.note(busy)
+        self._submissions.pop(submission.run, None)
+        submission.done(submission.run, value, error)
+
+    def remove(self, process: TaskProcess) -> None:
+        self._processes.remove(process)
+
+    def freed(self) -> None:
+        for freed in tuple(self._freed):
+            freed()
+
+    def refill(self, unbegun: Sequence[Submission] = ()) -> None:
+        """Give out what waits, beginning with `unbegun`, to processes that have room."""
+        waiting = self._waiting
+        waiting.extendleft(reversed(unbegun))
+        if self._closed:
+            return
+        while waiting and self._place(waiting[0]):
+            waiting.popleft()
+        if not waiting:
+            self._balance()
+        self._watch()
+
+    def _place(self, first: Submission | _Reservation) -> bool:
+        """Whether it needs to wait no longer."""
+        try:
+            process = self._place_for(first)
+        except OSError as error:
+            # No process can be started: that is for the run to say.
+            if isinstance(first, Submission):
+                self.end(first, None, error)
+            else:
+                first.set_exception(error)
+            return True
+        if process is None:
+            return False
+        if isinstance(first, Submission):
+            process.runs.give(first)
+        else:
+            process.reserved = True
+            first.set_result(process)
+        return True
+
+    def _place_for(self, first: Submission | _Reservation) -> TaskProcess | None:
+        """The process with least to do, if it has room."""
+        best, least = None, self._places()
+        for process in self._processes:
+            if len(process.runs) < least and process.open:
+                best, least = process, len(process.runs)
+        if best is not None and not least:
+            return best
+        if len(self._processes) < self._most:
+            process = TaskProcess(self)
+            self._processes.append(process)
+            return process
+        if best is None or not isinstance(first, Submission) or not best.runs.has_room_for(first):
+            return None
+        return best
+
+    def _places(self) -> int:
+        """How many runs a process may have."""
+        return 1 + min(self._look_ahead.count(1), _MOST_AHEAD)
+
+    def _process_of(self, run: Run) -> TaskProcess | None:
+        submission = self._submissions.get(run)
+        holder = None if submission is None else submission.holder
+        return next((one for one in self._processes if one.runs is holder), None)
+
+    def _balance(self) -> None:
+        """Let a process that has nothing to do take over half of what has not begun elsewhere."""
+        for idle in self._processes:
+            if not idle.runs and idle.can_start and idle.open:
+                busiest = max(self._processes, key=_movable)
+                if not _movable(busiest):
+                    return
+                unbegun = busiest.runs.take_back()
+                half = (len(unbegun) + 1) // 2
+                busiest.runs.put_back(unbegun[half:])
+                for submission in unbegun[:half]:
+                    idle.runs.give(submission)
+
+    def _watch(self) -> None:
+        if not self._looking and self._submissions:
+            self._looking = True
+            self._loop.call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        """Start the clocks of runs that go on. What waits behind a long one waits here instead, for
+        any process."""
+        self._looking = False
+        now = time.monotonic()
+        behind: list[Submission] = []
+        for process in self._processes:
+            process.runs.look()
+            if not process.slow and process.runs.taken(now) > self._slow_after:
+                process.slow = True
+                behind += process.runs.take_back()
+        self.refill(behind)
 
 
-def _request(run: Run) -> RunRequest:
-    function = run.task.function
-    return RunRequest(
-        _importable(function.__module__),
-        function.__qualname__,
-        run.delivery.queue,
-        run.delivery.job_id,
-        run.payload,
-        run.attempt,
-        run.settings.worker,
-        run.fence,
-        run.timeout or 0.0,
-        dict(run.context().headers),
-        run.keeps_result,
-        run.first_argument,
-    )
-
-
-def _importable(module: str) -> str:
-    """The name under which the child finds a module; for a script that is being run, its path."""
-    if module != "__main__":
-        return module
-    main: Any = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    return str(spec.name) if spec is not None else os.path.abspath(str(main.__file__))
-
-
-def _unpacked(reply: RunReply) -> bytes:
-    if reply.control:
-        raise _control(reply)
-    if reply.reason:
-        raise Unfit(Reason(reply.reason), reply.error_text)
-    if reply.error_names:
-        raise RemoteError(reply.error_names, reply.error_text, reply.traceback)
-    return reply.value
-
-
-def _control(reply: RunReply) -> TaskControl | TaskCancelled:
-    if reply.control == "cancelled":
-        return TaskCancelled()
-    if reply.control == "defer":
-        return Defer(reply.delay or 0.0)
-    if reply.control == "reject":
-        return Reject(reply.error_text)
-    return RetryLater(reply.delay, reply.error_text)
+def _movable(process: TaskProcess) -> int:
+    """How many runs it has that another process may begin before it does."""
+    return len(process.runs) - 1 if process.can_start else len(process.runs)

@@ -5,63 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import threading
 import time
-from collections.abc import Callable
-
-import msgspec
 
 from headrace.client.context import RunReporter
 from headrace.errors import HeadraceError, StoreError
+from headrace.worker.processes.child_channel import ChildChannel
+from headrace.worker.processes.messages import OnceReply, OnceRequest, ReportMessage
 from headrace.worker.upkeep.progress_writer import ReportBuffer
 
-HEADER = 8
 # The worker itself writes four times a second; this keeps a busy process from flooding it.
 _EVERY = 0.05
 
 
-class ReportMessage(msgspec.Struct, array_like=True, tag="report"):
-    """From the process: progress and log lines."""
-
-    progress: tuple[float, str] | None
-    lines: tuple[str, ...]
-
-
-class OnceRequest(msgspec.Struct, array_like=True, tag="once"):
-    """From the process: read what is kept under a name or, with a value, keep it."""
-
-    name: str
-    value: bytes | None = None
+def pass_on(message: ReportMessage, reporter: RunReporter) -> None:
+    """In the worker: report what a process reports."""
+    if message.progress is not None:
+        reporter.progress(*message.progress)
+    for line in message.lines:
+        reporter.log(line)
 
 
-class OnceReply(msgspec.Struct, array_like=True):
-    """To the process, which waits for it."""
-
-    value: bytes | None = None
-    trouble: str = ""
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_answer = msgspec.msgpack.Decoder(OnceReply).decode
-
-
-def framed(message: msgspec.Struct) -> bytes:
-    """A message as it goes over the socket: its length, then it."""
-    data = _encode(message)
-    return len(data).to_bytes(HEADER, "big") + data
-
-
-async def handle_message(
-    message: ReportMessage | OnceRequest, reporter: RunReporter
-) -> OnceReply | None:
-    """In the worker: pass on a message of a process; the reply, if the process waits for one."""
-    if isinstance(message, ReportMessage):
-        if message.progress is not None:
-            reporter.progress(*message.progress)
-        for line in message.lines:
-            reporter.log(line)
-        return None
+async def answer(message: OnceRequest, reporter: RunReporter) -> OnceReply:
+    """In the worker: the answer to a process that waits for it."""
     try:
         if message.value is None:
             return OnceReply(await reporter.recall(message.name))
@@ -74,11 +40,10 @@ async def handle_message(
 class ProcessReporter:
     """In the process: the reporter of the run at hand, over the socket on which it came."""
 
-    def __init__(self, channel: socket.socket, receive: Callable[[], bytes]) -> None:
+    def __init__(self, channel: ChildChannel) -> None:
         self._channel = channel
-        self._receive = receive
         self._home = os.getpid()
-        self._sending = threading.RLock()
+        self._sending = channel.sending
         self._asking = threading.Lock()
         self._buffer = ReportBuffer()
         self._next_at = 0.0
@@ -133,7 +98,7 @@ class ProcessReporter:
             raise HeadraceError("ctx.once() was called in a process that the task has forked")
         with self._asking:
             self._send(question)
-            answer = _decode_answer(self._receive())
+            answer = self._channel.answer()
         if answer.trouble:
             raise StoreError(answer.trouble)
         return answer.value
@@ -149,5 +114,5 @@ class ProcessReporter:
 
     def _send(self, message: ReportMessage | OnceRequest) -> None:
         # If the worker is gone, so is this process in a moment.
-        with self._sending, contextlib.suppress(OSError):
-            self._channel.sendall(framed(message))
+        with contextlib.suppress(OSError):
+            self._channel.send(message)

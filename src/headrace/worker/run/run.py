@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
 from headrace.client.job import Job
@@ -15,11 +15,10 @@ from headrace.client.topic.delivery import Delivery, ManualSettlement
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.failure import Unfit
+from headrace.core.job.failure import expired
 from headrace.core.job.history import NO_HISTORY, History
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
-from headrace.core.job.state import Reason
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -46,6 +45,14 @@ class RunSettings:
     """Whether the task, attempt and times of each run are written with its outcome."""
     reporter_of: Callable[[str, JobId], RunReporter] | None = None
     """Makes the reporter of a job from its queue and id."""
+
+
+class RunPlace(Protocol):
+    """Where a run was sent, to begin there at a time that is not known here."""
+
+    def look(self) -> None:
+        """Start the clock of the run that has begun there, if it is not started."""
+        ...
 
 
 class Run:
@@ -75,6 +82,10 @@ class Run:
     """Of a function that runs in a thread with nothing around it."""
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
+    ended = 0.0
+    """When the function ended, if that was before its outcome is known here; else 0."""
+    process: RunPlace | None = None
+    """The process that has it, and begins it when it is its turn."""
     ends_at = _FOREVER
     """Its deadline: of its timeout or, after a cancellation, of the grace."""
     manual: ManualSettlement | None = None
@@ -119,6 +130,8 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
+        if self.started <= 0.0 and self.process is not None:
+            self.process.look()
         return self.started > 0.0
 
     def begin(self) -> None:
@@ -130,15 +143,17 @@ class Run:
             self.ends_at = self.started + timeout
 
     def check_expiry(self) -> None:
-        """Raise `Unfit` if the job should have started before."""
+        """Raise if the job should have started before."""
         expires_ms = self.envelope.overrides.expires_ms
         if expires_ms is not None and self.settings.now_ms() >= expires_ms:
-            raise Unfit(Reason.EXPIRED, "the job expired before it could be started")
+            raise expired()
 
-    def put_off_end(self, starting: float = 0.0) -> None:
-        """Start its time again, `starting` seconds from now; not if it is being ended."""
-        if self.timeout and not self.timed_out and not self.cancelled:
-            self.ends_at = time.monotonic() + self.timeout + starting
+    def start_clock_at(self, started: float, preparing: float = 0.0) -> None:
+        """The same for a function in a process, after the fact; with time for it to be imported.
+        A run that is being ended keeps its deadline."""
+        self.started = started
+        if (timeout := self.timeout) and not self.timed_out and not self.cancelled:
+            self.ends_at = started + timeout + preparing
 
     def context(self) -> Context:
         """Made when it is first asked for, on the loop or in the function's thread."""
@@ -206,6 +221,13 @@ class Run:
         return self.task.declared.timeout if override is None else override
 
     @property
+    def headers(self) -> dict[str, str]:
+        """The headers, as a process is given them."""
+        if self._context is not None:
+            return dict(self._context.headers)
+        return self.envelope.overrides.headers
+
+    @property
     def payload(self) -> bytes:
         """The arguments, encoded, as a process is given them."""
         return self.envelope.payload if self.changed is None else self.changed
@@ -242,7 +264,7 @@ class Run:
         if started:
             delivery.attempt = 1 if self.history is NO_HISTORY else self.attempt
             delivery.started_ms = int(started * 1000 + ahead_ms)
-            delivery.took_us = int((time.monotonic() - started) * 1_000_000)
+            delivery.took_us = int(((self.ended or time.monotonic()) - started) * 1_000_000)
 
 
 # So that all runs share one layout, as in core/job/delivery.py.

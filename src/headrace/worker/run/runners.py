@@ -19,7 +19,8 @@ from headrace.core.job.state import Reason
 from headrace.middleware.nesting import running_through, wrapping_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware
-from headrace.worker.processes.process_pool import ProcessPool, TaskProcess
+from headrace.worker.processes.awaited_run import run_in_process
+from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.fork_guard import end_if_forked, forks, guard_loop
 from headrace.worker.run.interruption import Answer, Interruptible
 from headrace.worker.run.outcomes import Encoded
@@ -59,19 +60,25 @@ class RunMiddleware:
             return self._middleware if self._only(seen) else ()
         return [one for one in self._middleware if one.wants(seen)]
 
-    async def process(self, run: Run, process: TaskProcess) -> Any:
-        """The same for a function in a process. Without middleware, its arguments and result are
-        not decoded here."""
+    async def process(self, run: Run, count_start: CountStart, pool: ProcessPool) -> Any:
+        """The same for a function in a process, which is reserved for it: middleware begins when
+        the function can. Without middleware, its arguments and result are not decoded here."""
         seen = JobRun(run)
         wanting = self._wanting(seen)
-        if not wanting:
-            return Encoded(await process.run(run))
+        if not wanting and not run.limited:
+            return Encoded(await run_in_process(pool, run))
+        async with pool.reserved() as process:
+            if run.limited:
+                await count_start(run)
+            if not wanting:
+                return Encoded(await run_in_process(pool, run, process))
 
-        async def enter() -> Any:
-            run.encode_again()
-            return _decoded(run.task, await process.run(run))
+            async def enter() -> Any:
+                run.encode_again()
+                return _decoded(run.task, await run_in_process(pool, run, process))
 
-        return await running_through(wanting, seen, enter)()
+            run.begin()
+            return await running_through(wanting, seen, enter)()
 
 
 def _decoded(task: Task[..., Any], data: bytes) -> Any:
@@ -158,13 +165,9 @@ class Runners:
             run.interrupt = None
 
     async def _in_process(self, run: Run, count_start: CountStart) -> Any:
-        async with self._processes.one() as process:
-            if run.limited:
-                await count_start(run)
-            run.begin()
-            if self.wrapped:
-                return await self._middleware.process(run, process)
-            return Encoded(await process.run(run))
+        if self.wrapped or run.limited:
+            return await self._middleware.process(run, count_start, self._processes)
+        return Encoded(await run_in_process(self._processes, run))
 
 
 def _call(run: Run) -> Awaitable[Any]:

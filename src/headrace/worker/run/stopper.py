@@ -46,7 +46,7 @@ class Stopper:
             run.handed_back = True
             self._withdraw(run)
         for run in tuple(self._in_flight.running):
-            if not (only_waiting and run.has_begun) and not run.handed_back:
+            if not (run.has_begun and only_waiting) and not run.handed_back:
                 self._hand_back(run, only_waiting=only_waiting)
 
     def _hand_back(self, run: Run, *, only_waiting: bool) -> None:

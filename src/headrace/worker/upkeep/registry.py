@@ -88,7 +88,7 @@ class Registry:
 def _run_records(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:
     """The longest-running first. Runs begin and end meanwhile, in another thread."""
     now = time.monotonic()
-    begun = [run for run in runs if run.has_begun and not run.abandoned]
+    begun = [run for run in runs if run.started and not run.abandoned]
     return tuple(
         RunRecord(
             run.delivery.job_id,

@@ -1,0 +1,218 @@
+"""One task process, as its worker sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from headrace.client.context import RunReporter
+from headrace.worker.processes.held_runs import STARTING, HeldRuns, Submission
+from headrace.worker.processes.messages import (
+    OnceReply,
+    OnceRequest,
+    ReportMessage,
+    RunDone,
+    RunReply,
+    RunRequests,
+    error_of,
+)
+from headrace.worker.processes.process_reporter import answer, pass_on
+from headrace.worker.processes.worker_channel import Garbled, Message, WorkerChannel
+
+
+class ProcessDied(Exception):
+    """The process that ran the job ended before the job did."""
+
+
+class ProcessOwner(Protocol):
+    """What a process needs of its pool."""
+
+    def end(
+        self,
+        submission: Submission,
+        value: bytes | None,
+        error: BaseException | None,
+        busy: float = 0.0,
+    ) -> None:
+        """A run has ended. `busy` is for how long it kept its process busy, if that is known."""
+
+    def freed(self) -> None:
+        """Runs have ended, or have gone."""
+
+    def refill(self, unbegun: Sequence[Submission] = ()) -> None:
+        """There may be room; these have not begun, and go elsewhere."""
+
+    def remove(self, process: TaskProcess) -> None:
+        """The process is gone."""
+
+
+class TaskProcess:
+    """One child. It runs what it is given in order, one at a time. It leaves by itself when its end
+    is closed, and dies with its parent."""
+
+    def __init__(self, owner: ProcessOwner) -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self.runs = HeldRuns(self._send)
+        try:
+            ours, self._theirs = socket.socketpair()
+        except OSError:
+            self.runs.close()
+            raise
+        self._channel = WorkerChannel(ours, self._receive)
+        self._process: asyncio.subprocess.Process | None = None
+        self._trouble: BaseException | None = None
+        self._killed = False
+        self._starting: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.usable = True
+        """Whether it may be given more."""
+        self.can_start = False
+        """Whether it has ended a run before."""
+        self.reserved = False
+        """Whether it is kept free for one run, which comes soon."""
+        self.slow = False
+        """Whether the run at hand takes longer than others should wait for."""
+        self.gone = asyncio.Event()
+        self._spawn(self._live())
+
+    @property
+    def open(self) -> bool:
+        """Whether it may be given any run."""
+        return self.usable and not self.reserved and not self.slow
+
+    # What is said
+
+    def _send(self, message: RunRequests | OnceReply) -> None:
+        self._channel.send(message)
+
+    def _receive(self, messages: Sequence[Message], garbled: Garbled | None) -> None:
+        for message in messages:
+            if isinstance(message, RunDone | RunReply):
+                self._end(message)
+            elif isinstance(message, ReportMessage):
+                self._report(message)
+            else:
+                self._ask(message)
+        if garbled is not None:
+            self._trouble = garbled
+        if garbled is not None or not (self.usable or self.runs):
+            self.kill()
+        self._owner.refill()
+        self._owner.freed()
+
+    def _end(self, message: RunDone | RunReply) -> None:
+        self.can_start, self.slow = True, False
+        submission = self.runs.end(message.number)
+        if submission is None:
+            return
+        run = submission.run
+        run.started = message.started
+        run.ended = message.started + message.took
+        if isinstance(message, RunDone):
+            self._owner.end(submission, message.value, None, message.busy)
+        else:
+            self._owner.end(submission, None, error_of(message), message.busy)
+
+    def _report(self, message: ReportMessage) -> None:
+        """Pass on what the run at hand reports."""
+        if (head := self.runs.head) is not None:
+            pass_on(message, head.run.reporter())
+
+    def _ask(self, message: OnceRequest) -> None:
+        """Answer what the run at hand asks."""
+        if (head := self.runs.head) is not None:
+            self._spawn(self._answer(message, head.run.reporter()))
+        else:
+            self._send(OnceReply(trouble="the job has ended"))
+
+    async def _answer(self, message: OnceRequest, reporter: RunReporter) -> None:
+        reply = await answer(message, reporter)
+        if not self.gone.is_set():
+            self._send(reply)
+
+    # Its life
+
+    def terminate(self) -> None:
+        """Have the function at hand end at once, with its `finally` blocks; what has not begun goes
+        elsewhere, and the process leaves."""
+        self._dismiss()
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """The same, without any grace."""
+        self._dismiss()
+        self._killed = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def _dismiss(self) -> None:
+        self.usable = False
+        self._owner.refill(self.runs.take_back())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="headrace-task-process")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _live(self) -> None:
+        """Start it, and wait for its end."""
+        try:
+            self._process = await self._start()
+            code = await self._process.wait()
+        except Exception as error:
+            self._bury(error)
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            self._bury(ProcessDied(f"the process that ran the job {how}"))
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        with self._theirs:
+            given = (self._theirs.fileno(), self.runs.tokens.reader, self.runs.mark.descriptor)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "headrace.worker.processes.child",
+                str(os.getpid()),
+                *map(str, given),
+                pass_fds=given,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                # A Ctrl-C in the terminal is for the worker, which ends its processes.
+                start_new_session=True,
+            )
+        if self._killed:
+            process.kill()
+        self._starting = self._loop.call_later(STARTING, self._check_start)
+        return process
+
+    def _check_start(self) -> None:
+        """End a process that hangs before it looks for a run."""
+        if self.runs and not self.can_start and not self.runs.has_begun:
+            self.kill()
+
+    def _bury(self, trouble: BaseException) -> None:
+        """End its runs, or let them go elsewhere: never both. The kernel knows which ones had
+        begun. If the process could not even start, its first run ends too, or it would be tried for
+        ever."""
+        self.usable = False
+        self._channel.drain()
+        could_start = self.can_start or self.runs.has_begun
+        unbegun = self.runs.take_back()
+        if unbegun and not could_start:
+            self.runs.put_back([unbegun.pop(0)])
+        for submission in tuple(self.runs):
+            self.runs.let_go(submission)
+            self._owner.end(submission, None, self._trouble or trouble)
+        if self._starting is not None:
+            self._starting.cancel()
+        self._channel.close()
+        self.runs.close()
+        self.gone.set()
+        self._owner.remove(self)
+        self._owner.refill(unbegun)
+        self._owner.freed()
