@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 
+from headrace.core.job.capacity import RUNNERS, Capacity, Runner
+from headrace.core.job.outcome import DONE, RELEASED
 from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
-from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, known
+from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, known, parcel
 
 _FILL = """
 for i = 1, ARGV[2] do
@@ -63,3 +65,32 @@ class TestTakeover(Ground):
         assert sorted(ids_of(found)) == sorted(sent[5:])
         (last,) = known(await other.reclaim(QUEUE, 2, last_chance=True))
         assert (last.job_id, last.count) == (sent[0], 3)
+
+    async def test_a_released_job_on_its_last_chance_is_not_fetched_with_others(
+        self, store: Store
+    ) -> None:
+        await store.append(QUEUE, [parcel(runner="thread"), parcel(runner="thread")])
+        giving, taking = self.worker(store), self.worker(store)
+        (held,) = await self.take(giving)
+        for _ in range(2):
+            (held,) = await self.reclaim(giving, 1)
+        await self.settle(giving, [held], RELEASED)
+        (fresh,) = known(await taking.fetch(9, 0))
+        assert fresh.job_id != held.job_id
+        assert await taking.reclaim(QUEUE, 9, last_chance=False) == []
+        (last,) = await self.reclaim(taking, 1)
+        assert (last.job_id, last.count) == (held.job_id, held.count)
+
+    @pytest.mark.parametrize("runner", RUNNERS)
+    async def test_a_worker_that_has_read_before_is_notified_of_what_is_handed_back(
+        self, store: Store, runner: Runner
+    ) -> None:
+        giving, taking = self.worker(store), self.worker(store)
+        sent = [parcel(runner=runner) for _ in range(6)]
+        await store.append(QUEUE, sent)
+        await self.settle(taking, await self.take(taking), DONE)
+        held = await self.take(giving, 2)
+        async with self.heeded(taking):
+            await self.settle(giving, held, RELEASED)
+        found = known(await taking.fetch(3, 0, Capacity(3, 3, 3)))
+        assert ids_of(found) == [item.job_id for item in sent[1:4]]

@@ -27,12 +27,15 @@ from headrace.testing.conformance.gates.mixed_widths import MixedWidthsConforman
 from headrace.testing.conformance.gates.pace import PaceConformance
 from headrace.testing.conformance.gates.pause import PauseConformance
 from headrace.testing.conformance.gates.priorities import PrioritiesConformance
+from headrace.testing.conformance.gates.runner_labels import RunnerLabelsConformance
+from headrace.testing.conformance.gates.runners import RunnersConformance
 from headrace.testing.conformance.gates.unique import TicksConformance, UniqueConformance
 from headrace.testing.conformance.jobs.append import AppendConformance
 from headrace.testing.conformance.jobs.cancellation import CancellationConformance
 from headrace.testing.conformance.jobs.delivery import DeliveryConformance
 from headrace.testing.conformance.jobs.lookup import LookupConformance
 from headrace.testing.conformance.jobs.mix import MixConformance
+from headrace.testing.conformance.jobs.release import ReleaseConformance
 from headrace.testing.conformance.jobs.repeats import RepeatsConformance
 from headrace.testing.conformance.jobs.reports import OnceConformance, ReportsConformance
 from headrace.testing.conformance.jobs.running_cancellation import RunningCancellationConformance
@@ -67,6 +70,9 @@ class StoreConformance(
     SettlementConformance,
     UpkeepConformance,
     PrioritiesConformance,
+    RunnersConformance,
+    RunnerLabelsConformance,
+    ReleaseConformance,
     LanesConformance,
     MixedWidthsConformance,
     LimitsConformance,

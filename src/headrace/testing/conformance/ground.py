@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from headrace.core.job import ids
+from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import decode_envelope, encode_envelope
@@ -232,9 +233,10 @@ def parcel(
     tick: Tick | None = None,
     task: str = "task",
     payload: bytes = b"\x90",
+    runner: Runner = "loop",
 ) -> Parcel:
     key = ids.new_id() if job_id is None else ids.to_id(job_id)
-    envelope = encode_envelope(key, task, payload)
+    envelope = encode_envelope(key, task, payload, runner=runner)
     waits_for = tuple(parent.job_id for parent in parents)
     return Parcel(key, envelope, delay_ms, at_ms, constraints, waits_for, tuple(children), tick)
 
