@@ -59,5 +59,5 @@ def _row(figure: Figure, other: str) -> Sequence[str]:
     verdict = {None: "", True: "ok", False: "missed"}[figure.reached]
     raw = "" if figure.raw is None else f"{figure.raw:,.0f}"
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    return [figure.name, f"{figure.value:,.{1 if figure.value < 100 else 0}f} {figure.unit}",
-            raw, ratio, wanted, verdict]  # fmt: skip
+    digits = 2 if figure.value < 1 else 1 if figure.value < 100 else 0
+    return [figure.name, f"{figure.value:,.{digits}f} {figure.unit}", raw, ratio, wanted, verdict]
