@@ -24,7 +24,7 @@ from headrace.worker.run.ack_policy import (
     NoAck,
 )
 from headrace.worker.run.run import Run
-from headrace.worker.run.slots import Slots
+from headrace.worker.run.slots import HELD, Slots
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.shared_services import SharedServices
 from headrace.worker.worker_outcome import WorkerOutcome
@@ -135,6 +135,9 @@ class ConsumerLoops:
         consumer = app.store.consumer(
             settings.name, settings.weights, app.lease, strict=settings.strict
         )
+        auditing = self._shared.auditing()
+        # A job is in hand until it is recorded, also one that is refused before it begins.
+        most = HELD if auditing is None else 0
         return ConsumerLoop(
             "jobs",
             self._shared,
@@ -142,9 +145,9 @@ class ConsumerLoops:
             consumer,
             settings.queues,
             app.tasks,
-            slots=Slots(settings.concurrency),
+            slots=Slots(settings.concurrency, most),
             policy=AckPolicy(),
-            auditing=self._shared.auditing(),
+            auditing=auditing,
         )
 
     def _of_group(self, subscription: Subscription[..., Any]) -> ConsumerLoop:

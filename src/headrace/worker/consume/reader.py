@@ -39,8 +39,9 @@ class HandBackQueue(Protocol):
 
 class QueueReader(Service):
     """Asks for no more jobs than there are free slots: first abandoned ones, then new ones. While
-    all that comes is for a batch task, it asks for as many more as the batch can take. What a read
-    brings after `stop` is handed back, not dropped."""
+    all that comes is for a batch task, it asks for as many more as the batch can take; while jobs
+    end faster than they are read, for more than there are slots. What a read brings after `stop` is
+    handed back, not dropped."""
 
     name = "reader"
     scope = "read"
@@ -83,14 +84,17 @@ class QueueReader(Service):
             self.scope = "reclaim"
             await self._bring(self._reclaimer.step(self._slots.free))
             self.scope = "read"
-        if self._slots.free > 0 and not self.stopping:
+        if self._slots.room > 0 and not self.stopping:
             wait = min(_WAIT, self._reclaimer.due_in) if self._reclaimer else _WAIT
-            await self._bring(self._consumer.fetch(self._share(), wait))
+            share = self._share()
+            await self._bring(self._consumer.fetch(share, wait), share)
         return 0.0
 
-    async def _bring(self, reading: Awaitable[Sequence[LeasedDelivery]]) -> None:
+    async def _bring(self, reading: Awaitable[Sequence[LeasedDelivery]], share: int = 0) -> None:
         began_ns, began = time.time_ns(), self._monotonic()
         deliveries = await reading
+        if share:
+            self._slots.learn(self._monotonic() - began, full=len(deliveries) >= share)
         if deliveries and self._monotonic() - began > self._lease / 2:
             deliveries = await self._still_held(deliveries)
         if self._on_read is not None and deliveries:
@@ -100,7 +104,8 @@ class QueueReader(Service):
     def _share(self) -> int:
         """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
         while the other is read, plus what a batch can take."""
-        return min(self._slots.free, max(1, self._slots.total // 2)) + self._slots.batch_extra
+        slots = self._slots
+        return min(slots.room, max(1, (slots.total + slots.ahead) // 2)) + slots.batch_extra
 
     async def recover(self) -> None:
         self.scope = "read"

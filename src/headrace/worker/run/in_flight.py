@@ -64,7 +64,8 @@ class InFlight:
 
     def _enter(self, run: Run) -> None:
         if self._slots.free < 0:
-            # More came than there are slots: the reader expected a batch. First come, first served.
+            # More came than there are slots: the reader expected a batch, or that jobs end at once.
+            # First come, first served.
             self._without_slot.append(run)
             self._let_in()
         else:
@@ -149,6 +150,11 @@ class InFlight:
         entered = (*self._trampoline.ready, *self._without_slot)
         members = [member for run in entered for member in run.members]
         return [*self._batcher.waiting(), *members]
+
+    def overdue(self, before: float) -> list[Run]:
+        """Runs of single jobs that have waited for a slot since before this time."""
+        late = [run for run in self._without_slot if run.delivery.leased_at < before]
+        return [member for run in late for member in run.members]
 
     def withdraw(self, run: Run) -> None:
         """Take out a job that has not begun."""

@@ -4,32 +4,53 @@ from __future__ import annotations
 
 import asyncio
 
+HELD = 512
+"""How many jobs a worker may hold if its functions never wait: larger reads would be no cheaper."""
+_SOON = 0.05
+
 
 class Slots:
-    """Free slots. A read may ask for `batch_extra` more jobs, expected to join a batch. If they do
-    not, `free` is negative, and they wait for a slot."""
+    """Free slots. A read may ask for `ahead` more jobs, expected to start within a moment, and for
+    `batch_extra` more, expected to join a batch. While they do not, `free` is negative, and they
+    wait for a slot. At most `most` are held, if that is more than there are slots."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, most: int = 0) -> None:
         self.total = total
         self.free = total
+        self.ahead = 0
         self.batch_extra = 0
+        self._most_ahead = max(0, most - total)
+        self._was_full = False
         self._freed = asyncio.Event()
         self._awaited = False
 
+    @property
+    def room(self) -> int:
+        """How many more jobs may be held."""
+        return self.free + self.ahead
+
     async def wait(self) -> None:
-        """Return when there is a free slot, or when `poke` is called."""
-        if self.free <= 0:
+        """Return when there is room for a job, or when `poke` is called."""
+        if self.room <= 0:
             self._freed.clear()
             self._awaited = True
             await self._freed.wait()
             self._awaited = False
+
+    def learn(self, seconds: float, *, full: bool) -> None:
+        """A read has come back after this time, with all it asked for if it is `full`. If the jobs
+        of a full read before it have all begun and ended meanwhile, the next ones will start as
+        soon, though they be more than there are slots. One that has not ended stops that."""
+        soon = full and self._was_full and self.free >= self.total and seconds < _SOON
+        self.ahead = min(max(2 * self.ahead, self.total), self._most_ahead) if soon else 0
+        self._was_full = full
 
     def take(self, count: int) -> None:
         self.free -= count
 
     def give(self, count: int = 1) -> None:
         self.free += count
-        if self._awaited and self.free > 0:
+        if self._awaited and self.free + self.ahead > 0:
             self._freed.set()
 
     def poke(self) -> None:

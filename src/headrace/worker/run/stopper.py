@@ -21,6 +21,7 @@ from headrace.worker.run.run import Run
 log = logging.getLogger("headrace.worker")
 
 _CANCEL_GRACE = 5.0
+_HELD_AHEAD = 0.2
 
 
 class Stopper:
@@ -107,8 +108,12 @@ class Stopper:
             self._abandon(run, lambda _: RELEASED)
 
     def sweep(self) -> None:
-        """End runs that take too long, and give up those that ignore it."""
+        """End runs that take too long, and give up those that ignore it; hand back jobs that were
+        taken because others ended quickly, and have no slot yet."""
         now = time.monotonic()
+        for run in self._in_flight.overdue(now - _HELD_AHEAD):
+            run.handed_back = True
+            self._withdraw(run)
         for run in tuple(self._in_flight.running):
             if now < run.ends_at or run.abandoned:
                 continue
