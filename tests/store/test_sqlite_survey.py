@@ -15,7 +15,7 @@ from headrace.store.contract import Settlement
 from headrace.store.sqlite.inspection import listing, survey
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.topics import Group, Position
-from headrace.store.values import Counts, QueueState
+from headrace.store.values import Counts, QueueState, RunnerState
 from headrace.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ class TestSince:
 
         await sent(store, clock, "a")
         await store._database.read(unsay)
-        assert await store.survey(["q"]) == [QueueState(Counts(waiting=1))]
+        waiting = QueueState(Counts(waiting=1), runners={"loop": RunnerState(waiting=1)})
+        assert await store.survey(["q"]) == [waiting]
         began = await sent(store, clock, "b")
         assert await oldest(store) == began
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from headrace.core.job.capacity import Runner
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 
@@ -55,6 +56,15 @@ class Description(msgspec.Struct, frozen=True):
     """Settings that matter and that this user may not read, each as a sentence."""
 
 
+class RunnerState(msgspec.Struct, frozen=True):
+    """The jobs of a queue that are for one runner."""
+
+    waiting: int = 0
+    running: int = 0
+    oldest_ms: int | None = None
+    """When the one that has waited longest became ready; None if none waits."""
+
+
 class QueueState(msgspec.Struct, frozen=True):
     """The state of a queue: what it holds, what is paused, and how long jobs have waited."""
 
@@ -64,6 +74,8 @@ class QueueState(msgspec.Struct, frozen=True):
     oldest_ms: int | None = None
     """When the job that has waited longest became ready, by the store's clock; None if none
     waits."""
+    runners: dict[Runner, RunnerState] = {}
+    """The same by runner, of those that have jobs waiting or running; events are `loop`."""
 
 
 class JobEnding(msgspec.Struct, frozen=True):

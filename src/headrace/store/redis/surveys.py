@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from headrace.core.job.capacity import RUNNERS, Runner
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
 from headrace.store.contract import JobSnapshot
@@ -16,7 +17,7 @@ from headrace.store.redis.connection.cluster import slot_of
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.namespace import RedisNamespace
-from headrace.store.values import Counts, MinuteCount, QueueState
+from headrace.store.values import Counts, MinuteCount, QueueState, RunnerState
 
 # The server does nothing else while a script runs: this many queues take a few milliseconds.
 _TOGETHER = 200
@@ -25,6 +26,15 @@ _MINUTES_TOGETHER = 3000
 Reply = TypeVar("Reply")
 Ask = Callable[[Link, Sequence[QueueKeys]], Awaitable[list[Reply]]]
 """A call whose reply has one item for each queue; only for the first ones if that is a lot."""
+
+
+def _runners(numbers: Sequence[int]) -> dict[Runner, RunnerState]:
+    found: dict[Runner, RunnerState] = {}
+    for at, runner in enumerate(RUNNERS):
+        waiting, running, oldest = numbers[3 * at : 3 * at + 3]
+        if waiting or running:
+            found[runner] = RunnerState(waiting, running, oldest or None)
+    return found
 
 
 class RedisSurveys(RedisNamespace):
@@ -87,9 +97,18 @@ class RedisSurveys(RedisNamespace):
         return found
 
     def _state(self, queue: str, row: Sequence[Any]) -> QueueState:
-        *counts, oldest = row[:6]
-        paused = set(self.oddities.texts(self.keys(queue).paused, row[6:]))
-        return QueueState(Counts(*counts), "" in paused, frozenset(paused - {""}), oldest or None)
+        runners = _runners(row[0])
+        waiting = sum(state.waiting for state in runners.values())
+        running = sum(state.running for state in runners.values())
+        since = [state.oldest_ms for state in runners.values() if state.oldest_ms]
+        paused = set(self.oddities.texts(self.keys(queue).paused, row[4:]))
+        return QueueState(
+            Counts(waiting, running, *row[1:4]),
+            "" in paused,
+            frozenset(paused - {""}),
+            min(since, default=None),
+            runners,
+        )
 
     def _snapshot(self, queue: str, job_id: JobId, snapshot: list[Any]) -> JobSnapshot | None:
         try:

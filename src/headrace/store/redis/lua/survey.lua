@@ -2,14 +2,16 @@
 -- The state of queues; atomic, so that a job that moves is counted once.
 -- KEYS: ready level levels jobs scheduled dead paused log counted, of each queue
 -- ARGV: groups returned
--- Returns list[list[Any]]: for each queue {waiting, running, scheduled, dead, blocked, oldest, paused…}: `oldest` is when the job that has waited longest became ready, 0 if none waits; `paused` has the paused tasks, '' for all.
+-- Returns list[list[Any]]: for each queue {runners, scheduled, dead, blocked, paused…}: `runners` has, for loop, thread and process one after the other, how many are waiting and running, and when the job that has waited longest became ready, 0 if none waits; `paused` has the paused tasks, '' for all.
 
+-- Of each runner, by its label: how many are there, and how many of those are running.
 local group, there, running, oldest
+local label = ''
 
 local function consider(entry)
   local ms = entry and tonumber(string.match(entry[1], '^%d+'))
-  if ms and (not oldest or ms < oldest) then
-    oldest = ms
+  if ms and (not oldest[label] or ms < oldest[label]) then
+    oldest[label] = ms
   end
 end
 
@@ -23,10 +25,10 @@ local function add_pending(stream)
   if pending.err then
     return 0
   end
-  running = running + pending[1]
+  running[label] = running[label] + pending[1]
   for _, consumer in ipairs(pending[4] or {}) do
     if consumer[1] == ARGV[2] then
-      running = running - tonumber(consumer[2])
+      running[label] = running[label] - tonumber(consumer[2])
       consider(redis.call('XPENDING', stream, group, '-', '+', 1, ARGV[2])[1])
     end
   end
@@ -35,7 +37,7 @@ end
 
 local function add_stream(stream)
   local length, pending = redis.call('XLEN', stream), add_pending(stream)
-  there = there + length
+  there[label] = there[label] + length
   if length > pending then
     consider_next(stream, pending > 0 and group_info(stream, group))
   end
@@ -45,7 +47,7 @@ end
 local function add_log()
   local info = group_info(key.log, group)
   local to_come = behind(key.log, group, info)
-  there = there + to_come + add_pending(key.log)
+  there[label] = there[label] + to_come + add_pending(key.log)
   if to_come > 0 then
     consider_next(key.log, info)
   end
@@ -53,18 +55,26 @@ end
 
 local states = {}
 each_queue(ARGV[1], function(its_group)
-  group, there, running, oldest = its_group, 0, 0, nil
-  add_stream(key.ready)
+  group, there, running, oldest = its_group, {[''] = 0, t = 0, p = 0}, {[''] = 0, t = 0, p = 0}, {}
   for _, level in ipairs(levels_in(key.levels)) do
+    label = string.match(level, '^[tp]?')
     add_stream(key.level .. level)
   end
-  local blocked_or_here = redis.call('HLEN', key.jobs) - there
+  label = ''
+  add_stream(key.ready)
+  local blocked_or_here = redis.call('HLEN', key.jobs) - there[''] - there.t - there.p
   if key.log ~= key.ready then
     add_log()
   end
   local scheduled, dead = redis.call('ZCARD', key.scheduled), redis.call('XLEN', key.dead)
   local blocked = math.max(0, blocked_or_here - scheduled - dead)
   local paused = redis.call('SMEMBERS', key.paused)
-  states[#states + 1] = {there - running, running, scheduled, dead, blocked, oldest or 0, unpack(paused)}
+  local runners = {}
+  for _, each in ipairs({'', 't', 'p'}) do
+    runners[#runners + 1] = there[each] - running[each]
+    runners[#runners + 1] = running[each]
+    runners[#runners + 1] = oldest[each] or 0
+  end
+  states[#states + 1] = {runners, scheduled, dead, blocked, unpack(paused)}
 end)
 return states

@@ -5,25 +5,39 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.job.capacity import RUNNERS, Runner
+from headrace.core.job.envelope import FORMATS
 from headrace.core.queue_names import group_source
 from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.topics import backlog
-from headrace.store.values import Counts, QueueState
+from headrace.store.values import Counts, QueueState, RunnerState
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
 # Each state has an index of its own that covers these queries, so no row is read.
-_OF_STATE = "(SELECT {wanted} FROM jobs WHERE jobs.queue = queues.id AND state = '{state}')"
-_COUNTS = ", ".join(
-    _OF_STATE.format(wanted="count(*)", state=state) for state in Counts.__struct_fields__
-)
-# Zero: when it became ready is not known.
-_OLDEST = _OF_STATE.format(wanted="min(time_ms) FILTER (WHERE time_ms > 0)", state="waiting")
+_OF_STATE = "(SELECT {wanted} FROM jobs WHERE jobs.queue = queues.id AND state = '{state}'{more})"
+
+
+def _of(state: str, wanted: str = "count(*)", more: str = "") -> str:
+    return _OF_STATE.format(wanted=wanted, state=state, more=more)
+
+
+def _of_runner(runner: Runner) -> str:
+    """Waiting, running, and when the oldest became ready, if that is known: zero says that it is
+    not."""
+    mine = f" AND runner = {FORMATS[runner]}"
+    oldest = _of("waiting", "min(time_ms) FILTER (WHERE time_ms > 0)", mine)
+    return f"{_of('waiting', more=mine)}, {_of('running', more=mine)}, {oldest}"
+
+
+_COUNTS = ", ".join(_of(state) for state in Counts.__struct_fields__)
+_OTHERS = ", ".join(_of(state) for state in ("scheduled", "dead", "blocked"))
+_OF_RUNNERS = ", ".join(map(_of_runner, RUNNERS))
 _NAMED = "namespace = ? AND name IN (SELECT value FROM json_each(?))"
 _COUNT = f"SELECT name, id, {_COUNTS} FROM queues WHERE {_NAMED}"
-SURVEY = f"SELECT name, id, {_COUNTS}, {_OLDEST} FROM queues WHERE {_NAMED}"
+SURVEY = f"SELECT name, id, {_OTHERS}, {_OF_RUNNERS} FROM queues WHERE {_NAMED}"
 _PAUSED = """
     SELECT queue, task FROM pauses
     WHERE namespace = ? AND queue IN (SELECT value FROM json_each(?))"""
@@ -58,7 +72,7 @@ def _behind(connection: sqlite3.Connection, found: Sequence[Any]) -> _Behind:
 
 
 def _counts(row: tuple[Any, ...], behind: _Behind) -> Counts:
-    _, number, waiting, running, scheduled, dead, blocked = row[:7]
+    _, number, waiting, running, scheduled, dead, blocked = row
     waiting += behind.get(number, backlog.NOTHING).count
     return Counts(waiting, running, scheduled, dead, blocked)
 
@@ -67,6 +81,27 @@ def _state(row: tuple[Any, ...] | None, behind: _Behind, paused: set[str]) -> Qu
     tasks = frozenset(paused - {""})
     if row is None:
         return QueueState(paused="" in paused, paused_tasks=tasks)
-    moments = (row[-1], behind.get(row[1], backlog.NOTHING).oldest_ms)
-    oldest_ms = min((moment for moment in moments if moment is not None), default=None)
-    return QueueState(_counts(row, behind), "" in paused, tasks, oldest_ms)
+    _, number, *others = row[:5]
+    runners = _runners(row[5:], behind.get(number, backlog.NOTHING))
+    counts = Counts(
+        sum(state.waiting for state in runners.values()),
+        sum(state.running for state in runners.values()),
+        *others,
+    )
+    oldest_ms = _first(*(state.oldest_ms for state in runners.values()))
+    return QueueState(counts, "" in paused, tasks, oldest_ms, runners)
+
+
+def _runners(numbers: tuple[Any, ...], behind: backlog.Backlog) -> dict[Runner, RunnerState]:
+    found: dict[Runner, RunnerState] = {}
+    for at, runner in enumerate(RUNNERS):
+        waiting, running, oldest_ms = numbers[3 * at : 3 * at + 3]
+        if runner == "loop":
+            waiting, oldest_ms = waiting + behind.count, _first(oldest_ms, behind.oldest_ms)
+        if waiting or running:
+            found[runner] = RunnerState(waiting, running, oldest_ms)
+    return found
+
+
+def _first(*moments: int | None) -> int | None:
+    return min((moment for moment in moments if moment is not None), default=None)

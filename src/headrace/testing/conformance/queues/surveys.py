@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.job.capacity import RUNNERS, Capacity, Runner
 from headrace.core.job.constraints import Constraints
 from headrace.core.job.outcome import DONE, RELEASED, Outcome
 from headrace.store.contract import Store
@@ -29,6 +30,11 @@ class SurveysConformance(TopicGround):
         (state,) = await store.survey([queue])
         assert state.counts == await store.count(queue)
         assert (state.oldest_ms is None) is (state.counts.waiting == 0)
+        of_runners = state.runners.values()
+        assert sum(each.waiting for each in of_runners) == state.counts.waiting
+        assert sum(each.running for each in of_runners) == state.counts.running
+        since = [each.oldest_ms for each in of_runners if each.oldest_ms is not None]
+        assert min(since, default=None) == state.oldest_ms
         return state.oldest_ms
 
     async def test_many_queues_are_surveyed_at_once_in_the_order_asked_for(
@@ -103,6 +109,40 @@ class SurveysConformance(TopicGround):
         assert later is not None
         assert first is not None
         assert later >= first + 5
+
+    async def test_it_is_known_of_each_runner_what_waits_and_for_how_long(
+        self, store: Store
+    ) -> None:
+        times: dict[Runner, int] = {}
+        for count, runner in enumerate(reversed(RUNNERS), start=1):
+            await store.append(QUEUE, [parcel(runner=runner) for _ in range(count)])
+            high = Constraints(priority=9)
+            await store.append(QUEUE, [parcel(constraints=high, runner=runner)])
+            times[runner] = await store.time_ms()
+            await self.pass_time(0.005)
+        first = await self.waits_since(store)
+        (state,) = await store.survey([QUEUE])
+        waiting = {runner: found.waiting for runner, found in state.runners.items()}
+        assert waiting == {"process": 2, "thread": 3, "loop": 4}
+        since = {runner: found.oldest_ms for runner, found in state.runners.items()}
+        assert since["process"] == first
+        assert first is not None
+        assert all(first <= (since[runner] or 0) <= times[runner] for runner in RUNNERS)
+        assert (since["thread"] or 0) >= times["process"] + 5
+        assert (since["loop"] or 0) >= times["thread"] + 5
+        worker = self.worker(store)
+        taken = known(await worker.fetch(9, 0, Capacity(1, 0, 2)))
+        while len(taken) < 3:
+            taken += known(await worker.fetch(9, 0, Capacity(0, 0, 3 - len(taken))))
+        assert await self.waits_since(store) == since["thread"]
+        (state,) = await store.survey([QUEUE])
+        running = {runner: found.running for runner, found in state.runners.items()}
+        assert running == {"process": 2, "loop": 1, "thread": 0}
+        assert state.runners["process"].oldest_ms is None
+        await self.settle(worker, taken, RELEASED)
+        assert await self.waits_since(store) is not None
+        (state,) = await store.survey([QUEUE])
+        assert {found.running for found in state.runners.values()} == {0}
 
     async def test_a_job_waits_from_when_it_is_due(self, store: Store) -> None:
         await store.append(QUEUE, [parcel(delay_ms=20)])
