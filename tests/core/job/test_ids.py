@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import example, given
@@ -81,6 +86,56 @@ def test_new_ids_sort_by_time(times: list[int]) -> None:
     assert [ids.to_text(job_id) for job_id in job_ids] == sorted(
         ids.to_text(job_id) for job_id in job_ids
     )
+
+
+def changed_bucket() -> None:
+    """Begin a bucket, whatever other tests have made."""
+    before = ids.bucket_of(ids.new_id())
+    while ids.bucket_of(ids.new_id()) == before:
+        pass
+
+
+@pytest.mark.parametrize("make", [ids.new_id, ids.new_ids().__next__], ids=["one", "many"])
+def test_ids_made_one_after_the_other_share_buckets(make: Callable[[], bytes]) -> None:
+    changed_bucket()
+    made = Counter(ids.bucket_of(make()) for _ in range(10 * ids.BUCKET_SIZE - 1))
+    assert len(made) == 10
+    assert set(made.values()) <= {ids.BUCKET_SIZE, ids.BUCKET_SIZE - 1}
+
+
+def test_ids_of_one_bucket_differ_in_the_rest() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.core.job.ids.time.time_ns", lambda: 1_700_000_000_000_000_000)
+        assert len({ids.new_id() for _ in range(2_000)}) == 2_000
+
+
+def test_ids_that_callers_choose_have_no_bucket() -> None:
+    assert [ids.bucket_of(ids.to_id(text)) for text in ("order-17", "=" * 15)] == [None, None]
+
+
+def test_threads_overfill_a_bucket_by_little() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: ids.bucket_of(ids.new_id()), range(40_000)))
+    assert max(Counter(made).values()) <= 2 * ids.BUCKET_SIZE
+
+
+_FORKS = """
+import os
+from headrace.core.job import ids
+mine = ids.bucket_of(ids.new_id())
+child = os.fork()
+made = ids.bucket_of(ids.new_id())
+if child:
+    os.waitpid(child, 0)
+os.write(1, b"%d\\n" % (made == mine))
+os._exit(0)
+"""
+
+
+def test_a_fork_fills_a_bucket_of_its_own() -> None:
+    # In a process of its own, which has no threads.
+    child, parent = subprocess.check_output([sys.executable, "-c", _FORKS]).split()
+    assert (child, parent) == (b"0", b"1")
 
 
 # Up to the year 4095, in which keys would begin like those of ids that callers chose.
