@@ -81,7 +81,7 @@ class OddRedis:
         """A job that is due, whose body is this."""
         job_id = ids.new_id()
         self.run("HSET", self.keys.parked, job_id, body)
-        self.run("HSET", self.keys.jobs, job_id, "s")
+        self.place(job_id, "s")
         self.run("ZADD", self.keys.scheduled, due_ms or time.time() * 1000 - 1000, job_id)
 
     def bury(self, *fields: bytes, index: bytes | None = b"d%b") -> None:
@@ -89,10 +89,13 @@ class OddRedis:
         entry = self.run("XADD", self.keys.dead, "*", *fields)
         if index is not None and fields[0] == b"k":
             place = index % entry if b"%b" in index else index
-            self.run("HSET", self.keys.jobs, fields[1], place)
+            self.place(fields[1], place)
 
     def index(self, place: bytes) -> None:
-        self.run("HSET", self.keys.jobs, ids.new_id(), place)
+        self.place(ids.new_id(), place)
+
+    def place(self, job_id: bytes, place: bytes | str) -> Any:
+        return self.run("HSET", self.keys.bucket_of(job_id), job_id, place)
 
     def minute(self) -> str:
         return f"{self.keys.minute}{int(time.time() // 60)}"
@@ -114,7 +117,7 @@ ON_REDIS: dict[str, Plant] = {
     "parked: lengths beyond it": lambda o: o.schedule(b"999,999,999:" + envelope()),
     "parked: nothing": lambda o: o.schedule(b""),
     "scheduled: no body": lambda o: (
-        o.run("ZADD", o.keys.scheduled, 1, b"=gone"), o.run("HSET", o.keys.jobs, b"=gone", "s")
+        o.run("ZADD", o.keys.scheduled, 1, b"=gone"), o.place(b"=gone", "s")
     ),
     "scheduled: in eternity": lambda o: o.schedule(b"0:" + envelope(), float("inf")),
     "scheduled: beyond all calendars": lambda o: o.schedule(b"0:" + envelope(), 1e18),
@@ -181,7 +184,12 @@ ON_REDIS: dict[str, Plant] = {
     "groups: no record": lambda o: o.run("HSET", o.log.groups, "odd", "odd", "old", BAD_TEXT),
     "groups: odd names": lambda o: o.run("HSET", o.log.groups, "", "0 skip 1", "a@b", "0 skip 1"),
     "stopped": lambda o: o.run("HSET", o.group.stopped, "a", "odd", BAD_TEXT, BAD_TEXT),
-    "positions": lambda o: o.run("HSET", o.log.jobs, b"=x", "od-d", b"=y", BAD_TEXT),
+    "positions": lambda o: o.run(
+        "HSET", o.log.bucket_of(b"=x"), b"=x", "od-d", b"=y", BAD_TEXT
+    ),
+    "index: not a hash": lambda o: [
+        o.run("SET", o.keys.jobs + name, "odd") for name in ("80000000", "=0000")
+    ],
     "kv: schedules": lambda o: o.run("HSET", o.kv("schedules"), BAD_TEXT, b"x", "s", b"\xc1"),
     "kv: workers": lambda o: o.run("HSET", o.kv("workers"), BAD_TEXT, b"x", "w", b"\xc1"),
     "kv: supervisors": lambda o: o.run("HSET", o.kv("supervisors"), "w", pack([1])),

@@ -26,6 +26,7 @@ from headrace import (
     StoreMismatch,
     StoreUnavailable,
 )
+from headrace.core.job import ids
 from headrace.store.contract import StoreConsumer
 from headrace.store.redis.keys import QueueKeys
 from tests.faults.crew import LONG, Crew, eventually
@@ -77,6 +78,13 @@ class Bench:
         jobs = [await self.held.enqueue(number) for number in range(count)]
         await eventually("the jobs run", lambda: len(self.runs) == count)
         return jobs
+
+    async def hold_in_one_bucket(self, count: int) -> tuple[list[Job[int]], str]:
+        """The same, and the key of the bucket in which all of them are."""
+        ids.change_bucket()
+        jobs = await self.hold(count)
+        (bucket,) = {self.keys.bucket_of(ids.to_id(job.id)) for job in jobs}
+        return jobs, bucket
 
     async def goes_on(self) -> None:
         """A job sent now is run, by the worker that was there all the time."""
@@ -312,20 +320,50 @@ async def test_a_loading_server_is_waited_for(
 async def test_a_key_of_the_wrong_type_is_named(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    jobs = await bench.hold(3)
-    bench.call("SET", bench.keys.jobs, "something else")
-    with pytest.raises(StoreMismatch, match=bench.keys.jobs):
+    jobs, key = await bench.hold(3), bench.keys.events
+    bench.call("SET", key, "something else")
+    with pytest.raises(StoreMismatch, match=key):
         await bench.quick.enqueue(20)
     bench.gate.set()
-    await eventually("it is named", lambda: warnings(caplog, bench.keys.jobs))
-    bench.call("DEL", bench.keys.jobs)
+    await eventually("it is named", lambda: warnings(caplog, key))
+    bench.call("DEL", key)
     await eventually("they are done", lambda: _are(jobs, State.DONE))
     await bench.goes_on()
     assert bench.runs == {0: 1, 1: 1, 2: 1, -1: 1}
-    assert len(warnings(caplog, bench.keys.jobs)) <= 4
+    assert len(warnings(caplog, key)) <= 4
 
 
-@pytest.mark.parametrize("place", ["scheduled", "parked", "jobs", "dead"])
+async def test_jobs_outlive_their_bucket_of_the_index(bench: Bench) -> None:
+    jobs, bucket = await bench.hold_in_one_bucket(3)
+    delayed = await bench.quick.options(delay=1).enqueue(4)
+    assert bench.keys.bucket_of(ids.to_id(delayed.id)) == bucket
+    bench.call("DEL", bucket)
+    with pytest.raises(JobNotFound):
+        await jobs[0].status()
+    bench.gate.set()
+    await eventually("they are done", lambda: _are([*jobs, delayed], State.DONE))
+    await bench.goes_on()
+    assert bench.runs == {0: 1, 1: 1, 2: 1, 4: 1, -1: 1}
+    await eventually("nothing is left", lambda: not bench.call("EXISTS", bucket))
+
+
+async def test_a_bucket_of_another_type_is_replaced(bench: Bench) -> None:
+    jobs, bucket = await bench.hold_in_one_bucket(2)
+    retried = await bench.flaky.enqueue(10)
+    given_up = await bench.hopeless.enqueue(11)
+    delayed = await bench.quick.options(delay=0.5).enqueue(12)
+    await eventually("they run", lambda: {10, 11} <= set(bench.runs))
+    bench.call("SET", bucket, "something else")
+    bench.gate.set()
+    sent = [*jobs, retried, delayed]
+    await eventually("they are done", lambda: _are(sent, State.DONE))
+    await eventually("it is dead", lambda: _is(given_up, State.DEAD))
+    await bench.goes_on()
+    assert bench.runs == {0: 1, 1: 1, 10: 2, 11: 1, 12: 1, -1: 1}
+    assert bench.call("TYPE", bucket) == b"hash"
+
+
+@pytest.mark.parametrize("place", ["scheduled", "parked", "dead"])
 async def test_a_wrong_key_where_a_job_should_go_loses_no_job(bench: Bench, place: str) -> None:
     """The job leaves its place only if it can enter the next."""
     retried = await bench.flaky.enqueue(10)
@@ -358,7 +396,7 @@ async def test_a_wrong_key_of_one_queue_does_not_stop_another(bench: Bench, name
     async with bench.app.worker(queues=["spoiled", "sound"], drain=1):
         job = await spoiled.enqueue()
         await eventually("it runs", lambda: runs)
-        key = QueueKeys(namespace, "spoiled").jobs
+        key = QueueKeys(namespace, "spoiled").events
         bench.call("SET", key, "something else")
         bench.gate.set()
         try:

@@ -149,6 +149,7 @@ def is_a_key(expression: str, block: Block, seen: frozenset[tuple[str, str]] = f
     if re.search(r"\bkey\.\w+", expression):
         return True
     expression = re.sub(r"^unpack\((\w+)\)$", r"\1", expression)
+    expression = re.sub(r"^(\w+) \.\. .*$", r"\1", expression)
     if called := re.fullmatch(r"(\w+)\(.*\)", expression):
         return makes_keys(called[1], block.file)
     if not re.fullmatch(r"\w+", expression) or (expression, block.name) in seen:

@@ -121,6 +121,7 @@ def test_threads_overfill_a_bucket_by_little() -> None:
 
 _FORKS = """
 import os
+import headrace
 from headrace.core.job import ids
 mine = ids.bucket_of(ids.new_id())
 child = os.fork()

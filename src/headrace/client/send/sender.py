@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.client.send.coalescer import Coalescer, bounded, texts
+from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.errors import (
@@ -31,6 +33,8 @@ Instead = Mapping[int, JobId]
 Missing = Mapping[int, HeadraceError]
 """Error by index, for each event that is not, or may not be, published."""
 _NONE_MISSING: Missing = {}
+
+os.register_at_fork(after_in_child=ids.change_bucket)
 
 
 class Sender:

@@ -10,7 +10,6 @@ keep what it knows of these jobs together.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from random import getrandbits
@@ -28,7 +27,7 @@ _VERSION, _VARIANT = 0x7000, 0x8000_0000
 # Time with the version, the bucket with the variant, and what is left.
 _pack = Struct(">QII").pack
 
-BUCKET_SIZE = 100
+BUCKET_SIZE = 64
 """How many ids a process makes with the same bucket; a few more if several threads make them."""
 
 
@@ -46,14 +45,13 @@ class _Bucket:
 
 
 _bucket = _Bucket()
-if hasattr(os, "register_at_fork"):
-    # Parent and child would fill the same bucket.
-    os.register_at_fork(after_in_child=_bucket.change)
+change_bucket = _bucket.change
+"""Let the next id begin a bucket: for a forked process, which would go on with its parent's."""
 
 
 def new_id() -> JobId:
-    """A fresh UUIDv7: 48 bits of milliseconds, 12 bits of their fraction, 30 random bits that a
-    hundred ids of this process have in common, and 32 random bits."""
+    """A fresh UUIDv7: 48 bits of milliseconds, 12 bits of their fraction, 30 random bits that
+    some ids of this process have in common, and 32 random bits."""
     if _bucket.left < 1:
         _bucket.change()
     _bucket.left -= 1

@@ -6,9 +6,11 @@ and a script may touch them together.
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from headrace.core.job.capacity import Runner
+from headrace.core.job.ids import JobId, bucket_of
 from headrace.core.queue_names import group_source
 
 WORKERS = "workers"
@@ -57,10 +59,10 @@ class QueueKeys:
     |                 |        | threads, `p` in processes, nothing for the loop; then their      |
     |                 |        | priority unless that is 0                                        |
     | levels          | zset   | the labels that were ever used, by priority                      |
-    | jobs            | hash   | job id → place: an entry id of `ready`, or a label, `/` and      |
-    |                 |        | an entry id; `s` scheduled, `S` the same with its lane kept;     |
-    |                 |        | `k` in its lane, `g` and a gate, `f` behind other jobs; `d` and  |
-    |                 |        | an entry id of `dead`                                            |
+    | jobs + b        | hash   | the index. Of the jobs of bucket b, job id → place: an entry id  |
+    |                 |        | of `ready`, or a label, `/` and an entry id; `s` scheduled,      |
+    |                 |        | `S` the same with its lane kept; `k` in its lane, `g` and a      |
+    |                 |        | gate, `f` behind other jobs; `d` and an entry id of `dead`       |
     | scheduled       | zset   | job id by due time in ms                                         |
     | parked          | hash   | job id → lengths and bytes of all that a stream entry would hold  |
     | dead            | stream | dead jobs: fields `k` (job id), `r` (reason), `j`, `h`, `t`, `i` |
@@ -99,7 +101,7 @@ class QueueKeys:
     | key             | type   | holds                                                            |
     |-----------------|--------|------------------------------------------------------------------|
     | log             | stream | the events of the topic; the consumer group is the group         |
-    | log_jobs        | hash   | `jobs` of the log                                                |
+    | log_jobs + b    | hash   | `jobs` of the log                                                |
     | groups          | hash   | group → `ordered on_failure seen`; the same for all of the topic |
     | counted         | hash   | group → the life of the server in which it was last counted how  |
     |                 |        | much the group was given; the same for all of the topic          |
@@ -164,7 +166,7 @@ class QueueKeys:
         self.group = source.group if source else WORKERS
         """The consumer group of all its streams, so that one command reads them together."""
         self.log = f"{slot}:ready"
-        self.log_jobs = f"{slot}:jobs"
+        self.log_jobs = f"{slot}:jobs:"
         self.groups = f"{slot}:groups"
         self.counted = f"{slot}:counted"
         self.trimmer = f"{slot}:ticket:trim"
@@ -173,7 +175,7 @@ class QueueKeys:
         self.ready = f"{base}:ready"
         self.level = f"{base}:ready:"
         self.levels = f"{base}:levels"
-        self.jobs = f"{base}:jobs"
+        self.jobs = f"{base}:jobs:"
         self.scheduled = f"{base}:scheduled"
         self.parked = f"{base}:parked"
         self.dead = f"{base}:dead"
@@ -211,6 +213,14 @@ class QueueKeys:
         whole = _SPECIAL.sub(r"\\\1", base)
         self.patterns = (f"{whole}:*", f"{whole}/*")
         """A SCAN pattern for all keys of the queue; for a log, also those of its groups."""
+
+    def bucket_of(self, job_id: JobId) -> str:
+        """The hash that has the place of a job: `bucket_of` in `lua/prelude.lua`."""
+        own = bucket_of(job_id)
+        if own is not None:
+            return self.jobs + own.hex()
+        mark = hashlib.sha1(job_id[:-1], usedforsecurity=False).hexdigest()
+        return f"{self.jobs}={mark[:4]}"
 
 
 class KvKeys:

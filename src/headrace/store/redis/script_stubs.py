@@ -36,6 +36,7 @@ _logs = Script("topics/logs")
 _once_all = Script("once_all")
 _once_set = Script("once_set")
 _pause = Script("pause")
+_places = Script("places")
 _position = Script("topics/position")
 _promote = Script("promote")
 _publish = Script("topics/publish")
@@ -71,8 +72,9 @@ def append(
 ) -> Awaitable[list[int]]:
     return link.run(
         _append, [keys.ready, keys.level, keys.levels, keys.jobs, keys.scheduled, keys.parked,
-        keys.result, keys.due_channel, keys.control_channel, keys.events, keys.facts, keys.minute,
-        keys.sessions], [events, keys.group, int(may_exist), facts, counts, *jobs], idempotency,
+        keys.dead, keys.result, keys.due_channel, keys.control_channel, keys.events, keys.facts,
+        keys.minute, keys.sessions], [events, keys.group, int(may_exist), facts, counts, *jobs],
+        idempotency,
     )
 
 
@@ -116,8 +118,8 @@ def browse(
     link: Link, keys: QueueKeys, *, state: str, cursor: str, limit: int,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _browse, [keys.ready, keys.level, keys.levels, keys.jobs, keys.scheduled, keys.log],
-        [keys.group, RETURNED, state, cursor, limit],
+        _browse, [keys.ready, keys.level, keys.levels, keys.jobs, keys.parked, keys.scheduled,
+        keys.log], [keys.group, RETURNED, state, cursor, limit],
     )
 
 
@@ -280,6 +282,14 @@ def pause(
 ) -> Awaitable[int]:
     return link.run(
         _pause, keys.all, [events, keys.queue, task, gate, int(on)], idempotency,
+    )
+
+
+def places(
+    link: Link, keys: QueueKeys, *, job_ids: Sequence[bytes],
+) -> Awaitable[list[bytes | None]]:
+    return link.run(
+        _places, [keys.jobs], [*job_ids],
     )
 
 

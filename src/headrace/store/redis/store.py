@@ -158,8 +158,8 @@ class RedisStore(RedisTopics):
         entries = await self.links().ask.call("XREVRANGE", key, start, "-", "COUNT", limit, key=key)
         if not entries:
             return DeadJobPage([], "")
-        index, named = self.keys(queue).jobs, [encoding.id_of(fields) for _, fields in entries]
-        places = await self.links().ask.call("HMGET", index, *named, key=index)
+        named = [encoding.id_of(fields) for _, fields in entries]
+        places = await script_stubs.places(self.links().ask, self.keys(queue), job_ids=named)
         jobs = [
             encoding.dead_job(entry_id, fields, place)
             for (entry_id, fields), place in zip(entries, places, strict=True)

@@ -1,6 +1,6 @@
 #!lua
 -- Add jobs that have no constraints, all or none; atomic, so that a job is in the index exactly if it is in a place.
--- KEYS: ready level levels jobs scheduled parked result due_channel control_channel events facts minute sessions
+-- KEYS: ready level levels jobs scheduled parked dead result due_channel control_channel events facts minute sessions
 -- ARGV: events:int group may_exist:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope
 -- Returns list[int]: the positions, from 1, of jobs that were known already and are left as they are.
 
@@ -11,7 +11,7 @@ local count = (#ARGV - HEAD) / EACH
 
 -- The stream of each runner in use here, by its label.
 local streams = {[''] = key.ready}
-local kinds = {[key.ready] = 'stream', [key.jobs] = 'hash'}
+local kinds = {[key.ready] = 'stream', [key.events] = 'stream'}
 for i = HEAD + 2, #ARGV, EACH do
   if ARGV[i] ~= '' then
     kinds[key.scheduled], kinds[key.parked] = 'zset', 'hash'
@@ -56,19 +56,23 @@ local function schedule(job_id, when, envelope)
   return 's'
 end
 
-local job_ids = {}
+local job_ids, places = {}, {}
 for i = 1, count do
   job_ids[i] = ARGV[HEAD + (i - 1) * EACH + 1]
 end
-local places = redis.call('HMGET', key.jobs, unpack(job_ids))
+get_places(key.jobs, job_ids, places)
 
--- A place does not count if someone deleted its stream.
-local function is_there(place)
-  if not may_exist or not is_entry(place) then
+-- A place does not count if someone deleted what should be there.
+local function is_there(job_id, place)
+  if not may_exist then
     return true
+  elseif is_entry(place) then
+    local stream, id = entry_in(place)
+    return #redis.call('XRANGE', stream, id, id) > 0
+  elseif string.find(place, '^d%d+%-%d+$') then
+    return #redis.call('XRANGE', key.dead, string.sub(place, 2), string.sub(place, 2)) > 0
   end
-  local stream, id = entry_in(place)
-  return #redis.call('XRANGE', stream, id, id) > 0
+  return not string.find(place, '^[sSkgf]') or redis.call('HEXISTS', key.parked, job_id) == 1
 end
 
 local known, lost, seen, index, made = {}, {}, {}, {}, {}
@@ -81,7 +85,8 @@ end
 
 for i = 1, count do
   local job_id = job_ids[i]
-  if (places[i] and is_there(places[i])) or (may_exist and (seen[job_id] or redis.call('EXISTS', key.result .. job_id) == 1)) then
+  local known_at = places[job_id]
+  if (known_at and is_there(job_id, known_at)) or (may_exist and (seen[job_id] or redis.call('EXISTS', key.result .. job_id) == 1)) then
     known[#known + 1] = i
     lost[#lost + 1] = job_id
     uncount(ARGV[HEAD + i * EACH])
@@ -98,9 +103,7 @@ for i = 1, count do
     index[#index + 1] = place
   end
 end
-if #index > 0 then
-  redis.call('HSET', key.jobs, unpack(index))
-end
+set_places(key.jobs, index)
 if now and first_due() ~= earliest then
   redis.call('PUBLISH', key.due_channel, '')
 end

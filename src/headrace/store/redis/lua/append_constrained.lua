@@ -9,26 +9,30 @@ local HEAD, EACH = 5, 8
 local TICKS_MS = 7 * 86400000
 
 local wrong = wrong_type({
-  [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
+  [key.ready] = 'stream', [key.scheduled] = 'zset', [key.parked] = 'hash',
   [key.lanes] = 'hash', [key.gates] = 'zset', [key.children] = 'hash', [key.ticks] = 'zset',
-  [key.levels] = 'zset',
+  [key.levels] = 'zset', [key.events] = 'stream',
 })
 if wrong then
   return wrong
 end
 
--- A place does not count if someone deleted its stream.
-local function is_there(place)
-  if not may_exist or not is_entry(place) then
+-- A place does not count if someone deleted what should be there.
+local function is_there(job_id, place)
+  if not may_exist then
     return true
+  elseif is_entry(place) then
+    local stream, id = entry_at(place)
+    return #redis.call('XRANGE', stream, id, id) > 0
+  elseif string.find(place, '^d%d+%-%d+$') then
+    return #redis.call('XRANGE', key.dead, string.sub(place, 2), string.sub(place, 2)) > 0
   end
-  local stream, id = entry_at(place)
-  return #redis.call('XRANGE', stream, id, id) > 0
+  return not string.find(place, '^[sSkgf]') or bodies[job_id] or redis.call('HEXISTS', key.parked, job_id) == 1
 end
 
 local function is_known(job_id)
   local place = place_of(job_id)
-  return (place and is_there(place)) or (may_exist and redis.call('EXISTS', key.result .. job_id) == 1)
+  return (place and is_there(job_id, place)) or (may_exist and redis.call('EXISTS', key.result .. job_id) == 1)
 end
 
 -- The end of a live job arrives at its children then; if it has ended, now.
@@ -118,7 +122,7 @@ local job_ids = {}
 for at = HEAD + 1, #ARGV, EACH do
   job_ids[#job_ids + 1] = ARGV[at]
 end
-read_ahead(places, key.jobs, job_ids)
+get_places(key.jobs, job_ids, places)
 
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do

@@ -1,10 +1,12 @@
 #!lua flags=no-writes
 -- A page of the ids of jobs in a state; atomic, so that pending entries are not taken for waiting ones.
--- KEYS: ready level levels jobs scheduled log
+-- KEYS: ready level levels jobs parked scheduled log
 -- ARGV: group returned state:str cursor:str limit:int
 -- Returns list[bytes]: {cursor, key…}; the cursor is '' after the last page.
 
 local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+-- How many bytes of bodies one call reads.
+local MOST_READ = 1000000
 
 -- The place of a label among all that there may be, as in `levels_in`; 0 for the stream without one.
 local function rank(label)
@@ -131,12 +133,23 @@ local function scheduled()
   return page
 end
 
+-- Blocked jobs are among the parked ones. The server hands out their bodies too, so it is asked for few at
+-- a time, and the page ends early if they are large.
 local function blocked()
-  local reply = redis.call('HSCAN', key.jobs, cursor == '' and '0' or cursor, 'COUNT', limit)
-  local page = {reply[1] == '0' and '' or reply[1]}
-  for i = 1, #reply[2], 2 do
-    if string.find(reply[2][i + 1], '^[kgf]') then
-      page[#page + 1] = reply[2][i]
+  local job_ids, places, size = {}, {}, 0
+  repeat
+    local reply = redis.call('HSCAN', key.parked, cursor == '' and '0' or cursor, 'COUNT', math.min(limit, 20))
+    cursor = reply[1] == '0' and '' or reply[1]
+    for i = 1, #reply[2], 2 do
+      job_ids[#job_ids + 1] = reply[2][i]
+      size = size + #reply[2][i + 1]
+    end
+  until cursor == '' or #job_ids >= limit or size >= MOST_READ
+  get_places(key.jobs, job_ids, places)
+  local page = {cursor}
+  for _, job_id in ipairs(job_ids) do
+    if string.find(places[job_id] or '', '^[kgf]') then
+      page[#page + 1] = job_id
     end
   end
   return page

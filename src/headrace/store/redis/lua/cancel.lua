@@ -59,7 +59,7 @@ end
 -- An event that a worker has from the log. One that waits there cannot be cancelled: it belongs to
 -- all groups.
 local function in_log(event)
-  local id = MEMBERS and redis.call('HGET', key.log_jobs, event)
+  local id = MEMBERS and get_place(key.log_jobs, event)
   local entry = id and string.find(id, '^%d+%-%d+$') and redis.call('XPENDING', key.log, GROUP, id, id, 1)[1]
   if not entry or entry[2] == RETURNED then
     return ''

@@ -66,7 +66,7 @@ end
 -- An event that is not in the group's own queue: still to come from the log, held by a worker, or
 -- settled.
 local function in_log(event)
-  local id = key.log ~= key.ready and redis.call('HGET', key.log_jobs, event)
+  local id = key.log ~= key.ready and get_place(key.log_jobs, event)
   local info = id and string.find(id, '^%d+%-%d+$') and group_info(key.log, group)
   if not info then
     return {unpack(GONE)}
@@ -97,7 +97,7 @@ each_queue(ARGV[1], function(its_group)
   local has_progress = redis.call('EXISTS', key.progress) == 1
   for i = 4, #ARGV do
     local job_id = ARGV[i]
-    local place = redis.call('HGET', key.jobs, job_id)
+    local place = get_place(key.jobs, job_id)
     local stray = not place and string.match(job_id, '^=dead%-(%d+%-%d+)$')
     local snapshot
     if stray and redis.call('XRANGE', key.dead, stray, stray)[1] then

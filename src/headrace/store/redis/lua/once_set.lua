@@ -5,7 +5,7 @@
 -- Returns int: 1 if the job is alive.
 
 local job = ARGV[2]
-local place = redis.call('HGET', key.jobs, job)
+local place = get_place(key.jobs, job)
 local alive = place and string.sub(place, 1, 1) ~= 'd'
 if not alive and not (key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job)) then
   return applied(0)

@@ -53,6 +53,101 @@ local function wrong_type(kinds)
   end
 end
 
+-- The index of a queue says where each job is. It is many small hashes, the buckets, which the server packs;
+-- `index` is the name that those of a queue begin with.
+
+-- The name of a job's bucket, without that of the index; see `QueueKeys.bucket_of`. Jobs that were sent together
+-- share it. Of ids that are not ours, those do that differ in the last byte, and some others.
+local function bucket_of(job_id)
+  if #job_id == 16 and string.byte(job_id) ~= 61 then
+    return string.format('%02x%02x%02x%02x', string.byte(job_id, 9, 12))
+  end
+  return '=' .. string.sub(redis.sha1hex(string.sub(job_id, 1, -2)), 1, 4)
+end
+
+-- Where the ids of one bucket are in a list that has one at every `step` values: runs {name =, mark =,
+-- first =, last =} of at most 4000 values. Also returns the list, put in order if buckets come again often.
+local function runs_in(job_ids, step)
+  local byte, sub = string.byte, string.sub
+  local runs, mark, last, run, seen, again = {}, nil, nil, {}, {}, 0
+  for i = 1, #job_ids, step do
+    local job_id = job_ids[i]
+    -- As in `bucket_of`, but cheaper. The longer mark is never as short as the other.
+    if #job_id == 16 and byte(job_id) ~= 61 then
+      mark = sub(job_id, 9, 12)
+    else
+      mark = '=====' .. sub(job_id, 1, -2)
+    end
+    if mark ~= last or i - run.first >= 4000 then
+      run.last = i - 1
+      run = {name = bucket_of(job_id), mark = mark, first = i}
+      runs[#runs + 1] = run
+      again = again + (seen[mark] and 1 or 0)
+      last, seen[mark] = mark, true
+    end
+  end
+  run.last = #job_ids
+  if again <= 8 or again * 8 * step < #job_ids then
+    return runs, job_ids
+  end
+  local firsts, in_order = {}, {}
+  for i, each in ipairs(runs) do
+    firsts[each.mark] = firsts[each.mark] or i
+  end
+  table.sort(runs, function(one, other)
+    local mine, its = firsts[one.mark], firsts[other.mark]
+    return mine < its or (mine == its and one.first < other.first)
+  end)
+  for _, each in ipairs(runs) do
+    for at = each.first, each.last do
+      in_order[#in_order + 1] = job_ids[at]
+    end
+  end
+  return runs_in(in_order, step)
+end
+
+-- The place of one job; false if it has none.
+local function get_place(index, job_id)
+  local bucket = index .. bucket_of(job_id)
+  local place = redis.pcall('HGET', bucket, job_id)
+  return type(place) == 'string' and place
+end
+
+-- Put the places of these jobs into a table, false for those that have none.
+local function get_places(index, job_ids, found)
+  local runs, ids = runs_in(job_ids, 1)
+  for _, run in ipairs(runs) do
+    local bucket = index .. run.name
+    local page = redis.pcall('HMGET', bucket, unpack(ids, run.first, run.last))
+    for i = run.first, run.last do
+      found[ids[i]] = page[i - run.first + 1] or false
+    end
+  end
+end
+
+-- Write places: job id, place, job id, place… A bucket that is not a hash is replaced: a script that failed
+-- over it half way would lose jobs.
+local function set_places(index, placed)
+  local runs, pairs_of = runs_in(placed, 2)
+  for _, run in ipairs(runs) do
+    local bucket = index .. run.name
+    local reply = redis.pcall('HSET', bucket, unpack(pairs_of, run.first, run.last))
+    if type(reply) == 'table' then
+      redis.log(redis.LOG_WARNING, 'headrace: ' .. bucket .. ' was not a hash; it is replaced')
+      redis.call('DEL', bucket)
+      redis.call('HSET', bucket, unpack(pairs_of, run.first, run.last))
+    end
+  end
+end
+
+local function remove_places(index, job_ids)
+  local runs, ids = runs_in(job_ids, 1)
+  for _, run in ipairs(runs) do
+    local bucket = index .. run.name
+    redis.pcall('HDEL', bucket, unpack(ids, run.first, run.last))
+  end
+end
+
 -- The labels of the streams in use, the highest priority first; other values are passed over. A label is
 -- 't' for threads, 'p' for processes, nothing for the loop, and then the priority unless that is 0.
 local function levels_in(name)
@@ -246,9 +341,9 @@ local function precedes_id(id, other)
   return tonumber(sequence) < tonumber(other_sequence)
 end
 
--- Whether a worker holds this event from the log; `positions` has the entry ids of events.
+-- Whether a worker holds this event from the log; `positions` is the index of the log.
 local function is_held(log, positions, group, event)
-  local id = redis.call('HGET', positions, event)
+  local id = get_place(positions, event)
   return id and string.find(id, '^%d+%-%d+$') and #redis.call('XPENDING', log, group, id, id, 1) > 0
 end
 
@@ -292,14 +387,14 @@ local function behind(stream, group, info)
 end
 
 -- The id after which a place in a log begins; nil if it is an event that the log does not hold. `value`
--- is the event or the time in ms; `positions` has the entry ids of events.
+-- is the event or the time in ms; `positions` is the index of the log.
 local function place_in(log, positions, kind, value)
   if kind == 'start' then
     return '0-0'
   elseif kind == 'time' then
     return id_before(value .. '-0')
   elseif kind == 'event' then
-    local id = redis.call('HGET', positions, value)
+    local id = get_place(positions, value)
     if not id or not string.find(id, '^%d+%-%d+$') or #redis.call('XRANGE', log, id, id) == 0 then
       return nil
     end
@@ -396,7 +491,7 @@ local function drop_events(log, most, limit)
     for i, entry in ipairs(page) do
       gone[i] = id_of(field(entry[2], 'j'))
     end
-    redis.call('HDEL', key.jobs, unpack(gone))
+    remove_places(key.jobs, gone)
     last = page[#page][1]
     redis.call('XTRIM', log, 'MINID', id_after(last))
     dropped = dropped + #page
@@ -405,6 +500,31 @@ local function drop_events(log, most, limit)
     go_on_behind(log, last)
   end
   return dropped
+end
+
+-- Remove the buckets of the jobs in these streams, at most `most` of each, and of parked jobs.
+local function drop_buckets(streams, most)
+  local function drop(job_ids)
+    for _, run in ipairs((runs_in(job_ids, 1))) do
+      local bucket = key.jobs .. run.name
+      redis.call('UNLINK', bucket)
+    end
+  end
+  for _, stream in ipairs(streams) do
+    local from, seen, page = '-', 0, nil
+    repeat
+      page = redis.pcall('XRANGE', stream, from, '+', 'COUNT', 100)
+      local job_ids = {}
+      for i, entry in ipairs(page) do
+        job_ids[i] = stream == key.dead and field(entry[2], 'k') or id_of(field(entry[2], 'j'))
+        from = '(' .. entry[1]
+      end
+      drop(job_ids)
+      seen = seen + #page
+    until #page < 100 or seen >= most
+  end
+  local parked = redis.pcall('HKEYS', key.parked)
+  drop(parked.err and {} or parked)
 end
 
 -- How many facts an entry of `events` holds.

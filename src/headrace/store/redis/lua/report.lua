@@ -23,7 +23,7 @@ local at, kept = 5, 0
 while at <= #ARGV do
   local job_id, progress, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   at = at + 3
-  local place = redis.call('HGET', key.jobs, job_id)
+  local place = get_place(key.jobs, job_id)
   if not place and key.log_jobs ~= key.jobs and is_held(key.log, key.log_jobs, ARGV[1], job_id) then
     place = '@'
   end

@@ -18,7 +18,7 @@ if not checked and epoch ~= ARGV[4] then
 end
 
 local constrained, moving = ARGV[13] == '1', tonumber(ARGV[14])
-local wrong = (constrained or moving > 0) and wrong_way() or wrong_type({[key.jobs] = 'hash', [key.events] = 'stream'})
+local wrong = (constrained or moving > 0) and wrong_way() or wrong_type({[key.events] = 'stream'})
 wrong = wrong or wrong_special()
 if wrong then
   return wrong
@@ -131,7 +131,7 @@ local function all_done(of_label, ids, job_ids, constraints, verdicts)
     return
   end
   free_all(ids, of_label)
-  redis.call('HDEL', key.jobs, unpack(job_ids))
+  remove_places(key.jobs, job_ids)
   release_all(job_ids, constraints)
   if any_special() then
     redis.call('HDEL', key.progress, unpack(job_ids))

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- The state of queues; atomic, so that a job that moves is counted once.
--- KEYS: ready level levels jobs scheduled dead paused log counted, of each queue
+-- KEYS: ready level levels parked scheduled dead paused log counted, of each queue
 -- ARGV: groups returned
 -- Returns list[list[Any]]: for each queue {runners, scheduled, dead, blocked, paused…}: `runners` has, for loop, thread and process one after the other, how many are waiting and running, and when the job that has waited longest became ready, 0 if none waits; `paused` has the paused tasks, '' for all.
 
@@ -62,12 +62,12 @@ each_queue(ARGV[1], function(its_group)
   end
   label = ''
   add_stream(key.ready)
-  local blocked_or_here = redis.call('HLEN', key.jobs) - there[''] - there.t - there.p
   if key.log ~= key.ready then
     add_log()
   end
   local scheduled, dead = redis.call('ZCARD', key.scheduled), redis.call('XLEN', key.dead)
-  local blocked = math.max(0, blocked_or_here - scheduled - dead)
+  -- Scheduled and blocked jobs are parked.
+  local blocked = math.max(0, redis.call('HLEN', key.parked) - scheduled)
   local paused = redis.call('SMEMBERS', key.paused)
   local runners = {}
   for _, each in ipairs({'', 't', 'p'}) do

@@ -4,7 +4,7 @@
 -- ARGV: parent:bytes children:bytes
 -- Returns list[bytes]: {} if it will arrive, else the state in which the job has ended and its verdict, {'', ''} if it is unknown.
 
-local place = redis.call('HGET', key.jobs, ARGV[1])
+local place = get_place(key.jobs, ARGV[1])
 if place and string.sub(place, 1, 1) ~= 'd' then
   local records = redis.call('HGET', key.children, ARGV[1]) or ''
   redis.call('HSET', key.children, ARGV[1], records .. ARGV[2])

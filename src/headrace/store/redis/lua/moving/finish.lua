@@ -1,7 +1,7 @@
 -- Write the facts, the index and the lanes, and notify listeners.
 local function finish(count, facts, lost, counts)
   run_agenda()
-  write_all(places, key.jobs)
+  write_places()
   write_all(bodies, key.parked)
   write_lanes()
   if #lost > 0 then

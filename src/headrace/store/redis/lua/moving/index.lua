@@ -17,9 +17,6 @@ local function now()
   return clock
 end
 
--- No time or number in constraints is larger.
-local MOST_MS = 1e14
-
 local special
 -- Whether any job here has more than its place: mostly none does, and one check is enough.
 local function any_special()
@@ -55,68 +52,75 @@ local function job_of(job_id, fields)
   }
 end
 
-local function is_whole(value, least, most)
-  return type(value) == 'number' and value >= least and value <= most and value % 1 == 0
-end
+-- A function of Lua has at most 200 locals, and so has a script: what only this one needs is inside.
+local read_constraints
+do
+  -- No time or number in constraints is larger.
+  local MOST_MS = 1e14
 
-local function is_text(value)
-  return type(value) == 'string' and value ~= ''
-end
-
-local function is_limit(limit)
-  return type(limit) == 'table' and is_text(limit[1]) and is_whole(limit[2], 1, MOST_MS)
-    and is_whole(limit[3], 1, MOST_MS) and (limit[4] == nil or is_whole(limit[4], 0, MOST_MS))
-end
-
-local function are_limits(limits)
-  if type(limits) ~= 'table' then
-    return false
+  local function is_whole(value, least, most)
+    return type(value) == 'number' and value >= least and value <= most and value % 1 == 0
   end
-  for at, limit in pairs(limits) do
-    if type(at) ~= 'number' or not is_limit(limit) then
+
+  local function is_text(value)
+    return type(value) == 'string' and value ~= ''
+  end
+
+  local function is_limit(limit)
+    return type(limit) == 'table' and is_text(limit[1]) and is_whole(limit[2], 1, MOST_MS)
+      and is_whole(limit[3], 1, MOST_MS) and (limit[4] == nil or is_whole(limit[4], 0, MOST_MS))
+  end
+
+  local function are_limits(limits)
+    if type(limits) ~= 'table' then
       return false
     end
+    for at, limit in pairs(limits) do
+      if type(at) ~= 'number' or not is_limit(limit) then
+        return false
+      end
+    end
+    return true
   end
-  return true
-end
 
--- Constraints under the names of `core/job/constraints.py`, which are one letter each in the bytes; nil if
--- they are malformed in any way. A script that failed over them half way would lose the jobs that it moves.
-local function named_constraints(read)
-  if type(read) ~= 'table' then
-    return nil
+  -- Constraints under the names of `core/job/constraints.py`, which are one letter each in the bytes; nil if
+  -- they are malformed in any way. A script that failed over them half way would lose the jobs that it moves.
+  local function named_constraints(read)
+    if type(read) ~= 'table' then
+      return nil
+    end
+    local lane, width, unique, unique_for_ms, limits = read.k, read.w, read.u, read.f, read.r
+    -- Zero, and `debounced` without a name, count as absent.
+    local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
+    local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
+      and (unique == nil or is_text(unique))
+      and (unique_for_ms == nil or is_whole(unique_for_ms, 1, MOST_MS))
+      and (debounced == nil or type(debounced) == 'boolean')
+      and (limits == nil or are_limits(limits))
+      and (priority == nil or is_whole(priority, 1, 100))
+      and (ttl_ms == nil or is_whole(ttl_ms, 0, MOST_MS))
+    return sound and {
+      lane = lane, width = width, unique = unique, unique_for_ms = unique_for_ms, limits = limits,
+      priority = priority, ttl_ms = ttl_ms, debounced = debounced,
+    } or nil
   end
-  local lane, width, unique, unique_for_ms, limits = read.k, read.w, read.u, read.f, read.r
-  -- Zero, and `debounced` without a name, count as absent.
-  local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
-  local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
-    and (unique == nil or is_text(unique))
-    and (unique_for_ms == nil or is_whole(unique_for_ms, 1, MOST_MS))
-    and (debounced == nil or type(debounced) == 'boolean')
-    and (limits == nil or are_limits(limits))
-    and (priority == nil or is_whole(priority, 1, 100))
-    and (ttl_ms == nil or is_whole(ttl_ms, 0, MOST_MS))
-  return sound and {
-    lane = lane, width = width, unique = unique, unique_for_ms = unique_for_ms, limits = limits,
-    priority = priority, ttl_ms = ttl_ms, debounced = debounced,
-  } or nil
-end
 
-local UNCONSTRAINED = {}
--- Jobs of one lane mostly have the same constraints.
-local known_constraints = {[''] = UNCONSTRAINED}
-local function read_constraints(raw)
-  local constraints = known_constraints[raw]
-  if not constraints and string.sub(raw, 1, 3) == '\129\161k' and string.byte(raw, 4) == 156 + #raw then
-    -- Only a short key, as in most constraints: recognised by its length.
-    constraints = {lane = string.sub(raw, 5)}
-    known_constraints[raw] = constraints
-  elseif not constraints then
-    local fine, read, more = pcall(cmsgpack.unpack, raw)
-    constraints = fine and more == nil and named_constraints(read) or UNCONSTRAINED
-    known_constraints[raw] = constraints
+  local UNCONSTRAINED = {}
+  -- Jobs of one lane mostly have the same constraints.
+  local known_constraints = {[''] = UNCONSTRAINED}
+  read_constraints = function(raw)
+    local constraints = known_constraints[raw]
+    if not constraints and string.sub(raw, 1, 3) == '\129\161k' and string.byte(raw, 4) == 156 + #raw then
+      -- Only a short key, as in most constraints: recognised by its length.
+      constraints = {lane = string.sub(raw, 5)}
+      known_constraints[raw] = constraints
+    elseif not constraints then
+      local fine, read, more = pcall(cmsgpack.unpack, raw)
+      constraints = fine and more == nil and named_constraints(read) or UNCONSTRAINED
+      known_constraints[raw] = constraints
+    end
+    return constraints
   end
-  return constraints
 end
 
 local function constraints_of(job)
@@ -130,7 +134,7 @@ local places, bodies, lanes = {}, {}, {}
 -- An error reply if a key that any job may need is not of its type.
 local function wrong_way()
   return wrong_type({
-    [key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash',
+    [key.ready] = 'stream', [key.scheduled] = 'zset', [key.parked] = 'hash',
     [key.dead] = 'stream', [key.lanes] = 'hash', [key.gates] = 'zset', [key.levels] = 'zset',
     [key.flow_messages] = 'stream', [key.events] = 'stream',
   })
@@ -150,7 +154,7 @@ local function place_of(job_id)
   if new ~= nil then
     return new
   end
-  return redis.call('HGET', key.jobs, job_id)
+  return get_place(key.jobs, job_id)
 end
 
 local function body_of(job_id)
@@ -161,7 +165,7 @@ local function body_of(job_id)
   return redis.call('HGET', key.parked, job_id)
 end
 
--- Read the places of these jobs, or the states of these lanes, in one command.
+-- Read the bodies of these jobs, or the states of these lanes, in one command.
 local function read_ahead(cache, name, wanted)
   for i = 1, #wanted, 4000 do
     local last = math.min(i + 3999, #wanted)
@@ -187,6 +191,20 @@ local function write_all(cache, name)
   for i = 1, #gone, 4000 do
     redis.call('HDEL', name, unpack(gone, i, math.min(i + 3999, #gone)))
   end
+end
+
+local function write_places()
+  local new, gone = {}, {}
+  for job_id, place in pairs(places) do
+    if place then
+      new[#new + 1] = job_id
+      new[#new + 1] = place
+    else
+      gone[#gone + 1] = job_id
+    end
+  end
+  set_places(key.jobs, new)
+  remove_places(key.jobs, gone)
 end
 
 local function park(job, place)

@@ -16,7 +16,13 @@ end
 for _, task in ipairs(redis.call('SMEMBERS', key.paused)) do
   redis.call('DEL', key.line .. TASK_GATE .. task)
 end
-redis.call('UNLINK', key.ready, key.jobs,
+-- All of them: a group of the same name that begins later must not find events of this one.
+local streams = {key.dead, key.ready}
+for _, level in ipairs(levels_in(key.levels)) do
+  streams[#streams + 1] = key.level .. level
+end
+drop_buckets(streams, math.huge)
+redis.call('UNLINK', key.ready,
   key.scheduled, key.parked, key.dead, key.lanes, key.gates, key.children,
   key.flow_messages, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
   key.epoch, key.reclaims, key.promoter, key.flow_relay, key.stopped, key.levels

@@ -10,8 +10,7 @@ local BLOCKED_MOST = 100000
 local PAGE = math.max(100, math.min(limit * 2, 500))
 
 local function many_blocked()
-  local elsewhere = redis.call('XLEN', key.ready) + redis.call('ZCARD', key.scheduled) + redis.call('XLEN', key.dead)
-  return redis.call('HLEN', key.jobs) - elsewhere >= BLOCKED_MOST
+  return redis.call('HLEN', key.parked) - redis.call('ZCARD', key.scheduled) >= BLOCKED_MOST
 end
 
 -- The contents of an entry of the log, if it is an event of ours.
@@ -55,7 +54,7 @@ local function fill()
       keyed[#keyed + 1] = constraints_of(job).lane
     end
   end
-  read_ahead(places, key.jobs, job_ids)
+  get_places(key.jobs, job_ids, places)
   read_ahead(lanes, key.lanes, keyed)
   for i, entry in ipairs(page) do
     -- The group's position has moved on, so none may be lost, whatever is wrong with it. Entries

@@ -14,7 +14,7 @@ end
 
 -- When an event in the group's own queue was added to the log, if that still has it.
 local function consider_own(event, otherwise)
-  local at = event and redis.call('HGET', key.log_jobs, event)
+  local at = event and get_place(key.log_jobs, event)
   consider(at and {at} or otherwise)
 end
 

@@ -21,7 +21,7 @@ local function event_at(i)
   return ARGV[at + 4], envelope, ARGV[at + 2], ARGV[at + 3]
 end
 
-local wrong = wrong_type({[key.ready] = 'stream', [key.jobs] = 'hash', [key.scheduled] = 'zset', [key.parked] = 'hash'})
+local wrong = wrong_type({[key.ready] = 'stream', [key.scheduled] = 'zset', [key.parked] = 'hash'})
 if wrong then
   return wrong
 end
@@ -32,7 +32,7 @@ if may_exist then
   for i = 1, count do
     job_ids[i] = (event_at(i))
   end
-  places = redis.call('HMGET', key.jobs, unpack(job_ids))
+  get_places(key.jobs, job_ids, places)
 end
 
 local dropped, room, is_missed = 0, math.huge, true
@@ -70,6 +70,14 @@ local function add(envelope, constraints)
   return redis.call('XADD', key.ready, '*', 'j', envelope, 't', constraints)
 end
 
+-- A place does not count if someone deleted what should be there.
+local function is_there(event, place)
+  if string.find(place, '^%d+%-%d+$') then
+    return #redis.call('XRANGE', key.ready, place, place) > 0
+  end
+  return redis.call('HEXISTS', key.parked, event) == 1
+end
+
 local known, index, seen, taken = {}, {}, {}, count
 
 -- Events that are new, due and have room: nearly all.
@@ -88,7 +96,7 @@ if are_simple then
 end
 for i = 1, are_simple and 0 or count do
   local event, envelope, when, constraints = event_at(i)
-  if places[i] or (may_exist and seen[event]) then
+  if (places[event] and is_there(event, places[event])) or (may_exist and seen[event]) then
     known[#known + 1] = i
   else
     local place = when ~= '' and schedule(event, when, envelope, constraints)
@@ -105,9 +113,7 @@ for i = 1, are_simple and 0 or count do
     index[#index + 1] = place
   end
 end
-if #index > 0 then
-  redis.call('HSET', key.jobs, unpack(index))
-end
+set_places(key.jobs, index)
 if drops and most > 0 then
   -- After the bound was lowered, some thousands at a time.
   dropped = drop_events(key.ready, math.min(redis.call('XLEN', key.ready) - most, count + 2000))

@@ -14,7 +14,7 @@ if not id then
 end
 
 local function is_in_log(event)
-  local at = redis.call('HGET', key.log_jobs, event)
+  local at = get_place(key.log_jobs, event)
   return at and string.find(at, '^%d+%-%d+$') and at
 end
 
