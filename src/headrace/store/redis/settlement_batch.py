@@ -21,6 +21,7 @@ from headrace.store.redis.keys import LOG
 _MOST = 1000
 _MOST_BYTES = 8 * 1024 * 1024
 _LOG_LABEL = LOG[:-1]
+_Labels = list[tuple[str, int]]
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -34,6 +35,8 @@ class Batch:
         self.kept: list[tuple[LeasedDelivery, Done]] = []
         self._labelled: dict[bytes, list[LeasedDelivery]] = {}
         self._labelled_kept: dict[bytes, list[tuple[LeasedDelivery, Done]]] = {}
+        self._done_labels: _Labels = []
+        self._kept_labels: _Labels = []
         self.labels = b""
         """How many of `done` and of `kept` are of each stream; empty if all are of `ready`."""
         self.from_log: list[LeasedDelivery] = []
@@ -44,27 +47,26 @@ class Batch:
         self.epoch = min(item.delivery.epoch for item in settlements)
         self.facts = facts.NONE if tally is None else facts.of_settlements(settlements, tally)
         finished: list[bytes] = []
-        done = self.done
+        done, labelled = self.done, self._labelled
         for item in settlements:
             delivery = item.delivery
             if item.outcome is not DONE or delivery.constraints:
                 self._sort(item, finished)
-            elif b"/" in receipt_of(delivery):
-                self._add_labelled(delivery)
-            else:
+                continue
+            receipt = receipt_of(delivery)
+            slash = receipt.find(b"/")
+            if slash < 0:
                 done.append(delivery)
+            elif (same := labelled.get(receipt[:slash])) is not None:
+                same.append(delivery)
+            else:
+                labelled[receipt[:slash]] = [delivery]
+        self.from_log += labelled.pop(_LOG_LABEL, ())
         if self._labelled or self._labelled_kept:
-            self.labels = _encode(
-                [_joined(done, self._labelled), _joined(self.kept, self._labelled_kept)]
-            )
+            self._done_labels = _joined(done, self._labelled)
+            self._kept_labels = _joined(self.kept, self._labelled_kept)
+            self.labels = _encode([self._done_labels, self._kept_labels])
         self.finished = encode_keys(finished) if finished else b""
-
-    def _add_labelled(self, delivery: LeasedDelivery) -> None:
-        label = receipt_of(delivery).partition(b"/")[0]
-        if label == _LOG_LABEL:
-            self.from_log.append(delivery)
-        else:
-            self._labelled.setdefault(label, []).append(delivery)
 
     def _sort(self, item: Settlement, finished: list[bytes]) -> None:
         delivery, outcome = item.delivery, item.outcome
@@ -93,7 +95,8 @@ class Batch:
 
     def blocks(self, checked: bool) -> list[Argument]:
         kept = [delivery for delivery, _ in self.kept]
-        blocks = self._columns(self.done, checked) + self._columns(kept, checked)
+        blocks = self._columns(self.done, self._done_labels, checked)
+        blocks += self._columns(kept, self._kept_labels, checked)
         blocks += [outcome.verdict for _, outcome in self.kept]
         blocks += [outcome.ttl_ms for _, outcome in self.kept]
         blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.from_log]
@@ -101,10 +104,16 @@ class Batch:
             blocks += [delivery.count for delivery in self.from_log]
         return blocks + self._moved
 
-    def _columns(self, deliveries: Sequence[LeasedDelivery], checked: bool) -> list[Argument]:
+    def _columns(
+        self, deliveries: Sequence[LeasedDelivery], labels: _Labels, checked: bool
+    ) -> list[Argument]:
         columns: list[Argument] = [delivery.receipt for delivery in deliveries]
-        if self.labels:
-            columns = [receipt_of(each).rpartition(b"/")[2] for each in deliveries]
+        at = 0
+        for label, count in labels:
+            start = len(label) + 1 if label else 0
+            mine = deliveries[at : at + count]
+            columns[at : at + count] = [receipt_of(each)[start:] for each in mine]
+            at += count
         columns += [delivery.job_id for delivery in deliveries]
         if checked:
             columns += [delivery.count for delivery in deliveries]
@@ -132,8 +141,8 @@ def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
 _Item = TypeVar("_Item")
 
 
-def _joined(plain: list[_Item], labelled: Mapping[bytes, Sequence[_Item]]) -> list[tuple[str, int]]:
-    """Adds what is of other streams; how many there are of each."""
+def _joined(plain: list[_Item], labelled: Mapping[bytes, Sequence[_Item]]) -> _Labels:
+    """Adds what is of other streams; the label and the number of those of each."""
     labels = [("", len(plain))]
     for label, items in labelled.items():
         plain += items

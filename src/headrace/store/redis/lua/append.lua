@@ -9,17 +9,17 @@ local most, group, may_exist = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1'
 local HEAD, EACH = 5, 3
 local count = (#ARGV - HEAD) / EACH
 
--- The stream of each runner in use here, by its label.
-local streams = {[''] = key.ready}
+-- The labels of other runners than the loop, by the format of their envelopes.
+local labels = {}
 local kinds = {[key.ready] = 'stream', [key.events] = 'stream'}
 for i = HEAD + 2, #ARGV, EACH do
   if ARGV[i] ~= '' then
     kinds[key.scheduled], kinds[key.parked] = 'zset', 'hash'
   end
-  local label = runner_label(ARGV[i + 1])
-  if not streams[label] then
-    streams[label] = key.level .. label
-    kinds[streams[label]], kinds[key.levels] = 'stream', 'zset'
+  local format = string.byte(ARGV[i + 1], 2)
+  if (format == 2 or format == 3) and not labels[format] then
+    labels[format] = runner_label(ARGV[i + 1])
+    kinds[key.level .. labels[format]], kinds[key.levels] = 'stream', 'zset'
   end
 end
 local wrong = wrong_type(kinds)
@@ -27,15 +27,17 @@ if wrong then
   return wrong
 end
 
-local levels_changed, used = false, {[''] = true}
+local apart, levels_changed = next(labels) ~= nil, false
+for _, label in pairs(labels) do
+  levels_changed = use_level(label, 0, group) or levels_changed
+end
 local function add(envelope)
-  local label = runner_label(envelope)
-  if not used[label] then
-    used[label] = true
-    levels_changed = use_level(label, 0, group) or levels_changed
+  local label = apart and labels[string.byte(envelope, 2)]
+  if not label then
+    return redis.call('XADD', key.ready, '*', 'j', envelope)
   end
-  local id = redis.call('XADD', streams[label], '*', 'j', envelope)
-  return label == '' and id or label .. '/' .. id
+  local stream = key.level .. label
+  return label .. '/' .. redis.call('XADD', stream, '*', 'j', envelope)
 end
 
 local function first_due()

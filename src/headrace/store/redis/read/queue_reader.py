@@ -214,11 +214,18 @@ class RedisReader:
     async def _read_few(
         self, link: Link, streams: Sequence[Stream], limit: int, capacity: Capacity
     ) -> list[LeasedDelivery]:
-        """One job from each of some streams, from others each time."""
+        """One job from each of some streams: from others each time, and from the next ones if
+        these are empty."""
         self._turn += 1
         first = self._turn % len(streams)
-        few = few_of([*streams[first:], *streams[:first]], limit, capacity)
-        return await self._read(link, [name for name, _ in few], 1, 0.0)
+        left, found = [*streams[first:], *streams[:first]], list[LeasedDelivery]()
+        while left and not found:
+            few = few_of(left, limit, capacity)
+            found = await self._read(link, [name for name, _ in few], 1, 0.0)
+            left = [stream for stream in left if stream not in few]
+        if found and not left:
+            self._note_alone(found)
+        return found
 
     def _note_alone(self, found: Sequence[LeasedDelivery]) -> None:
         """Remember the stream from which all of them came, if it is one."""

@@ -1,4 +1,4 @@
-"""Jobs that a worker hands back: first in line for whoever has room for them, and uncounted."""
+"""Jobs that a worker hands back: first in line for any worker that has room, and uncounted."""
 
 from __future__ import annotations
 
