@@ -16,7 +16,7 @@ from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
-from headrace.worker.run.run import RunSettings
+from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.run.runners import Runners
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.upkeep.progress_writer import ProgressWriter

@@ -15,7 +15,8 @@ from headrace.core.job.envelope import decode_envelope
 from headrace.core.task.call import Call
 from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.look_ahead import LookAhead
-from headrace.worker.run.run import Run, RunSettings
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_settings import RunSettings
 from tests.worker.states import until
 
 # At the top level, as tasks that another process must import have to be.

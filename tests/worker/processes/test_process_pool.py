@@ -44,8 +44,13 @@ async def pool() -> AsyncIterator[AwaitedPool]:
 async def held(pool: AwaitedPool, folder: Path) -> Run:
     """A run that has begun, and goes on until the gate is opened."""
     run = pool.start(hold.call(str(folder)))
-    await until((folder / "gate-pid").exists)
+    await until(lambda: has_begun(folder))
     return run
+
+
+def has_begun(folder: Path, gate: str = "gate") -> bool:
+    pid = folder / f"{gate}-pid"
+    return pid.exists() and bool(pid.read_text())
 
 
 def process_in(folder: Path) -> int:
@@ -186,6 +191,9 @@ async def test_the_time_of_a_run_begins_with_its_function(
     (tmp_path / "gate").touch()
     await pool.end_of(second)
     assert first.started < first.ended <= second.started <= second.ended <= time.monotonic()
+    second.note_facts(ahead_ms=1000.0)
+    assert second.delivery.started_ms == int(second.started * 1000 + 1000)
+    assert second.delivery.took_us == int((second.ended - second.started) * 1_000_000)
 
 
 async def test_a_job_that_expires_in_a_process_does_not_start(
@@ -228,7 +236,7 @@ async def test_an_idle_process_takes_over_what_waits_behind_a_long_run(tmp_path:
     pool = AwaitedPool(2)
     long = pool.start(hold.call(str(tmp_path)))
     short = pool.start(hold.call(str(tmp_path), "other"))
-    await until(lambda: (tmp_path / "gate-pid").exists() and (tmp_path / "other-pid").exists())
+    await until(lambda: has_begun(tmp_path) and has_begun(tmp_path, "other"))
     runs = start_notes(pool, tmp_path, "abcdef")
     assert pool.capacity() == 2 * 101 - 8
     (tmp_path / "other").touch()
@@ -337,8 +345,7 @@ async def test_processes_die_with_their_worker(tmp_path: Path) -> None:
         str(tmp_path),
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    note = tmp_path / "gate-pid"
-    await until(lambda: note.exists() and note.read_text())
+    await until(lambda: has_begun(tmp_path))
     parent.kill()
     await parent.wait()
     await until(lambda: not _lives(process_in(tmp_path)))

@@ -26,7 +26,8 @@ from headrace.core.job.history import History, encode_history
 from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
 from headrace.worker.run.executor import Executor
-from headrace.worker.run.run import Run, RunSettings
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.run.runners import Runners
 from headrace.worker.run.slots import Slots
 from tests.worker.states import AtOnce, reach, until

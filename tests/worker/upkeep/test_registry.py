@@ -18,7 +18,8 @@ from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock
 from headrace.worker.consume.heartbeat import Heartbeat, StoreClock
-from headrace.worker.run.run import Run, RunSettings
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.upkeep.registry import MOST_RUNS, Registry
 
 LEASE = 30.0

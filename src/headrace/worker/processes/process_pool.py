@@ -124,7 +124,7 @@ class ProcessPool:
             self.refill()
 
     async def close(self) -> None:
-        """Kill all processes."""
+        """Kill all processes; nothing that they ran ends any more."""
         self._closed = True
         for process in tuple(self._processes):
             process.kill()
@@ -142,7 +142,8 @@ class ProcessPool:
         if busy:
             self._look_ahead.note(busy)
         self._submissions.pop(submission.run, None)
-        submission.done(submission.run, value, error)
+        if not self._closed:
+            submission.done(submission.run, value, error)
 
     def remove(self, process: TaskProcess) -> None:
         self._processes.remove(process)

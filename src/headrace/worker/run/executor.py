@@ -22,8 +22,9 @@ from headrace.worker.run.fork_guard import end_if_forked, forks
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.intake import Intake
 from headrace.worker.run.manual_ack import UNRECORDED, ManualRun
-from headrace.worker.run.outcomes import Outcomes
-from headrace.worker.run.run import Run, RunSettings
+from headrace.worker.run.outcomes import Encoded, Outcomes
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.run.runners import Runners, finished
 from headrace.worker.run.slots import Slots
 from headrace.worker.run.stopper import Stopper
@@ -69,7 +70,7 @@ class Executor:
         self._ahead_ms = 0.0
         # Without all that needs the loop before or after the function.
         self._direct = not (runners.wrapped or auditing or policy.manual)
-        self.in_flight = InFlight(slots, self._steps, self._start_in_thread, policy.delivery_slots)
+        self.in_flight = InFlight(slots, self._steps, self._start_directly, policy.delivery_slots)
         self.stopper = Stopper(self.in_flight, self._outcomes, self.conclude, runners.withdraw)
 
     def start(self, delivery: LeasedDelivery) -> None:
@@ -111,19 +112,25 @@ class Executor:
             self._settle(run)
         self.in_flight.remove(run)
 
-    def _start_in_thread(self, run: Run) -> bool:
-        """The same for a function in a thread with nothing around it, in two steps and without an
-        asyncio task: the next is `_ended_in_thread`. False if the run needs more than that."""
+    def _start_directly(self, run: Run) -> bool:
+        """The same for a function in a thread or a process with nothing around it, in two steps and
+        without an asyncio task: the next is `_ended`. False if the run needs more than that."""
         if not self._direct or run.limited or isinstance(run, BatchRun):
             return False
         self.in_flight.mark_running(run)
         run.future = self._loop.create_future()
         if not self._watching:
             self._watch()
-        self._runners.start_in_thread(run, self._ended_in_thread)
+        if run.task.declared.run_in == "thread":
+            self._runners.start_in_thread(run, self._ended)
+        else:
+            self._runners.start_in_process(run, self._ended_in_process)
         return True
 
-    def _ended_in_thread(self, run: Run, value: Any, error: BaseException | None) -> None:
+    def _ended_in_process(self, run: Run, data: bytes | None, error: BaseException | None) -> None:
+        self._ended(run, None if data is None else Encoded(data), error)
+
+    def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:
         if not run.abandoned:
             try:
                 if error is not None:

@@ -23,21 +23,21 @@ class InFlight:
     A run is also `running` while it waits for a thread or a process: `has_begun` tells. Each run
     comes with a slot, which the reader took for it. With `delivery_slots`, deliveries keep the
     reader's slots until they are settled; only runs that outlast their outcome then take one.
-    `perform` gives the steps of a run; the first is `mark_running`. Runs in threads are first given
-    to `start_in_thread`, which returns whether that is all they need."""
+    `perform` gives the steps of a run; the first is `mark_running`. Runs in threads and
+    processes are first given to `start_directly`, which returns whether that is all they need."""
 
     def __init__(
         self,
         slots: Slots,
         perform: Callable[[Run], Work],
-        start_in_thread: Callable[[Run], bool],
+        start_directly: Callable[[Run], bool],
         delivery_slots: Slots | None = None,
     ) -> None:
         self._slots = slots if delivery_slots is None else Slots(0)
         self._delivery_slots = delivery_slots
         self._batcher = Batcher(self._slots, self._enter)
         self._without_slot: deque[Run] = deque()
-        self._start_in_thread = start_in_thread
+        self._start_directly = start_directly
         self._trampoline = Trampoline(perform)
         self._outlasting: dict[Run, int] = {}
         self._finishing: set[asyncio.Future[None]] = set()
@@ -77,7 +77,7 @@ class InFlight:
             self._launch(self._without_slot.popleft())
 
     def _launch(self, run: Run) -> None:
-        if run.task.declared.run_in != "thread" or not self._start_in_thread(run):
+        if run.task.declared.run_in == "loop" or not self._start_directly(run):
             self._trampoline.add(run)
 
     def mark_running(self, run: Run) -> None:

@@ -17,7 +17,8 @@ from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import Reason
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
-from headrace.worker.run.run import Run, RunSettings
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task

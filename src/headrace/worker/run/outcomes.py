@@ -16,7 +16,8 @@ from headrace.core.job.state import Reason
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
 from headrace.errors import AuditError, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
-from headrace.worker.run.run import Run, RunSettings
+from headrace.worker.run.run import Run
+from headrace.worker.run.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task

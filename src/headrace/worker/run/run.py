@@ -6,8 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
 from headrace.client.job import Job
@@ -17,8 +16,9 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import expired
 from headrace.core.job.history import NO_HISTORY, History
-from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
+from headrace.worker.processes.run_place import ProcessRuns, RunPlace
+from headrace.worker.run.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -27,32 +27,6 @@ if TYPE_CHECKING:
 _FOREVER = float("inf")
 # One for all runs: few ask for a context in a thread while they are being ended.
 _context_lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """The same in each consumer loop; how loops differ is their `AckPolicy`."""
-
-    worker: str
-    """The worker's name."""
-    state: Any
-    """What the app's lifespan yielded."""
-    crash_limit: int
-    max_payload: int
-    now_ms: Callable[[], int]
-    """The store's time."""
-    events: bool = True
-    """Whether the task, attempt and times of each run are written with its outcome."""
-    reporter_of: Callable[[str, JobId], RunReporter] | None = None
-    """Makes the reporter of a job from its queue and id."""
-
-
-class RunPlace(Protocol):
-    """Where a run was sent, to begin there at a time that is not known here."""
-
-    def look(self) -> None:
-        """Start the clock of the run that has begun there, if it is not started."""
-        ...
 
 
 class Run:
@@ -86,6 +60,8 @@ class Run:
     """When the function ended, if that was before its outcome is known here; else 0."""
     process: RunPlace | None = None
     """The process that has it, and begins it when it is its turn."""
+    processes: ProcessRuns | None = None
+    """Of a function that runs in a process with nothing around it: all such runs."""
     ends_at = _FOREVER
     """Its deadline: of its timeout or, after a cancellation, of the grace."""
     manual: ManualSettlement | None = None
@@ -241,6 +217,18 @@ class Run:
         """Encode the arguments again, as middleware left them."""
         self.changed, self.first_argument = self.task.signature.encode(self.args, self.kwargs), b""
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether its function runs in a thread or a process with nothing around it."""
+        return self.thread_call is not None or self.processes is not None
+
+    def kill(self) -> None:
+        """End a run in a process that does not end by itself."""
+        if self.processes is not None:
+            self.processes.kill(self)
+        else:
+            self.future.cancel()
+
     def end(self) -> None:
         """Cancel it. A thread cannot be cancelled: it can only be asked to end."""
         with _context_lock:
@@ -249,7 +237,10 @@ class Run:
                 self._context.cancel()
         if self.cancelled and self.interrupt is not None:
             self.interrupt()
-        if self.thread_call is None or self.handed_back:
+        if self.processes is not None:
+            end = self.processes.terminate if self.cancelled else self.processes.kill
+            end(self)
+        elif self.thread_call is None or self.handed_back:
             self.future.cancel()
 
     # What goes with its outcome into the record of events

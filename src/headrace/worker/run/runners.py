@@ -20,6 +20,7 @@ from headrace.middleware.nesting import running_through, wrapping_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.awaited_run import run_in_process
+from headrace.worker.processes.held_runs import Done
 from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.fork_guard import end_if_forked, forks, guard_loop
 from headrace.worker.run.interruption import Answer, Interruptible
@@ -68,6 +69,7 @@ class RunMiddleware:
         if not wanting and not run.limited:
             return Encoded(await run_in_process(pool, run))
         async with pool.reserved() as process:
+            run.queued_at = 0.0
             if run.limited:
                 await count_start(run)
             if not wanting:
@@ -99,7 +101,7 @@ class Runners:
     ) -> None:
         self.threads = ThreadPool(threads)
         self._variables = copy_context()
-        self._processes = ProcessPool(processes)
+        self.processes = ProcessPool(processes)
         self._middleware = RunMiddleware(middleware)
         self.wrapped = bool(self._middleware)
         """Whether middleware wraps runs, and sees their arguments."""
@@ -127,13 +129,22 @@ class Runners:
         run.queued_at = time.monotonic()
         self.threads.submit(call)
 
+    def start_in_process(self, run: Run, done: Done) -> None:
+        """The same in a process; `done` is called with the encoded result."""
+        run.processes = self.processes
+        run.queued_at = time.monotonic()
+        self.processes.submit(run, done)
+
     def withdraw(self, run: Run) -> bool:
-        """Take back a run of `start_in_thread` that has not begun; False if it has."""
+        """Take back a run of `start_in_thread` or `start_in_process` that has not begun; False if
+        it has."""
+        if run.processes is not None:
+            return self.processes.withdraw(run)
         return run.thread_call is not None and self.threads.withdraw(run.thread_call)
 
     async def close(self) -> None:
         self.threads.close()
-        await self._processes.close()
+        await self.processes.close()
 
     async def _in_loop(self, run: Run, count_start: CountStart) -> Any:
         await count_start(run)
@@ -165,9 +176,10 @@ class Runners:
             run.interrupt = None
 
     async def _in_process(self, run: Run, count_start: CountStart) -> Any:
+        run.queued_at = time.monotonic()
         if self.wrapped or run.limited:
-            return await self._middleware.process(run, count_start, self._processes)
-        return Encoded(await run_in_process(self._processes, run))
+            return await self._middleware.process(run, count_start, self.processes)
+        return Encoded(await run_in_process(self.processes, run))
 
 
 def _call(run: Run) -> Awaitable[Any]:

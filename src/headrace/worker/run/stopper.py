@@ -39,7 +39,7 @@ class Stopper:
         self._in_flight = in_flight
         self._outcomes = outcomes
         self._conclude = conclude
-        self._withdraw_from_thread = withdraw
+        self._withdraw_direct = withdraw
 
     def hand_back(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
@@ -55,8 +55,8 @@ class Stopper:
             one.handed_back = True
         if self._withdrawn(run):
             return
-        if only_waiting and run.thread_call is not None:
-            # A thread has just begun it.
+        if only_waiting and run.is_direct:
+            # It has just begun.
             run.handed_back = False
         else:
             self._end_running(run)
@@ -100,7 +100,11 @@ class Stopper:
             task = run.envelope.task
             if task in tasks and run.delivery.queue == queue and not run.has_begun:
                 run.gate = task_gate(task)
-                self._end(run, batch_or_run)
+                if run.is_direct and not self._withdrawn(run):
+                    # It has just begun.
+                    run.gate = ""
+                elif not run.abandoned:
+                    self._end(run, batch_or_run)
 
     def abandon_all(self) -> None:
         """Hand back what did not end although it was cancelled."""
@@ -123,8 +127,8 @@ class Stopper:
             log.warning("job %s ignores its cancellation", run.delivery.id_text, extra=run.fields)
             self._give_up(run)
             if run.task.declared.run_in == "process":
-                # It had its time to clean up. The second time, it is killed.
-                run.future.cancel()
+                # It had its time to clean up.
+                run.kill()
 
     # How one run is ended
 
@@ -152,8 +156,8 @@ class Stopper:
         self._conclude(run, self._cut_short(run))
 
     def _withdrawn(self, run: Run) -> bool:
-        """Whether it still waited for a thread, and has its outcome now."""
-        if run.has_begun or not self._withdraw_from_thread(run):
+        """Whether it still waited for a thread or a process, and has its outcome now."""
+        if run.has_begun or not self._withdraw_direct(run):
             return False
         self._conclude(run, self._cut_short(run))
         self._in_flight.remove(run)

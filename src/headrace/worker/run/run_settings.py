@@ -1,0 +1,28 @@
+"""What all runs of a worker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.client.context import RunReporter
+from headrace.core.job.ids import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The same in each consumer loop; how loops differ is their `AckPolicy`."""
+
+    worker: str
+    """The worker's name."""
+    state: Any
+    """What the app's lifespan yielded."""
+    crash_limit: int
+    max_payload: int
+    now_ms: Callable[[], int]
+    """The store's time."""
+    events: bool = True
+    """Whether the task, attempt and times of each run are written with its outcome."""
+    reporter_of: Callable[[str, JobId], RunReporter] | None = None
+    """Makes the reporter of a job from its queue and id."""
