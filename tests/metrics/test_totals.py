@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace.core.job.tally import Tally
+from headrace.core.job.tally import SettledColumns, Tally
 from headrace.core.workers import Scaled
 from headrace.errors import StoreUnavailable
 from headrace.metrics import multiprocess
@@ -20,7 +20,8 @@ from headrace.metrics.totals import Presence, Totals, TotalsSnapshot
 
 
 def tally(done: int, task: str = "add") -> Tally:
-    return Tally({("done", task): done, ("<1000", task): done, ("run_us", task): 10 * done})
+    counts = {("done", task): done, ("<1000", task): done, ("run_us", task): 10 * done}
+    return Tally(counts, SettledColumns([]))
 
 
 def test_batches_add_up_by_queue_and_task() -> None:

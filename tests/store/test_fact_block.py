@@ -8,6 +8,7 @@ import pytest
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import new_id
 from headrace.core.job.outcome import DONE, Dead, Done, Outcome, Retried
+from headrace.core.job.tally import SettledColumns
 from headrace.store.contract import Settlement
 from headrace.store.fact_block import decode_facts, encode_block, encode_sent, encode_settled
 from headrace.store.values import Fact
@@ -15,12 +16,19 @@ from headrace.store.values import Fact
 STARTED = 1_700_000_000_000
 
 
-def settled(outcome: Outcome = DONE, job_id: bytes = b"", **fields: object) -> Settlement:
+Ran = tuple[str, int, int, int]
+NOT_RUN: Ran = "", 0, 0, 0
+
+
+def settled(outcome: Outcome = DONE, job_id: bytes = b"", ran: Ran = NOT_RUN) -> Settlement:
     delivery = LeasedDelivery("q", 0, b"")
     delivery.job_id = job_id
-    for name, value in fields.items():
-        setattr(delivery, name, value)
+    delivery.task, delivery.attempt, delivery.started_ms, delivery.took_us = ran
     return Settlement(delivery, outcome)
+
+
+def encoded(*many: Settlement) -> bytes:
+    return encode_settled(SettledColumns(many))
 
 
 def listed(*values: bytes) -> bytes:
@@ -29,11 +37,8 @@ def listed(*values: bytes) -> bytes:
 
 def test_a_batch_of_alike_runs_is_read_as_it_was_written() -> None:
     ids = [new_id() for _ in range(100)]
-    block = encode_settled(
-        [
-            settled(job_id=id, task="add", attempt=1, started_ms=STARTED + at // 7, took_us=at)
-            for at, id in enumerate(ids)
-        ]
+    block = encoded(
+        *(settled(job_id=id, ran=("add", 1, STARTED + at // 7, at)) for at, id in enumerate(ids))
     )
     assert decode_facts(listed(block)) == [
         Fact("done", id, "add", 1, STARTED + at // 7, at) for at, id in enumerate(ids)
@@ -42,12 +47,10 @@ def test_a_batch_of_alike_runs_is_read_as_it_was_written() -> None:
 
 
 def test_runs_that_have_nothing_in_common_are_read_as_they_were_written() -> None:
-    block = encode_settled(
-        [
-            settled(Retried(700, b""), b"=short", task="a", attempt=2, started_ms=9, took_us=1),
-            settled(Dead("boom", b""), b"=somewhat longer", task="b"),
-            settled(Done(b"verdict", 5), b"=x", task="a", attempt=1, started_ms=3, took_us=4),
-        ]
+    block = encoded(
+        settled(Retried(700, b""), b"=short", ("a", 2, 9, 1)),
+        settled(Dead("boom", b""), b"=somewhat longer", ("b", 0, 0, 0)),
+        settled(Done(b"verdict", 5), b"=x", ("a", 1, 3, 4)),
     )
     assert decode_facts(listed(block)) == [
         Fact("retry", b"=short", "a", 2, 9, 1, "700"),
@@ -59,12 +62,12 @@ def test_runs_that_have_nothing_in_common_are_read_as_they_were_written() -> Non
 def test_jobs_without_an_id_are_facts_too() -> None:
     dead = Dead("malformed", b"")
     for count in (1, 2):
-        facts = decode_facts(listed(encode_settled([settled(dead)] * count)))
+        facts = decode_facts(listed(encoded(*[settled(dead)] * count)))
         assert facts == [Fact("dead", b"", detail="malformed")] * count
 
 
 def test_a_reason_that_cannot_be_written_is_written_with_a_question_mark() -> None:
-    (fact,) = decode_facts(listed(encode_settled([settled(Dead("\ud800", b""), b"=a")])))
+    (fact,) = decode_facts(listed(encoded(settled(Dead("\ud800", b""), b"=a"))))
     assert fact.detail == "?"
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, Done
-from headrace.core.job.tally import Settled, detail_of, kind_of
+from headrace.core.job.tally import SettledColumns, detail_of, kind_of
 from headrace.store.values import Fact, Kind
 
 _T = TypeVar("_T")
@@ -65,29 +65,30 @@ _decode_fact = msgspec.msgpack.Decoder(Fact).decode
 _decode_values = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def encode_settled(settled: Sequence[Settled]) -> bytes:
+def encode_settled(columns: SettledColumns) -> bytes:
     """The facts of runs that have ended, as one block."""
-    deliveries = [each.delivery for each in settled]
-    outcomes = [each.outcome for each in settled]
-    kinds: str | list[str] = "done"
-    details: str | list[str] = ""
+    outcomes = columns.outcomes
+    kinds: str | Sequence[str] = "done"
+    details: str | Sequence[str] = ""
     if outcomes.count(DONE) < len(outcomes) and set(map(type, outcomes)) != {Done}:
         kinds = _column([kind_of(type(outcome)) for outcome in outcomes])
         details = _column([_storable(detail_of(outcome)) for outcome in outcomes])
-    first = deliveries[0].started_ms
-    later = _column([delivery.started_ms - first for delivery in deliveries])
+    starts = _column(columns.started_ms)
+    if not isinstance(starts, int):
+        first, *later = starts
+        starts = [first, *[each - first for each in later]]
     return encode_block(
-        [delivery.job_id for delivery in deliveries],
+        [delivery.job_id for delivery in columns.deliveries],
         kinds,
-        _column([delivery.task for delivery in deliveries]),
-        _column([delivery.attempt for delivery in deliveries]),
-        [first, *later[1:]] if isinstance(later, list) else first,
-        _column([delivery.took_us for delivery in deliveries]),
+        _column(columns.tasks),
+        _column(columns.attempts),
+        starts,
+        _column(columns.took_us),
         details,
     )
 
 
-def encode_sent(ids: Sequence[JobId], kinds: list[str], tasks: list[str]) -> bytes:
+def encode_sent(ids: Sequence[JobId], kinds: Sequence[str], tasks: Sequence[str]) -> bytes:
     """The facts of jobs that were sent, as one block."""
     kind, task = _column(kinds), _column(tasks)
     return encode_block(ids, kind, task, 0, 0, 0, "")
@@ -101,7 +102,7 @@ def encode_block(ids: Sequence[JobId], *columns: object) -> bytes:
     return _encode((_column(sizes) if joined else sizes, joined, *columns))
 
 
-def _column(values: list[_T]) -> _T | list[_T]:
+def _column(values: Sequence[_T]) -> _T | Sequence[_T]:
     return values[0] if values and values.count(values[0]) == len(values) else values
 
 

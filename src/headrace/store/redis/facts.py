@@ -16,7 +16,6 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.tally import Tally
 from headrace.errors import ConfigError
-from headrace.store.contract import Settlement
 from headrace.store.fact_block import decode_facts, encode_sent, encode_settled
 from headrace.store.values import Fact, MinuteCount, RecordedFact
 
@@ -88,9 +87,10 @@ def _is_later(parcel: Parcel) -> bool:
     return bool(parcel.delay_ms) or parcel.at_ms is not None
 
 
-def of_settlements(settlements: Sequence[Settlement], tally: Tally) -> FactBatch:
+def of_settlements(tally: Tally) -> FactBatch:
     counts = {f"{name} {task}": count for (name, task), count in tally.counts.items()}
-    return FactBatch(len(settlements), encode_settled(settlements), counts)
+    columns = tally.columns
+    return FactBatch(len(columns.deliveries), encode_settled(columns), counts)
 
 
 async def read_events(

@@ -45,7 +45,7 @@ class Batch:
         self.moved = 0
         self._moved: list[Argument] = []
         self.epoch = min(item.delivery.epoch for item in settlements)
-        self.facts = facts.NONE if tally is None else facts.of_settlements(settlements, tally)
+        self.facts = facts.NONE if tally is None else facts.of_settlements(tally)
         finished: list[bytes] = []
         done, labelled = self.done, self._labelled
         for item in settlements:

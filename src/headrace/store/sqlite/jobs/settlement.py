@@ -104,9 +104,10 @@ def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -
     for each in settled:
         if not each.delivery.job_id:
             each.delivery.identify()
+    if tally is None or len([kind for kind in _IN_ORDER if by_kind[kind]]) > 1:
+        tally = Tally.of(settled, lambda delivery: delivery.ready_ms)
     if settled:
-        change.ended = len(settled), encode_settled(settled)
-    tally = tally or Tally.of(settled, lambda delivery: delivery.ready_ms)
+        change.ended = len(settled), encode_settled(tally.columns)
     for (name, task), count in tally.counts.items():
         change.count(task, name, count)
 
