@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace import Context, Headrace, Reject, RetryLater, State
-from headrace.admin.jobs.why import span
+from headrace.admin.jobs.why import Why, span
 from headrace.core.job.history import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
 
@@ -108,6 +108,28 @@ async def test_a_job_behind_others(app: Headrace) -> None:
         assert await app.admin.why(running.id) == (
             f"It is running on worker {worker.name!r}, attempt 1."
         )
+
+
+async def test_a_job_waits_behind_those_that_run_where_it_does(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task
+    def block() -> None: ...
+
+    @app.task
+    async def wait() -> None: ...
+
+    async def a_worker_reads_it(why: Why) -> str:
+        return ""
+
+    monkeypatch.setattr(Why, "_obstacle", a_worker_reads_it)
+    blocking = [await block.enqueue() for _ in range(3)]
+    waiting = [await wait.enqueue() for _ in range(2)]
+    first = "It is waiting, first in queue 'default': the next "
+    assert await app.admin.why(blocking[0].id) == f"{first}worker with a free thread takes it."
+    assert "behind 2 jobs." in await app.admin.why(blocking[2].id)
+    assert await app.admin.why(waiting[0].id) == f"{first}free worker takes it."
+    assert "behind 1 job." in await app.admin.why(waiting[1].id)
 
 
 async def test_a_running_job_with_progress_that_was_asked_to_end(app: Headrace) -> None:

@@ -11,7 +11,7 @@ import redis
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
-from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome
+from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome, Released
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.errors import StoreError
@@ -142,6 +142,18 @@ class Release(Settle):
 
     async def check(self) -> None:
         assert await self.count() == Counts(running=1)
+
+
+class Move(Settle):
+    """A job goes to those of another runner."""
+
+    outcome = Released("thread")
+
+    async def check(self) -> None:
+        # It keeps its place in its lane.
+        assert await self.count() == Counts(running=1, blocked=2)
+        (state,) = await self.plain.survey([QUEUE])
+        assert list(state.runners) == ["thread"]
 
 
 class Publish(Change):
@@ -480,7 +492,7 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 
 CHANGES: tuple[type[Change], ...] = (
-    Append, Enter, Settle, Release, Publish, Promote, Reclaim, Cancel, Replay, Purge, Follow,
+    Append, Enter, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge, Follow,
     Arrive, Begin, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 

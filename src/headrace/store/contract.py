@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from headrace.core.job.capacity import Capacity
+from headrace.core.job.capacity import Capacity, Runner
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
@@ -219,11 +219,18 @@ class Store(TopicStore, Protocol):
         ...
 
     async def browse(
-        self, queue: str, state: State, cursor: str = "", limit: int = 100
+        self,
+        queue: str,
+        state: State,
+        cursor: str = "",
+        limit: int = 100,
+        *,
+        runner: Runner | None = None,
     ) -> JobIdPage:
-        """A page of the jobs in a state. A job that stays in the state is listed; one that moves
-        meanwhile may be missed. A page may be short or empty without being the last. `done` and
-        `cancelled` jobs cannot be listed: an empty page."""
+        """A page of the jobs in a state; of waiting ones, only those of a runner if it is given, in
+        the order in which they will be fetched. A job that stays in the state is listed; one that
+        moves meanwhile may be missed. A page may be short or empty without being the last. `done`
+        and `cancelled` jobs cannot be listed: an empty page."""
         ...
 
     async def events(

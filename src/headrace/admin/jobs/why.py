@@ -11,7 +11,9 @@ from headrace.admin.workers import read_workers
 from headrace.core.clock import to_datetime
 from headrace.core.display import plural
 from headrace.core.job import ids
+from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import Limit, decode_constraints
+from headrace.core.job.envelope import runner_of
 from headrace.core.job.history import History, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
@@ -36,6 +38,11 @@ _REFUSED = {
     Reason.WRONG_VERSION,
 }
 """Reasons for which a worker gives up a job before it enters the function."""
+_TAKERS: dict[Runner, str] = {
+    "loop": "free worker",
+    "thread": "worker with a free thread",
+    "process": "worker with a free process",
+}
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -59,6 +66,11 @@ class Why:
         self._job = JobSummary.of(queue, job_id, seen)
         self._constraints = decode_constraints(seen.constraints)
         self._masks = redaction.masks(opened(seen.envelope), self._constraints)
+
+    @property
+    def _runner(self) -> Runner | None:
+        """Only jobs of the same runner are in line with it."""
+        return runner_of(self._seen.envelope)
 
     @property
     def _where(self) -> str:
@@ -94,7 +106,8 @@ class Why:
             return f"It is waiting: {obstacle}."
         ahead, more = await self._ahead()
         if not ahead:
-            return f"It is waiting, first in {self._where}: the next free worker takes it."
+            taker = _TAKERS[self._runner or "loop"]
+            return f"It is waiting, first in {self._where}: the next {taker} takes it."
         others = f"{'more than ' if more else ''}{plural(ahead, self._noun)}"
         return f"It is waiting in {self._where}, behind {others}."
 
@@ -158,7 +171,9 @@ class Why:
         """How many jobs are ahead of it, and whether there are more than that."""
         counted, cursor = 0, ""
         while counted < _MOST_COUNTED:
-            page = await self._store.browse(self._queue, State.WAITING, cursor, _PAGE)
+            page = await self._store.browse(
+                self._queue, State.WAITING, cursor, _PAGE, runner=self._runner
+            )
             if self._key in page.job_ids:
                 return counted + page.job_ids.index(self._key), False
             counted, cursor = counted + len(page.job_ids), page.cursor

@@ -29,6 +29,10 @@ class EventWhy(Why):
         return group_source(self._queue)
 
     @property
+    def _runner(self) -> None:
+        """Events are in one line, wherever they are handled."""
+
+    @property
     def _where(self) -> str:
         return "the group" if self._source else f"topic {log_source(self._queue)[0]!r}"
 

@@ -115,11 +115,11 @@ def begin(
 
 
 def browse(
-    link: Link, keys: QueueKeys, *, state: str, cursor: str, limit: int,
+    link: Link, keys: QueueKeys, *, state: str, runner: str, cursor: str, limit: int,
 ) -> Awaitable[list[bytes]]:
     return link.run(
         _browse, [keys.ready, keys.level, keys.levels, keys.jobs, keys.parked, keys.scheduled,
-        keys.log], [keys.group, RETURNED, state, cursor, limit],
+        keys.log], [keys.group, RETURNED, state, runner, cursor, limit],
     )
 
 

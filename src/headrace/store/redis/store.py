@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from headrace.core.bounds import LOG_LINES, LOG_TTL
+from headrace.core.job.capacity import Runner
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
@@ -136,7 +137,13 @@ class RedisStore(RedisTopics):
     # Asking
 
     async def browse(
-        self, queue: str, state: State, cursor: str = "", limit: int = 100
+        self,
+        queue: str,
+        state: State,
+        cursor: str = "",
+        limit: int = 100,
+        *,
+        runner: Runner | None = None,
     ) -> JobIdPage:
         if state in (State.DONE, State.CANCELLED):
             return JobIdPage([], "")
@@ -145,7 +152,12 @@ class RedisStore(RedisTopics):
             return JobIdPage([job.job_id for job in page.jobs], page.cursor)
         _check_cursor(state, cursor)
         following, *found = await script_stubs.browse(
-            self.links().ask, self.keys(queue), state=state, cursor=cursor, limit=limit
+            self.links().ask,
+            self.keys(queue),
+            state=state,
+            runner=runner or "",
+            cursor=cursor,
+            limit=limit,
         )
         return JobIdPage(found, following.decode())
 

@@ -80,7 +80,7 @@ def numbers_in(cursor: str, count: int, of: str) -> list[int]:
 def page_values(queue: int | None, after: Sequence[int], limit: int) -> dict[str, int | None]:
     """The values of a query for a page: `after` are the numbers of a cursor, as `:first` and on."""
     at = dict(zip(("first", "second", "third", "fourth"), after, strict=False))
-    return {"queue": queue, "limit": limit, **at}
+    return {"queue": queue, "limit": limit, "last": _LARGEST, **at}
 
 
 def new_numbers(connection: sqlite3.Connection, count: int) -> int:

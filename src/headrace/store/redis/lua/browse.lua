@@ -1,10 +1,12 @@
 #!lua flags=no-writes
 -- A page of the ids of jobs in a state; atomic, so that pending entries are not taken for waiting ones.
 -- KEYS: ready level levels jobs parked scheduled log
--- ARGV: group returned state:str cursor:str limit:int
+-- ARGV: group returned state:str runner:str cursor:str limit:int
 -- Returns list[bytes]: {cursor, key…}; the cursor is '' after the last page.
 
-local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local group, returned, state, cursor, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[5], tonumber(ARGV[6])
+-- The label of the runner whose waiting jobs are wanted, nil for all.
+local only = state == 'waiting' and ({loop = '', thread = 't', process = 'p'})[ARGV[4]] or nil
 -- How many bytes of bodies one call reads.
 local MOST_READ = 1000000
 
@@ -23,7 +25,8 @@ local function streams()
   local of_log = string.match(cursor, '^@ (.+)$')
   local found = {}
   for _, level in ipairs(of_log and {} or levels) do
-    if not begun or rank(level) <= rank(begun) then
+    local wanted = not only or string.match(level, '^[tp]?') == only
+    if wanted and (not begun or rank(level) <= rank(begun)) then
       found[#found + 1] = {level, level == '0' and key.ready or key.level .. level, level == begun and '(' .. last or '-'}
     end
   end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.job.envelope import Malformed
+from headrace.core.job.envelope import FORMATS, Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from headrace.core.job.capacity import Runner
     from headrace.core.job.ids import JobId
     from headrace.store.oddities import Oddities
 
@@ -59,7 +60,7 @@ _STATES = frozenset(State)
 _PAGES = {
     State.WAITING: (
         """SELECT CAST(job_id AS BLOB), runner, -priority, position, id FROM jobs
-        WHERE queue = :queue AND state = 'waiting' AND runner >= :first
+        WHERE queue = :queue AND state = 'waiting' AND runner >= :first AND runner <= :last
             AND (runner, -priority, position, id) > (:first, :second, :third, :fourth)
         ORDER BY runner, priority DESC, position, id LIMIT :limit""",
         [-_AFTER_ALL, 0, 0, 0],
@@ -208,6 +209,7 @@ def browse(
     state: State,
     cursor: str,
     limit: int,
+    runner: Runner | None = None,
 ) -> JobIdPage:
     """A page of the jobs in a state. While a job stays in the state, it does not move back."""
     if state not in _PAGES:
@@ -217,6 +219,11 @@ def browse(
     if state == State.WAITING and number is not None and group_source(queue):
         return backlog.browse(connection, number, _PAGES[state], cursor, limit)
     after = numbers_in(cursor, len(start), f"{state} jobs") if cursor else start
-    rows = connection.execute(sql, page_values(number, after, limit)).fetchall()
+    values = page_values(number, after, limit)
+    if runner is not None and state == State.WAITING:
+        values["last"] = FORMATS[runner]
+        if not cursor:
+            values |= {"first": FORMATS[runner], "second": -_AFTER_ALL}
+    rows = connection.execute(sql, values).fetchall()
     following = "_".join(map(str, rows[-1][1:])) if len(rows) == limit else ""
     return JobIdPage([row[0] for row in rows], following)

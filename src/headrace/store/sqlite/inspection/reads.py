@@ -13,6 +13,7 @@ from headrace.store.sqlite.topics.topic_store import SqliteTopics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.core.job.capacity import Runner
     from headrace.core.job.ids import JobId
     from headrace.core.job.state import State
     from headrace.store.contract import DeadJobPage, JobSnapshot
@@ -46,10 +47,16 @@ class SqliteReads(SqliteTopics):
         return await self._find(progress_log.once_all, queue=queue, job_id=job_id)
 
     async def browse(
-        self, queue: str, state: State, cursor: str = "", limit: int = 100
+        self,
+        queue: str,
+        state: State,
+        cursor: str = "",
+        limit: int = 100,
+        *,
+        runner: Runner | None = None,
     ) -> JobIdPage:
         return await self._find(
-            listing.browse, queue=queue, state=state, cursor=cursor, limit=limit
+            listing.browse, queue=queue, state=state, cursor=cursor, limit=limit, runner=runner
         )
 
     async def events(

@@ -59,12 +59,21 @@ class RunnerLabelsConformance(Ground):
         found = known(await worker.recover(taken[:4]))
         assert sorted(ids_of(found)) == sorted(ids_of(taken[4:]))
 
-    async def listed(self, store: Store, state: State) -> list[bytes]:
+    @each_runner
+    async def test_waiting_jobs_of_one_runner_are_listed_as_they_will_be_fetched(
+        self, store: Store, runner: Runner
+    ) -> None:
+        await store.append(QUEUE, [*of_each(), *of_each()])
+        listed = await self.listed(store, State.WAITING, runner)
+        only = Capacity(*(9 * int(each == runner) for each in RUNNERS))
+        assert ids_of(known(await self.worker(store).fetch(9, 0, only))) == listed
+
+    async def listed(self, store: Store, state: State, runner: Runner | None = None) -> list[bytes]:
         """All jobs in a state, read in small pages."""
         found: list[bytes] = []
         cursor = ""
         while True:
-            page = await store.browse(QUEUE, state, cursor, 2)
+            page = await store.browse(QUEUE, state, cursor, 2, runner=runner)
             found += page.job_ids
             cursor = page.cursor
             if not cursor:
