@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from headrace.core.job.capacity import RUNNERS, Capacity, Runner
 from headrace.errors import StoreUnavailable
+from headrace.store.redis import script_stubs
 from headrace.store.redis.store import RedisStore
 from headrace.store.topics import Group, Position
+from headrace.testing.conformance.ground import parcel
 from tests.faults.crew import LONG, eventually
 from tests.servers import RedisServer
 
@@ -61,3 +64,30 @@ async def test_no_error_goes_unseen_when_the_server_dies_under_a_read(
     gc.collect()
     await asyncio.sleep(0)
     assert unseen == []
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+async def test_jobs_of_one_runner_without_priorities_are_read_without_a_script(
+    redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch, runner: Runner
+) -> None:
+    """Bytes that pass through Lua cost ten times as much."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was read by a script")
+
+    monkeypatch.setattr(script_stubs, "fetch", refuse)
+    store = RedisStore(redis_server.url, namespace=namespace, crash_limit=3)
+    await store.open()
+    await store.append("q", [parcel(runner=runner) for _ in range(400)])
+    worker = store.consumer("one", ["q"], 30.0)
+    assert await worker.fetch(1, 0, Capacity(0, 0, 0)) == []
+    redis_server.ask("CONFIG", "RESETSTAT")
+    taken = 0
+    while taken < 400:
+        taken += len(await worker.fetch(50, 0, Capacity(50, 50, 50)))
+    stats: bytes = redis_server.ask("INFO", "commandstats")
+    (line,) = [each for each in stats.decode().splitlines() if "xreadgroup" in each]
+    # One for each 50, and one more each time that the other streams were looked at too.
+    assert int(line.split("calls=")[1].split(",")[0]) <= (8 if runner == "loop" else 24)
+    await worker.close()
+    await store.close()

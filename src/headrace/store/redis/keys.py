@@ -26,6 +26,7 @@ RETURNED = "returned"
 """The consumer that owns what a worker handed back; any worker may take it at once."""
 
 _RUNNERS: dict[bytes, Runner] = {b"t": "thread", b"p": "process"}
+_LABELS = {runner: label.decode() for label, runner in _RUNNERS.items()}
 
 
 # Special characters in a pattern of SCAN.
@@ -221,6 +222,10 @@ class QueueKeys:
             return self.jobs + own.hex()
         mark = hashlib.sha1(job_id[:-1], usedforsecurity=False).hexdigest()
         return f"{self.jobs}={mark[:4]}"
+
+    def stream_of(self, runner: Runner) -> str:
+        """The stream of the jobs of a runner that have no priority."""
+        return self.ready if runner == "loop" else f"{self.level}{_LABELS[runner]}"
 
 
 class KvKeys:

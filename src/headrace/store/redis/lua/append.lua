@@ -9,8 +9,8 @@ local most, group, may_exist = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1'
 local HEAD, EACH = 5, 3
 local count = (#ARGV - HEAD) / EACH
 
--- The labels of other runners than the loop, by the format of their envelopes.
-local labels = {}
+-- The streams and the labels of other runners than the loop, by the format of their envelopes.
+local streams, labels = {[1] = key.ready}, {}
 local kinds = {[key.ready] = 'stream', [key.events] = 'stream'}
 for i = HEAD + 2, #ARGV, EACH do
   if ARGV[i] ~= '' then
@@ -19,7 +19,8 @@ for i = HEAD + 2, #ARGV, EACH do
   local format = string.byte(ARGV[i + 1], 2)
   if (format == 2 or format == 3) and not labels[format] then
     labels[format] = runner_label(ARGV[i + 1])
-    kinds[key.level .. labels[format]], kinds[key.levels] = 'stream', 'zset'
+    streams[format] = key.level .. labels[format]
+    kinds[streams[format]], kinds[key.levels] = 'stream', 'zset'
   end
 end
 local wrong = wrong_type(kinds)
@@ -27,17 +28,18 @@ if wrong then
   return wrong
 end
 
-local apart, levels_changed = next(labels) ~= nil, false
-for _, label in pairs(labels) do
+local apart, levels_changed, prefixes = next(labels) ~= nil, false, {}
+for format, label in pairs(labels) do
   levels_changed = use_level(label, 0, group) or levels_changed
+  prefixes[format] = label .. '/'
 end
 local function add(envelope)
-  local label = apart and labels[string.byte(envelope, 2)]
-  if not label then
+  local format = apart and string.byte(envelope, 2)
+  local prefix = prefixes[format]
+  if not prefix then
     return redis.call('XADD', key.ready, '*', 'j', envelope)
   end
-  local stream = key.level .. label
-  return label .. '/' .. redis.call('XADD', stream, '*', 'j', envelope)
+  return prefix .. redis.call('XADD', streams[format], '*', 'j', envelope)
 end
 
 local function first_due()

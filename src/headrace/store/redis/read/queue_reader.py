@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.store.redis.topics import RedisTopics
 
 BLOCK_MOST = 5.0
-_ALONE = 0.01
+_BUSY = 0.01
 
 
 class RedisReader:
@@ -62,8 +62,8 @@ class RedisReader:
         self._interrupted = False
         self._changed = asyncio.Event()
         self._turn = 0
-        self._alone = ""
-        self._alone_until = float("-inf")
+        self._busy: set[str] = set()
+        self._busy_until = float("-inf")
         for source in self._order:
             self._source_of[source.ready.encode()] = source, b""
 
@@ -189,17 +189,18 @@ class RedisReader:
         self, sources: Sequence[ReadSource], limit: int, wait: float, capacity: Capacity
     ) -> list[LeasedDelivery]:
         """Read queues that have several streams, and no order among them, in one command. It asks
-        for as many of each. So while all comes from one stream, that is read alone, and the others
-        every few milliseconds."""
+        for as many of each. So while some streams have plenty and others nothing, those are read
+        alone, and the others every few milliseconds."""
         streams = [stream for source in sources for stream in self._streams(source, capacity)]
         if not streams:
             return await self._wait_for_change(wait)
         link = sources[0].link
-        for name, runner in streams if time.monotonic() < self._alone_until else ():
-            if name == self._alone:
-                most = min(limit, capacity.of(runner))
-                if found := await self._read(link, [name], most, 0.0):
-                    return found
+        if time.monotonic() < self._busy_until:
+            busy = [stream for stream in streams if stream[0] in self._busy]
+            share = even_share(busy, limit, capacity)
+            names = [name for name, _ in busy]
+            if share and (found := await self._read(link, names, share, 0.0)):
+                return found
         share = even_share(streams, limit, capacity)
         if not share:
             found = await self._read_few(link, streams, limit, capacity)
@@ -207,8 +208,8 @@ class RedisReader:
                 return found
             return await self._wait_for_any(sources, limit, wait, capacity)
         found = await self._read(link, [name for name, _ in streams], share, wait)
-        if len(found) == share and len(streams) > 1:
-            self._note_alone(found)
+        if len(found) >= share and len(streams) > 1:
+            self._note_busy(found, share)
         return found
 
     async def _read_few(
@@ -224,17 +225,17 @@ class RedisReader:
             found = await self._read(link, [name for name, _ in few], 1, 0.0)
             left = [stream for stream in left if stream not in few]
         if found and not left:
-            self._note_alone(found)
+            self._note_busy(found, 1)
         return found
 
-    def _note_alone(self, found: Sequence[LeasedDelivery]) -> None:
-        """Remember the stream from which all of them came, if it is one."""
-        first, last = found[0], found[-1]
-        runner = runner_at(first.receipt)
-        if first.queue == last.queue and runner == runner_at(last.receipt):
-            keys = self._store.keys(first.queue)
-            self._alone = keys.ready if runner == "loop" else f"{keys.level}{runner[0]}"
-            self._alone_until = time.monotonic() + _ALONE
+    def _note_busy(self, found: Sequence[LeasedDelivery], share: int) -> None:
+        """Remember the streams from which they came, if one of them may have more. All streams
+        were read."""
+        came = Counter((each.queue, runner_at(each.receipt)) for each in found)
+        if max(came.values()) < share:
+            return
+        self._busy_until = time.monotonic() + _BUSY
+        self._busy = {self._store.keys(queue).stream_of(runner) for queue, runner in came}
 
     async def _read_shares(
         self, sources: Sequence[ReadSource], limit: int, capacity: Capacity

@@ -16,7 +16,7 @@ Stream = tuple[str, Runner]
 def even_share(streams: Sequence[Stream], limit: int, capacity: Capacity) -> int:
     """How many jobs one command may ask of each stream, which is the same for all; 0 if even one of
     each may be too many."""
-    each = limit // len(streams)
+    each = limit // len(streams) if streams else 0
     for runner, count in Counter(runner for _, runner in streams).items():
         each = min(each, capacity.of(runner) // count)
     return each
