@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headrace import Headrace
+from headrace.core.job.capacity import Capacity
 from headrace.errors import StoreUnavailable
 from headrace.store.topics import LoggedEvent
 from headrace.worker.consume.tail import Tail
@@ -113,4 +114,18 @@ async def test_a_tail_that_waits_is_ended_at_once(app: Headrace) -> None:
     await asyncio.sleep(0)
     await tail.interrupt()
     assert await waiting == []
+    await tail.close()
+
+
+async def test_a_tail_without_room_waits_and_keeps_its_events(app: Headrace) -> None:
+    orders = app.topic("orders", Order)
+    tail = Tail(app.store, "worker", ["@orders"])
+    await tail.take_place()
+    await orders.publish_many([Order("o-1"), Order("o-2")])
+    assert len(await tail.fetch(1, 5.0)) == 1
+    waiting = asyncio.create_task(tail.fetch(5, 600, Capacity(0, 5, 5)))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    waiting.cancel()
+    assert len(await tail.fetch(5, 5.0, Capacity(5, 0, 0))) == 1
     await tail.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
@@ -41,6 +42,10 @@ class Tail:
         if capacity is not None:
             # Events are of runner `loop` for the store; their reader asks by what it has room for.
             limit = min(limit, capacity.loop)
+        if limit <= 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._interrupted.wait(), wait)
+            return []
         if not self._found and not self._interrupted.is_set():
             await self._read(wait)
         taken, self._found = self._found[:limit], self._found[limit:]
