@@ -91,3 +91,30 @@ async def test_jobs_of_one_runner_without_priorities_are_read_without_a_script(
     assert int(line.split("calls=")[1].split(",")[0]) <= (8 if runner == "loop" else 24)
     await worker.close()
     await store.close()
+
+
+async def test_a_notification_outlives_an_answer_that_was_on_its_way(
+    redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is about may have happened after the answer was made."""
+    store = RedisStore(redis_url, namespace=namespace, crash_limit=3)
+    await store.open()
+    worker = store.consumer("one", ["q"], 30.0)
+    source = worker._sources["q"]
+    asked, notifications = script_stubs.create_groups, [1]
+
+    async def notified_meanwhile(*args: Any, **kwargs: Any) -> Any:
+        answer = await asked(*args, **kwargs)
+        if notifications:
+            notifications.pop()
+            source.doubt()
+        return answer
+
+    monkeypatch.setattr(script_stubs, "create_groups", notified_meanwhile)
+    stale: list[bool] = []
+    for _ in range(2):
+        assert await worker.fetch(1, 0) == []
+        stale.append(source.is_stale)
+    assert stale == [True, False]
+    await worker.close()
+    await store.close()

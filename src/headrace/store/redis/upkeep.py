@@ -76,7 +76,7 @@ class RedisUpkeep:
         """One step of a search: what it took over, and whether there is more to search. Each step
         is short, however much is pending, so that the server can serve others in between."""
         # Read first, so that no take-over between the two goes unnoticed.
-        epoch = source.epoch
+        epoch, doubts = source.epoch, source.doubts
         entries, counts, levels, paused, more = await script_stubs.reclaim(
             self._upkeep,
             self._store.keys(source.queue),
@@ -93,7 +93,7 @@ class RedisUpkeep:
             dead_ms=_DEAD_KEPT_MS,
             going_on=going_on,
         )
-        if list(levels) == list(source.levels):
+        if list(levels) == list(source.levels) and source.doubts == doubts:
             source.learn(levels, source.returned, paused, source.waiting)
         else:
             source.doubt()

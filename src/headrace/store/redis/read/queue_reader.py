@@ -154,7 +154,7 @@ class RedisReader:
             await link.drop()
 
     async def _refresh(self, source: ReadSource) -> None:
-        keys = self._store.keys(source.queue)
+        keys, doubts = self._store.keys(source.queue), source.doubts
         source.epoch, levels, returned, paused, waiting, *odd = await script_stubs.create_groups(
             self._upkeep, keys, member=self._store.member(source.queue)
         )
@@ -163,6 +163,9 @@ class RedisReader:
         source.learn(levels, returned, paused, waiting)
         for level in levels:
             self._source_of[f"{keys.level}{level.decode()}".encode()] = source, level + b"/"
+        if source.doubts != doubts:
+            # The answer may be older than the notification that came meanwhile.
+            source.doubt()
 
     def _are_alike(self, sources: Sequence[ReadSource]) -> bool:
         """Whether one command can read all of them, with the same share for each."""

@@ -45,6 +45,8 @@ class ReadSource:
         """The labels of streams in which something was handed back."""
         self.paused = False
         self.known_at = float("-inf")
+        self.doubts = 0
+        """How often its state was called into doubt."""
         self.behind = 0.0
         """How many jobs it is behind its share in earlier reads."""
         self.trouble: StoreError | None = None
@@ -97,6 +99,7 @@ class ReadSource:
 
     def doubt(self) -> None:
         """Read the state again before the next read."""
+        self.doubts += 1
         self.known_at = min(self.known_at, time.monotonic() - 2 * _FRESH)
 
     @property
