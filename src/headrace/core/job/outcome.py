@@ -7,7 +7,8 @@
 | `Dead`     | it failed for good, or was never fit to run              | dead, with its history   |
 | `Cancelled`| someone cancelled it                                     | cancelled                |
 | `Held`     | it may not start now: its task is paused, or over a limit | blocked, at that gate   |
-| `Released` | the worker stops before the job ended                    | waiting, nothing counted |
+| `Released` | the worker stops before the job ended, could not start   | waiting, in front;       |
+|            | it soon enough, or knows that its task runs elsewhere    | nothing counted          |
 | `Left`     | the outcome is unknown                                   | running until its lease  |
 |            |                                                          | ends, then taken over    |
 """
