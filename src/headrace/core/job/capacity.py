@@ -13,7 +13,7 @@ RUNNERS: tuple[Runner, ...] = ("loop", "thread", "process")
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """How many jobs of each runner a worker can start now."""
+    """How many jobs of each runner a worker can start now; none if it is less than zero."""
 
     loop: int
     thread: int
@@ -21,7 +21,7 @@ class Capacity(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        return self.loop + self.thread + self.process
+        return max(self.loop, 0) + max(self.thread, 0) + max(self.process, 0)
 
     def of(self, runner: Runner) -> int:
         return (
