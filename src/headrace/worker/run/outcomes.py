@@ -46,6 +46,8 @@ class Outcomes:
         self._max_payload = settings.max_payload
         self._now_ms = settings.now_ms
         self._observe = observe
+        self._done_with_none: dict[float, Done] = {}
+        """Most functions return None: one outcome for all whose result is kept as long."""
 
     def of_value(self, run: Run, value: Any) -> Outcome:
         """May raise: a result that cannot be kept is an error like any other."""
@@ -54,6 +56,8 @@ class Outcomes:
         ttl = run.task.declared.result_ttl
         if not ttl and not run.envelope.overrides.flow:
             return DONE
+        if value is None:
+            return self._done_with_none.get(ttl) or self._remembered(ttl)
         data = value.data if isinstance(value, Encoded) else encoded_result(run.task, value)
         if len(data) > self._max_payload:
             raise Unfit(
@@ -62,6 +66,10 @@ class Outcomes:
                 "return a reference to the data instead, or raise max_payload",
             )
         return Done(done_verdict(data), int(ttl * 1000))
+
+    def _remembered(self, ttl: float) -> Done:
+        done = Done(done_verdict(codec.encode(None)), int(ttl * 1000))
+        return self._done_with_none.setdefault(ttl, done)
 
     def of_answers(self, runs: Sequence[Run], answers: Sequence[Any]) -> list[Outcome]:
         """The outcomes of the jobs of a batch, each with its value or its error."""
