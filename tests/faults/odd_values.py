@@ -166,6 +166,10 @@ ON_REDIS: dict[str, Plant] = {
     "events: a block that lies": lambda o: o.run(
         "XADD", o.keys.events, "*", "n", "1", "f", b"\x91\x98\x05\xc4\x01x\xa4sent\xa0\0\0\0\xa0"
     ),
+    "events: a fact of no kind": lambda o: o.run("XADD", o.keys.events, "*", "odd task", _GOOD),
+    "events: not UTF-8": lambda o: o.run(
+        *("XADD", o.keys.events, "*", BAD_TEXT + b" task", _GOOD),
+    ),
     "events: other fields": lambda o: o.run("XADD", o.keys.events, "*", BAD_TEXT, BAD_TEXT),
     "reclaims": lambda o: o.run("HSET", o.keys.reclaims, "0", "odd", "at", "odd", "hold", "odd"),
     "paused": lambda o: o.run("SADD", o.keys.paused, BAD_TEXT),
@@ -189,7 +193,7 @@ ON_REDIS: dict[str, Plant] = {
         "HSET", o.log.bucket_of(b"=x"), b"=x", "od-d", b"=y", BAD_TEXT
     ),
     "index: not a hash": lambda o: [
-        o.run("SET", o.keys.jobs + name, "odd") for name in ("80000000", "=0000")
+        o.run("SET", o.keys.jobs.encode() + name, "odd") for name in (b"\x80\0\0\0", b"=0000")
     ],
     "kv: schedules": lambda o: o.run("HSET", o.kv("schedules"), BAD_TEXT, b"x", "s", b"\xc1"),
     "kv: workers": lambda o: o.run("HSET", o.kv("workers"), BAD_TEXT, b"x", "w", b"\xc1"),

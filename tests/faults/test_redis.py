@@ -79,7 +79,7 @@ class Bench:
         await eventually("the jobs run", lambda: len(self.runs) == count)
         return jobs
 
-    async def hold_in_one_bucket(self, count: int) -> tuple[list[Job[int]], str]:
+    async def hold_in_one_bucket(self, count: int) -> tuple[list[Job[int]], bytes]:
         """The same, and the key of the bucket in which all of them are."""
         ids.change_bucket()
         jobs = await self.hold(count)

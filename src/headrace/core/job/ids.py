@@ -27,7 +27,7 @@ _VERSION, _VARIANT = 0x7000, 0x8000_0000
 # Time with the version, the bucket with the variant, and what is left.
 _pack = Struct(">QII").pack
 
-BUCKET_SIZE = 64
+BUCKET_SIZE = 32
 """How many ids a process makes with the same bucket; a few more if several threads make them."""
 
 
@@ -74,8 +74,8 @@ def new_ids() -> Iterator[JobId]:
 
 
 def bucket_of(job_id: JobId) -> bytes | None:
-    """What an id has in common with those made before and after it, if Headrace made it."""
-    return job_id[8:12] if len(job_id) == 16 and job_id[0] != _TEXT else None
+    """What an id has in common with those made before and after it, if it is a UUID."""
+    return job_id[8:12] if len(job_id) == 16 and 0x80 <= job_id[8] < 0xC0 else None
 
 
 def to_text(job_id: JobId) -> str:

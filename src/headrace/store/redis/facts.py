@@ -29,9 +29,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _COUNT = re.compile(rb"-?[0-9]{1,18}")
-_ROW = b"\x97"
-_NO_RUN = b"\x00\x00\x00\xa0"
-_SENT, _SCHEDULED = _encode("sent"), _encode("scheduled")
 _ENTRIES = 100
 _NOW = "$"
 _LOST = Fact("lost", b"")
@@ -70,12 +67,12 @@ def of_parcels(parcels: Sequence[Parcel], *, listed: bool) -> FactBatch:
 
 
 def _of_parcel(parcel: Parcel) -> FactBatch:
-    """The fact of a job that was sent alone; its id and task are encoded in the envelope."""
+    """The fact of a job that was sent alone: its kind and task. The script knows its id."""
     named, task = id_and_task(parcel.envelope)
     if parcel.job_id not in named:
-        named, task = _encode((parcel.job_id, ""))[1:], b""
-    data = b"".join((_ROW, _SCHEDULED if _is_later(parcel) else _SENT, named, _NO_RUN))
-    return FactBatch(1, data, {f"sent {task.decode('utf-8', 'replace')}": 1})
+        task = b""
+    kind = b"scheduled " if _is_later(parcel) else b"sent "
+    return FactBatch(1, kind + task, {f"sent {task.decode('utf-8', 'replace')}": 1})
 
 
 def _task(parcel: Parcel) -> str:
@@ -175,7 +172,7 @@ def _events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Record
     `Malformed` if the entry is not ours."""
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     try:
-        facts = decode_facts(named.get(b"f", b""))
+        facts = _alone(fields) or decode_facts(named.get(b"f", b""))
         untrue = _untrue(facts, _decode_keys(named[b"x"])) if b"x" in named else ()
     except _UNREADABLE as error:
         raise Malformed(f"entry {entry_id}: {error}") from None
@@ -190,6 +187,15 @@ def _events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Record
         cursor = entry_id if at == len(facts) else _cursor(entry_id, at)
         events.append(RecordedFact(cursor, at_ms, fact))
     return events
+
+
+def _alone(fields: Sequence[bytes]) -> list[Fact]:
+    """The fact of an entry that has no other: kind and task are the name of its field, which the
+    server keeps once for many entries in a row; the job's id is the value."""
+    kind, space, task = fields[0].partition(b" ")
+    if not space or len(fields) != 2:
+        return []
+    return [msgspec.convert((kind.decode(), fields[1], task.decode("utf-8", "replace")), Fact)]
 
 
 def _untrue(facts: Sequence[Fact], lost: Sequence[JobId]) -> set[int]:

@@ -85,7 +85,8 @@ class QueueKeys:
     | journal + k     | list   | log lines of job k, the number of the first before them; expires |
     | once            | hash   | job id → what was done once, by name                             |
     | ticks           | zset   | schedules by the last time for which they sent a job             |
-    | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not these) |
+    | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not        |
+    |                 |        | these); or of one fact its kind and task as a field, and the id  |
     | facts           | string | how many facts `events` holds                                    |
     | minute + m      | hash   | kind and task → count; expires by itself                         |
     | epoch           | string | counts the times that leases were taken from their holders       |
@@ -215,13 +216,13 @@ class QueueKeys:
         self.patterns = (f"{whole}:*", f"{whole}/*")
         """A SCAN pattern for all keys of the queue; for a log, also those of its groups."""
 
-    def bucket_of(self, job_id: JobId) -> str:
+    def bucket_of(self, job_id: JobId) -> bytes:
         """The hash that has the place of a job: `bucket_of` in `lua/prelude.lua`."""
         own = bucket_of(job_id)
         if own is not None:
-            return self.jobs + own.hex()
+            return self.jobs.encode() + own
         mark = hashlib.sha1(job_id[:-1], usedforsecurity=False).hexdigest()
-        return f"{self.jobs}={mark[:4]}"
+        return f"{self.jobs}={mark[:4]}".encode()
 
     def stream_of(self, runner: Runner) -> str:
         """The stream of the jobs of a runner that have no priority."""

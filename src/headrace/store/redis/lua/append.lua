@@ -114,5 +114,9 @@ end
 if levels_changed then
   redis.call('PUBLISH', key.control_channel, '')
 end
-record(most, count, {ARGV[4]}, lost, ARGV[5], made)
+if count == 1 then
+  record(most, 1 - #lost, {}, {}, ARGV[5], made, ARGV[4], job_ids[1])
+else
+  record(most, count, {ARGV[4]}, lost, ARGV[5], made)
+end
 return applied(known)

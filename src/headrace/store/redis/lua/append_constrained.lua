@@ -122,7 +122,7 @@ local job_ids = {}
 for at = HEAD + 1, #ARGV, EACH do
   job_ids[#job_ids + 1] = ARGV[at]
 end
-get_places(key.jobs, job_ids, places)
+get_places(key.jobs, job_ids, places, false)
 
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do

@@ -5,7 +5,7 @@
 -- Returns list[bytes | None]: the place of each in the index.
 
 local found, places = {}, {}
-get_places(key.jobs, ARGV, found)
+get_places(key.jobs, ARGV, found, false)
 for i, job_id in ipairs(ARGV) do
   places[i] = found[job_id]
 end

@@ -59,51 +59,56 @@ end
 -- The name of a job's bucket, without that of the index; see `QueueKeys.bucket_of`. Jobs that were sent together
 -- share it. Of ids that are not ours, those do that differ in the last byte, and some others.
 local function bucket_of(job_id)
-  if #job_id == 16 and string.byte(job_id) ~= 61 then
-    return string.format('%02x%02x%02x%02x', string.byte(job_id, 9, 12))
+  local variant = #job_id == 16 and string.byte(job_id, 9)
+  if variant and variant >= 128 and variant < 192 then
+    return string.sub(job_id, 9, 12)
   end
   return '=' .. string.sub(redis.sha1hex(string.sub(job_id, 1, -2)), 1, 4)
 end
 
--- Where the ids of one bucket are in a list that has one at every `step` values: runs {name =, mark =,
--- first =, last =} of at most 4000 values. Also returns the list, put in order if buckets come again often.
+-- Where the ids of one bucket are in a list that has one at every `step` values: runs {name =, first =, last =}
+-- of a few thousand values at most. Also returns the list, in another order if buckets come again often.
 local function runs_in(job_ids, step)
-  local byte, sub = string.byte, string.sub
-  local runs, mark, last, run, seen, again = {}, nil, nil, {}, {}, 0
+  local sub, runs, run, seen, again = string.sub, {}, {}, {}, 0
+  local own, start
   for i = 1, #job_ids, step do
     local job_id = job_ids[i]
-    -- As in `bucket_of`, but cheaper. The longer mark is never as short as the other.
-    if #job_id == 16 and byte(job_id) ~= 61 then
-      mark = sub(job_id, 9, 12)
-    else
-      mark = '=====' .. sub(job_id, 1, -2)
-    end
-    if mark ~= last or i - run.first >= 4000 then
+    -- Mostly it has the bucket of the one before. To ask `bucket_of` would cost more than all else here.
+    local is_same = own and #job_id == 16 and sub(job_id, 9, 12) == own or start and sub(job_id, 1, -2) == start
+    if not is_same or i - run.first >= 2000 then
       run.last = i - 1
-      run = {name = bucket_of(job_id), mark = mark, first = i}
+      run = {name = bucket_of(job_id), first = i}
       runs[#runs + 1] = run
-      again = again + (seen[mark] and 1 or 0)
-      last, seen[mark] = mark, true
+      again = again + (seen[run.name] and 1 or 0)
+      seen[run.name] = true
+      own = #run.name == 4 and run.name
+      start = not own and sub(job_id, 1, -2)
     end
   end
   run.last = #job_ids
   if again <= 8 or again * 8 * step < #job_ids then
     return runs, job_ids
   end
-  local firsts, in_order = {}, {}
+  local firsts, merged, in_order = {}, {}, {}
   for i, each in ipairs(runs) do
-    firsts[each.mark] = firsts[each.mark] or i
+    firsts[each.name] = firsts[each.name] or i
   end
   table.sort(runs, function(one, other)
-    local mine, its = firsts[one.mark], firsts[other.mark]
+    local mine, its = firsts[one.name], firsts[other.name]
     return mine < its or (mine == its and one.first < other.first)
   end)
   for _, each in ipairs(runs) do
+    local open = merged[#merged]
+    if not open or open.name ~= each.name or #in_order - open.first > 4000 then
+      open = {name = each.name, first = #in_order + 1}
+      merged[#merged + 1] = open
+    end
     for at = each.first, each.last do
       in_order[#in_order + 1] = job_ids[at]
     end
+    open.last = #in_order
   end
-  return runs_in(in_order, step)
+  return merged, in_order
 end
 
 -- The place of one job; false if it has none.
@@ -113,29 +118,33 @@ local function get_place(index, job_id)
   return type(place) == 'string' and place
 end
 
--- Put the places of these jobs into a table, false for those that have none.
-local function get_places(index, job_ids, found)
+-- Put the places of these jobs into a table, `missing` for those that have none, unless that is nil.
+local function get_places(index, job_ids, found, missing)
   local runs, ids = runs_in(job_ids, 1)
   for _, run in ipairs(runs) do
     local bucket = index .. run.name
-    local page = redis.pcall('HMGET', bucket, unpack(ids, run.first, run.last))
-    for i = run.first, run.last do
-      found[ids[i]] = page[i - run.first + 1] or false
+    -- New jobs mostly have new buckets.
+    local page = redis.call('EXISTS', bucket) == 1 and redis.pcall('HMGET', bucket, unpack(ids, run.first, run.last))
+    for i = run.first, (page or missing ~= nil) and run.last or 0 do
+      local place = page and page[i - run.first + 1] or missing
+      if place ~= nil then
+        found[ids[i]] = place
+      end
     end
   end
 end
 
--- Write places: job id, place, job id, place… A bucket that is not a hash is replaced: a script that failed
--- over it half way would lose jobs.
+-- Write the places of jobs: job id, place, job id, place… A bucket that is not a hash is replaced: a script that
+-- failed over it half way would lose jobs.
 local function set_places(index, placed)
-  local runs, pairs_of = runs_in(placed, 2)
+  local runs, ordered = runs_in(placed, 2)
   for _, run in ipairs(runs) do
     local bucket = index .. run.name
-    local reply = redis.pcall('HSET', bucket, unpack(pairs_of, run.first, run.last))
+    local reply = redis.pcall('HSET', bucket, unpack(ordered, run.first, run.last))
     if type(reply) == 'table' then
       redis.log(redis.LOG_WARNING, 'headrace: ' .. bucket .. ' was not a hash; it is replaced')
       redis.call('DEL', bucket)
-      redis.call('HSET', bucket, unpack(pairs_of, run.first, run.last))
+      redis.call('HSET', bucket, unpack(ordered, run.first, run.last))
     end
   end
 end
@@ -568,14 +577,17 @@ end
 
 -- Keep `count` facts without the last ones of job ids in `lost`, one for each time an id is there. `facts` are
 -- encoded: single ones, and blocks of many. About `most` are kept in all. `counts`, encoded, and `made` are added
--- to the counters of this minute, by name.
-local function record(most, count, facts, lost, counts, made)
+-- to the counters of this minute, by name. Of a single fact, `name` may be given instead, its kind and task, and
+-- the id of the job: the server keeps the name of a field once for many entries in a row.
+local function record(most, count, facts, lost, counts, made, name, job_id)
   if most == 0 then
     return
   end
   if count > 0 then
     local id
-    if #lost > 0 then
+    if name then
+      id = redis.call('XADD', key.events, '*', name, job_id)
+    elseif #lost > 0 then
       local names = {}
       for i, job_id in ipairs(lost) do
         names[i] = binary(job_id)

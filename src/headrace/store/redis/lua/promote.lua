@@ -33,7 +33,7 @@ end
 local due = redis.call('ZRANGE', key.scheduled, '-inf', string.format('%d', now()), 'BYSCORE', 'LIMIT', 0, limit)
 if #due > 0 then
   read_ahead(bodies, key.parked, due)
-  get_places(key.jobs, due, places)
+  get_places(key.jobs, due, places, false)
   redis.call('ZREM', key.scheduled, unpack(due))
   for _, job_id in ipairs(due) do
     local before, job = place_of(job_id), unpark(job_id)

@@ -13,7 +13,7 @@ local function finish(count, facts, lost, counts)
   if count > 0 then
     table.insert(facts_made, 1, facts)
   end
-  record(EVENTS, all, facts_made, lost, counts, made)
+  record(EVENTS, all, facts_made, lost, counts, made, unpack(all == 1 and count == 0 and last_made or {}))
   if #finished > 0 then
     redis.call('PUBLISH', key.finished_channel, array(#finished) .. table.concat(finished))
   end

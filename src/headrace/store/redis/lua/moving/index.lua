@@ -27,7 +27,7 @@ local function any_special()
 end
 
 -- Facts that the script itself makes, and their counts.
-local facts_made, made = {}, {}
+local facts_made, made, last_made = {}, {}, nil
 local counted = {cancelled = true, dead = true, replayed = true}
 local function record_fact(kind, job, detail)
   if EVENTS == 0 then
@@ -40,6 +40,7 @@ local function record_fact(kind, job, detail)
   end
   facts_made[#facts_made + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.id) .. cmsgpack.pack(task)
     .. '\0\0\0' .. cmsgpack.pack(detail or '')
+  last_made = not detail and {kind .. ' ' .. task, job.id}
 end
 
 local function job_of(job_id, fields)

@@ -54,7 +54,7 @@ local function fill()
       keyed[#keyed + 1] = constraints_of(job).lane
     end
   end
-  get_places(key.jobs, job_ids, places)
+  get_places(key.jobs, job_ids, places, false)
   read_ahead(lanes, key.lanes, keyed)
   for i, entry in ipairs(page) do
     -- The group's position has moved on, so none may be lost, whatever is wrong with it. Entries
