@@ -37,6 +37,8 @@ from tests.worker.states import until
 async def pool() -> AsyncIterator[AwaitedPool]:
     """One process, which holds whatever it is given."""
     pool = AwaitedPool()
+    await pool.end_of(pool.start(echo.call(b"")))
+    pool.ends.clear()
     yield pool
     await pool.close()
 
@@ -46,6 +48,16 @@ async def held(pool: AwaitedPool, folder: Path) -> Run:
     run = pool.start(hold.call(str(folder)))
     await until(lambda: has_begun(folder))
     return run
+
+
+async def started(pool: AwaitedPool, folder: Path) -> None:
+    """Have two processes, or one, run something."""
+    gates = ["first", "second"][: pool.free]
+    runs = [pool.start(hold.call(str(folder), gate)) for gate in gates]
+    await until(lambda: all(has_begun(folder, gate) for gate in gates))
+    for gate, run in zip(gates, runs, strict=True):
+        (folder / gate).touch()
+        await pool.end_of(run)
 
 
 def has_begun(folder: Path, gate: str = "gate") -> bool:
@@ -234,6 +246,7 @@ async def test_a_killed_process_takes_no_other_run_along(pool: AwaitedPool, tmp_
 
 async def test_an_idle_process_takes_over_what_waits_behind_a_long_run(tmp_path: Path) -> None:
     pool = AwaitedPool(2)
+    await started(pool, tmp_path)
     long = pool.start(hold.call(str(tmp_path)))
     short = pool.start(hold.call(str(tmp_path), "other"))
     await until(lambda: has_begun(tmp_path) and has_begun(tmp_path, "other"))
@@ -249,6 +262,7 @@ async def test_an_idle_process_takes_over_what_waits_behind_a_long_run(tmp_path:
 
 async def test_nothing_stays_behind_a_run_that_takes_long(tmp_path: Path) -> None:
     pool = AwaitedPool(1, slow_after=0.0)
+    await started(pool, tmp_path)
     await held(pool, tmp_path)
     runs = start_notes(pool, tmp_path, "ab")
     await until(lambda: not any(run.process for run in runs))
@@ -285,22 +299,35 @@ async def test_a_reserved_process_is_kept_free(pool: AwaitedPool, tmp_path: Path
     assert notes_in(tmp_path) == ["first", "later"]
 
 
+async def test_nothing_waits_for_a_process_that_starts(tmp_path: Path) -> None:
+    pool = AwaitedPool(2)
+    runs = start_notes(pool, tmp_path, "abcd")
+    assert [run.process is not None for run in runs] == [True, True, False, False]
+    for run in runs:
+        await pool.end_of(run)
+    await pool.close()
+
+
 @pytest.mark.parametrize("program", ["/bin/false", "/there/is/no/such/program"])
 async def test_a_process_that_cannot_start_fails_its_runs(
-    pool: AwaitedPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
+    pool = AwaitedPool()
     runs = start_notes(pool, tmp_path, "abc")
     errors = {type(await pool.end_of(run)) for run in runs}
     assert errors == {ProcessDied if program == "/bin/false" else FileNotFoundError}
     monkeypatch.undo()
     await pool.end_of(pool.start(note.call(str(tmp_path), "d")))
     assert notes_in(tmp_path) == ["d"]
+    await pool.close()
 
 
 async def test_a_worker_without_descriptors_fails_the_run(
-    pool: AwaitedPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pool = AwaitedPool()
+
     def none() -> NoReturn:
         raise OSError("too many open files")
 
@@ -310,6 +337,7 @@ async def test_a_worker_without_descriptors_fails_the_run(
     monkeypatch.undo()
     await pool.end_of(pool.start(note.call(str(tmp_path), "b")))
     assert notes_in(tmp_path) == ["b"]
+    await pool.close()
 
 
 # How much the pool takes

@@ -24,6 +24,7 @@ from headrace.core.job.retry import names_of
 from headrace.core.job.state import Reason
 from headrace.core.task.signature import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
+from headrace.worker.processes.bell import BellRope
 from headrace.worker.processes.child_channel import ChildChannel
 from headrace.worker.processes.child_lifetime import die_with
 from headrace.worker.processes.messages import RunDone, RunReply, RunRequest
@@ -81,32 +82,34 @@ cancellation = Cancellation()
 
 
 def main() -> None:
-    parent, channel_fd, tokens_fd, mark_fd = map(int, sys.argv[1:])
+    parent, channel_fd, tokens_fd, mark_fd, bell_fd = map(int, sys.argv[1:])
     die_with(parent, signal.SIGKILL)
     signal.signal(signal.SIGTERM, cancellation.on_signal)
-    channel = ChildChannel(socket.socket(fileno=channel_fd))
+    channel = ChildChannel(socket.socket(fileno=channel_fd), BellRope(bell_fd))
     enter = EntryMark(mark_fd).write
     tokens, reporter, home = TakenTokens(tokens_fd), ProcessReporter(channel), os.getpid()
     try:
-        while number := _next(tokens):
+        while number := _next(tokens, channel):
             run = ChildRun(channel.request(number), reporter, enter)
             reply = run.reply()
             if os.getpid() != home:
                 # The task forked and its child came back here: the answer is the parent's to give.
                 os._exit(0)
             reporter.flush()
-            channel.send(reply)
+            channel.send_result(reply)
+        channel.rest()
     except EOFError:
         return
 
 
-def _next(tokens: TakenTokens) -> int:
+def _next(tokens: TakenTokens, channel: ChildChannel) -> int:
     """The number of the next run, once there is one; 0 if this process is asked to leave."""
     while not cancellation.asked:
         # Before the token is taken: a signal must not end the process with a run in its hand.
         cancellation.busy = True
         if number := tokens.take():
             return number
+        channel.rest()
         cancellation.busy = False
         if not cancellation.asked:
             tokens.wait()

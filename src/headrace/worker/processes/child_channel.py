@@ -8,33 +8,56 @@ from collections import deque
 
 import msgspec
 
+from headrace.worker.processes.bell import BellRope
 from headrace.worker.processes.messages import (
     HEADER,
     OnceReply,
+    RunDone,
+    RunReply,
     RunRequest,
     RunRequests,
     framed,
 )
 
 _decode = msgspec.msgpack.Decoder(RunRequests | OnceReply).decode
+_LARGE = 1 << 14
 
 
 class ChildChannel:
     """Sends and receives messages. From any thread: a task may have started some, which report and
     ask while the next run is on its way."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, bell: BellRope) -> None:
         self._socket = channel
+        self._bell = bell
         self.sending = threading.RLock()
         self._receiving = threading.Lock()
         self._requests: deque[RunRequest] = deque()
         self._answers: deque[OnceReply] = deque()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message whole."""
+        """Send a message whole, and have it read now."""
         data = framed(message)
         with self.sending:
+            # Before: if it does not fit into the socket, the worker must make room.
+            self._bell.ring()
             self._socket.sendall(data)
+            self._bell.ring()
+
+    def send_result(self, message: RunDone | RunReply) -> None:
+        """The same for a message that may be read with the next ones. It is out of this process: a
+        later crash does not take it along."""
+        data = framed(message)
+        if len(data) > _LARGE:
+            self.send(message)
+            return
+        with self.sending:
+            self._socket.sendall(data)
+            self._bell.count(len(data))
+
+    def rest(self) -> None:
+        """Nothing more is sent for now: have all read."""
+        self._bell.rest()
 
     def request(self, number: int) -> RunRequest:
         """The run with this number, which the worker has sent or is sending. Those before it were

@@ -122,9 +122,12 @@ class HeldRuns:
             head.run.start_clock_at(time.monotonic(), STARTING)
 
     def taken(self, now: float) -> float:
-        """Seconds since the function at hand was entered; 0 if none was."""
-        head, (number, at) = self.head, self.mark.read()
-        return now - at if head is not None and number == head.number else 0.0
+        """Seconds since the run at hand was seen to begin; 0 if none was."""
+        head = self.head
+        if head is None or not head.run.started or not self.has_begun:
+            # Middleware may have begun it, but it waits for the process.
+            return 0.0
+        return now - head.run.started
 
     def let_go(self, submission: Submission) -> None:
         del self._held[submission.number]

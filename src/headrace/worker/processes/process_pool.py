@@ -54,8 +54,8 @@ class ProcessPool:
         places = self._places()
         free = self._most - len(self._processes) - len(self._waiting)
         for process in self._processes:
-            if process.open and len(process.runs) < places:
-                free += places - len(process.runs)
+            if process.open:
+                free += max((places if process.can_start else 1) - len(process.runs), 0)
         return max(free, 0)
 
     def when_freed(self, freed: Callable[[], None]) -> None:
@@ -188,8 +188,10 @@ class ProcessPool:
         """The process with least to do, if it has room."""
         best, least = None, self._places()
         for process in self._processes:
-            if len(process.runs) < least and process.open:
-                best, least = process, len(process.runs)
+            load = len(process.runs)
+            # Nothing waits for a process to start, or to import the app, but its first run.
+            if load < least and process.open and (process.can_start or not load):
+                best, least = process, load
         if best is not None and not least:
             return best
         if len(self._processes) < self._most:
@@ -228,13 +230,13 @@ class ProcessPool:
             self._loop.call_later(_LOOK, self._look)
 
     def _look(self) -> None:
-        """Start the clocks of runs that go on. What waits behind a long one waits here instead, for
-        any process."""
+        """Start the clocks of runs that go on, and take results that came right before them. What
+        waits behind a long run waits here instead, for any process."""
         self._looking = False
         now = time.monotonic()
         behind: list[Submission] = []
-        for process in self._processes:
-            process.runs.look()
+        for process in tuple(self._processes):
+            process.look()
             if not process.slow and process.runs.taken(now) > self._slow_after:
                 process.slow = True
                 behind += process.runs.take_back()

@@ -60,10 +60,10 @@ class TaskProcess:
         self.runs = HeldRuns(self._send)
         try:
             ours, self._theirs = socket.socketpair()
+            self._channel = WorkerChannel(ours, self._receive)
         except OSError:
             self.runs.close()
             raise
-        self._channel = WorkerChannel(ours, self._receive)
         self._process: asyncio.subprocess.Process | None = None
         self._trouble: BaseException | None = None
         self._killed = False
@@ -84,6 +84,11 @@ class TaskProcess:
     def open(self) -> bool:
         """Whether it may be given any run."""
         return self.usable and not self.reserved and not self.slow
+
+    def look(self) -> None:
+        """Take what it has said, and start the clock of the run that has begun."""
+        self._channel.drain()
+        self.runs.look()
 
     # What is said
 
@@ -172,19 +177,23 @@ class TaskProcess:
             self._bury(ProcessDied(f"the process that ran the job {how}"))
 
     async def _start(self) -> asyncio.subprocess.Process:
-        with self._theirs:
-            given = (self._theirs.fileno(), self.runs.tokens.reader, self.runs.mark.descriptor)
+        runs, bell = self.runs, self._channel.bell
+        try:
+            ends = (self._theirs.fileno(), runs.tokens.reader, runs.mark.descriptor, bell.writer)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "headrace.worker.processes.child",
                 str(os.getpid()),
-                *map(str, given),
-                pass_fds=given,
+                *map(str, ends),
+                pass_fds=ends,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 # A Ctrl-C in the terminal is for the worker, which ends its processes.
                 start_new_session=True,
             )
+        finally:
+            self._theirs.close()
+            bell.give_away()
         if self._killed:
             process.kill()
         self._starting = self._loop.call_later(STARTING, self._check_start)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable
 
 import msgspec
 
+from headrace.worker.processes.bell import Bell
 from headrace.worker.processes.messages import (
     HEADER,
     MOST_BYTES,
@@ -40,7 +40,8 @@ class WorkerChannel:
         self._socket = connection
         self._received = received
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(connection.fileno(), self._read)
+        self.bell = Bell()
+        self._loop.add_reader(self.bell.reader, self._on_bell)
         self._coming = bytearray()
         self._going = bytearray()
         self._reading = True
@@ -56,14 +57,21 @@ class WorkerChannel:
             self._loop.add_writer(self._socket.fileno(), self._write_rest)
 
     def drain(self) -> None:
-        """Pass on what has come; called when the process has ended."""
-        while self._reading and self._read():
+        """Pass on what has come."""
+        while self._reading and self._read() >= _CHUNK:
             pass
 
     def close(self) -> None:
-        self._stop_reading()
+        self._reading = False
+        self._loop.remove_reader(self.bell.reader)
+        self.bell.close()
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
+
+    def _on_bell(self) -> None:
+        if not self.bell.hear():
+            self._loop.remove_reader(self.bell.reader)
+        self.drain()
 
     def _write(self, data: bytes | bytearray) -> int:
         try:
@@ -79,26 +87,26 @@ class WorkerChannel:
         if not self._going:
             self._loop.remove_writer(self._socket.fileno())
 
-    def _read(self) -> bool:
-        """Whether anything came."""
+    def _read(self) -> int:
+        """How much has come; if less than a chunk, all has."""
         try:
             data = self._socket.recv(_CHUNK)
         except (BlockingIOError, InterruptedError):
-            return False
+            return 0
         except OSError:
             data = b""
         if not data:
-            self._stop_reading()
-            return False
+            self._reading = False
+            return 0
         messages: list[Message] = []
         garbled: Garbled | None = None
         try:
             self._split(data, messages)
         except (Garbled, msgspec.MsgspecError, RecursionError) as error:
             garbled = Garbled(f"the process sent what is not a message: {error}")
-            self._stop_reading()
+            self._reading = False
         self._received(messages, garbled)
-        return True
+        return len(data)
 
     def _split(self, data: bytes, messages: list[Message]) -> None:
         coming: bytes | bytearray = data
@@ -119,9 +127,3 @@ class WorkerChannel:
             del self._coming[:start]
         elif start < end:
             self._coming += memoryview(data)[start:]
-
-    def _stop_reading(self) -> None:
-        if self._reading:
-            self._reading = False
-            with contextlib.suppress(OSError):
-                self._loop.remove_reader(self._socket.fileno())
