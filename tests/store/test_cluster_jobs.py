@@ -53,6 +53,21 @@ async def settled(consumer: StoreConsumer, deliveries: list[LeasedDelivery]) -> 
     assert await consumer.settle("a", done) == []
 
 
+async def test_the_index_of_a_queue_is_on_its_node(store: RedisStore) -> None:
+    sent = [*(parcel() for _ in range(100)), *(parcel(job_id=f"order-{n}") for n in range(100))]
+    await store.append("a", sent)
+    keys = store.keys("a")
+    for each in sent:
+        bucket = keys.bucket_of(each.job_id)
+        assert await store.links().ask.call("HEXISTS", bucket, each.job_id, key=keys.ready) == 1
+    worker = store.consumer("worker", ["a"], 30.0)
+    while taken := await worker.fetch(100, 0):
+        await settled(worker, taken)
+    await worker.close()
+    bucket = keys.bucket_of(sent[0].job_id)
+    assert await store.links().ask.call("EXISTS", bucket, key=keys.ready) == 0
+
+
 async def test_a_queue_that_moves_to_another_node_takes_its_jobs_and_leases_along(
     cluster: RedisCluster, store: RedisStore, elsewhere: RedisServer
 ) -> None:
