@@ -17,7 +17,7 @@ pytest.register_assert_rewrite("headrace.testing.conformance", "tests.faults", "
 from headrace import Headrace  # noqa: E402
 from headrace.store.sqlite.store import SqliteStore  # noqa: E402
 from headrace.testing import ManualClock  # noqa: E402
-from tests.servers import RedisServer  # noqa: E402
+from tests.servers import RedisCluster, RedisServer  # noqa: E402
 
 # What runs in the background of a shell ignores Ctrl-C, and so would the programs that tests start
 # and interrupt.
@@ -44,6 +44,13 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis of one's own, to be stopped, filled and broken."""
     with RedisServer(tmp_path) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Three masters that all tests share; each uses keys of its own."""
+    with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -29,13 +29,6 @@ def users_url(redis_url: str) -> Iterator[str]:
         server.execute_command("ACL", "DELUSER", name)  # type: ignore[no-untyped-call]
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    """Three masters that all tests share; each uses keys of its own."""
-    with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def spread_namespace(cluster: RedisCluster) -> str:
     """A namespace whose queues a, b and c live on three nodes."""

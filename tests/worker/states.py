@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import Job, State
 
+# Far beyond what anything here takes on a slow machine.
+LONG = 60.0
+
 
 async def reach(jobs: Sequence[Job[Any]], *states: State) -> list[State]:
     """The states of the jobs, once each is in one of these."""
+    ends_at = time.monotonic() + LONG
     while True:
         found = [await job.status() for job in jobs]
         if set(found) <= set(states):
             return found
+        assert time.monotonic() < ends_at, f"{found}, not {states}"
         await asyncio.sleep(0.005)
 
 
 async def until(so: Callable[[], object]) -> None:
-    while not so():  # noqa: ASYNC110
+    ends_at = time.monotonic() + LONG
+    while not so():
+        assert time.monotonic() < ends_at, "it did not come to that"
         await asyncio.sleep(0.001)
 
 

@@ -21,9 +21,11 @@ from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing import ManualClock
 from headrace.worker.consume.heartbeat import Heartbeat, StoreClock
+from headrace.worker.consume.places import Places
 from headrace.worker.consume.reader import QueueReader
 from headrace.worker.consume.reclaimer import LastChance, Reclaimer
 from headrace.worker.consume.settler import Settler
+from headrace.worker.run.runners import Runners
 from headrace.worker.run.slots import Slots
 from headrace.worker.upkeep.promoter import Promoter
 
@@ -48,6 +50,11 @@ async def taken(consumer: SqliteConsumer, count: int) -> list[LeasedDelivery]:
     for delivery in deliveries:
         delivery.job_id = decode_envelope(delivery.envelope).job_id
     return deliveries
+
+
+def places(slots: Slots | int) -> Places:
+    runners = Runners(threads=1, processes=1)
+    return Places(Slots(slots) if isinstance(slots, int) else slots, runners)
 
 
 def unexpected(lost: list[LeasedDelivery]) -> None:
@@ -136,7 +143,9 @@ async def test_the_reader_takes_no_more_than_there_are_slots(
     slots = Slots(4)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
-    reader = QueueReader(consumer, reclaimer, settler, slots, held, started.append, lease=LEASE)
+    reader = QueueReader(
+        consumer, reclaimer, settler, places(slots), held, started.append, lease=LEASE
+    )
     await reader.step()
     await reader.step()
     assert (len(started), slots.free, len(held)) == (4, 0, 4)
@@ -153,7 +162,7 @@ async def test_the_reader_reads_one_half_while_the_other_runs(
     started: list[LeasedDelivery] = []
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
     settler = Settler(consumer, held)
-    reader = QueueReader(consumer, reclaimer, settler, Slots(6), held, started.append, lease=LEASE)
+    reader = QueueReader(consumer, reclaimer, settler, places(6), held, started.append, lease=LEASE)
     await reader.step()
     assert len(started) == 3
 
@@ -166,7 +175,9 @@ async def test_what_is_read_while_stopping_is_handed_back(
     started: list[LeasedDelivery] = []
     settler = Settler(consumer, held)
     reclaimer = Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3))
-    reader = QueueReader(consumer, reclaimer, settler, Slots(10), held, started.append, lease=LEASE)
+    reader = QueueReader(
+        consumer, reclaimer, settler, places(10), held, started.append, lease=LEASE
+    )
     stray = await taken(consumer, 3)
     reader.stop()
     await reader.recover()
@@ -184,7 +195,7 @@ async def test_what_is_handed_back_unread_is_still_known(app: Headrace) -> None:
     held: set[LeasedDelivery] = set()
     settler = Settler(worker, held)
     reclaimer = Reclaimer(worker, ["default"], LEASE, LastChance(held, 3))
-    reader = QueueReader(worker, reclaimer, settler, Slots(10), held, lambda _: None, lease=LEASE)
+    reader = QueueReader(worker, reclaimer, settler, places(10), held, lambda _: None, lease=LEASE)
     await worker.fetch(1, 1.0)
     reader.stop()
     await reader.recover()
@@ -229,7 +240,7 @@ async def test_what_comes_later_than_its_lease_is_not_begun_if_others_have_it(
         late,  # type: ignore[arg-type]
         reclaimer,
         Settler(consumer, held),
-        Slots(10),
+        places(10),
         held,
         started.append,
         lease=LEASE,
@@ -272,7 +283,7 @@ async def test_what_a_failed_read_brings_late_is_run(
         SlowRequests(consumer),  # type: ignore[arg-type]
         Reclaimer(consumer, [QUEUE], LEASE, LastChance(held, 3)),
         Settler(consumer, held),
-        Slots(10),
+        places(10),
         held,
         started.append,
         lease=LEASE,

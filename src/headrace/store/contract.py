@@ -379,6 +379,11 @@ class Consumer(Protocol):
         """End a `fetch` that waits; what it already has, it still returns."""
         ...
 
+    async def wake(self) -> None:
+        """The same, for a worker that can start more than it asked for; later ones wait again. May
+        miss a wait that just begins: to be repeated until the `fetch` has returned."""
+        ...
+
     async def settle(
         self,
         queue: str,

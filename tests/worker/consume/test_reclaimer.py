@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.worker.consume.reclaimer import LastChance
 from tests.worker.states import until
@@ -37,7 +38,9 @@ class Slow:
         made = self._make(*given, **named)
         reclaim = made.reclaim
 
-        async def slow(queue: str, limit: int, *, last_chance: bool) -> Sequence[LeasedDelivery]:
+        async def slow(
+            queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None
+        ) -> Sequence[LeasedDelivery]:
             self.asked.add(queue)
             if queue in self.stuck:
                 await self.go_on.wait()
@@ -45,7 +48,7 @@ class Slow:
             self.most = max(self.most, self.inside)
             try:
                 found: Sequence[LeasedDelivery] = await reclaim(
-                    queue, limit, last_chance=last_chance
+                    queue, limit, last_chance=last_chance, capacity=capacity
                 )
                 await asyncio.sleep(0.02)
             finally:

@@ -97,7 +97,6 @@ async def test_a_job_that_waits_for_a_process_is_cancelled_at_once(tmp_path: Pat
     first = await tidy.enqueue(str(tmp_path))
     await process_of(tmp_path)
     second = await pid.enqueue()
-    await reach([second], State.RUNNING)
     await second.cancel()
     with pytest.raises(JobCancelled):
         await second.result(60)
@@ -143,7 +142,6 @@ async def test_a_job_that_waits_for_a_thread_is_cancelled_at_once() -> None:
         first = await hold.enqueue(1)
         await asyncio.to_thread(begun.wait)
         second = await hold.enqueue(2)
-        await reach([second], State.RUNNING)
         await second.cancel()
         with pytest.raises(JobCancelled):
             await second.result(60)
@@ -221,15 +219,17 @@ async def test_a_task_is_paused_before_those_in_hand_have_begun() -> None:
     def gathered(rows: list[int]) -> None: ...
 
     async with app, app.worker(threads=1):
+        member = await gathered.enqueue(1)
+        await reach([member], State.RUNNING)
         first = await hold.enqueue()
         await asyncio.to_thread(begun.wait)
-        waiting = [await hold.enqueue(), await gathered.enqueue(1)]
-        await reach(waiting, State.RUNNING)
+        second = await hold.enqueue()
         for task in ("hold", "gathered"):
             await app.store.pause("default", task)
-        await reach(waiting, State.BLOCKED)
+        await reach([member], State.BLOCKED)
         release.set()
         await first.result(60)
+        await reach([second], State.BLOCKED)
 
 
 async def test_a_cancellation_is_applied_once() -> None:

@@ -62,6 +62,9 @@ class RedisConsumer(RedisUpkeep):
     async def interrupt(self) -> None:
         await self._reading.interrupt()
 
+    async def wake(self) -> None:
+        await self._reading.end_wait()
+
     async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
         await self._reading.prepare()
         known = {(delivery.queue, delivery.receipt, delivery.count) for delivery in held}

@@ -83,6 +83,9 @@ class SqliteConsumer:
         for waiting in list(self._waits):
             waiting.end()
 
+    async def wake(self) -> None:
+        await self.interrupt()
+
     async def settle(
         self,
         queue: str,

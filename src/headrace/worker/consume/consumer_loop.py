@@ -8,10 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.job.capacity import Runner
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.middleware.nesting import receiving
 from headrace.store.contract import Consumer, StoreConsumer
 from headrace.worker.consume.controller import Controller
+from headrace.worker.consume.places import Places
 from headrace.worker.consume.reader import QueueReader, Ready
 from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.consume.settler import Settler
@@ -38,7 +40,8 @@ _NEVER = float("inf")
 
 class ConsumerLoop:
     """Has slots, runs and leases of its own. Its `policy` says when deliveries are acknowledged,
-    and what happens at the end to those that have not begun. `scope`, if given, is the scope of all
+    and what happens at the end to those that have not begun. `runner` is where all of its functions
+    run, if that is the same for all of them. `scope`, if given, is the scope of all
     of its errors."""
 
     def __init__(
@@ -54,6 +57,7 @@ class ConsumerLoop:
         policy: AckPolicy,
         auditing: Auditing | None = None,
         ready: Ready | None = None,
+        runner: Runner | None = None,
         scope: str = "",
     ) -> None:
         self.name = name
@@ -61,6 +65,7 @@ class ConsumerLoop:
         self.upkeep = upkeep
         self.queues = tuple(queues)
         self.slots = slots
+        self._places = Places(slots, shared.runners, runner)
         self._policy = policy
         self._auditing = auditing
         self._ready = ready
@@ -119,7 +124,7 @@ class ConsumerLoop:
             self.consumer,
             reclaimer,
             self._settler,
-            self.slots,
+            self._places,
             self.held,
             self._executor.start,
             self._ready,
@@ -196,6 +201,7 @@ class ConsumerLoop:
                 if service is not None and service in self._tasks:
                     await ended(service, self._tasks[service], _FLUSH_GRACE)
         finally:
+            self._places.close()
             self._shared.held.close(self.held)
             self._policy.close()
 

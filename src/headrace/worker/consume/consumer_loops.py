@@ -170,6 +170,7 @@ class ConsumerLoops:
             policy=_POLICIES[subscription.wants.ack](slots, died if has_handler else None),
             auditing=self._shared.auditing(subscription),
             ready=partial(subscription.join, self._shared.app.store),
+            runner=subscription.declared.run_in,
         )
         self._loops.append(loop)
         self._groups[loop] = subscription
@@ -190,6 +191,7 @@ class ConsumerLoops:
             policy=NoAck(slots),
             auditing=self._shared.auditing(subscription),
             ready=tail.take_place,
+            runner=subscription.declared.run_in,
             scope="broadcast",
         )
 

@@ -15,8 +15,8 @@ ApplyControl = Callable[[str, Control], None]
 
 
 class Controller(QueuePoller):
-    """Gives the executor the control of each queue, at each change and every few seconds. A paused
-    queue needs nothing here: `fetch` brings nothing from it."""
+    """Gives the executor the control of each queue, at each change and every few seconds. `fetch`
+    brings nothing from a paused queue; what was fetched before and has not begun goes back."""
 
     name = "controller"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -10,10 +11,11 @@ from typing import Protocol
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import RELEASED, Outcome
+from headrace.errors import StoreError
 from headrace.middleware.nesting import OnRead
 from headrace.store.contract import Consumer, reclaim_every
+from headrace.worker.consume.places import Places
 from headrace.worker.consume.reclaimer import Reclaimer
-from headrace.worker.run.slots import Slots
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -38,7 +40,7 @@ class HandBackQueue(Protocol):
 
 
 class QueueReader(Service):
-    """Asks for no more jobs than there are free slots: first abandoned ones, then new ones. While
+    """Asks for no more jobs than the worker can start: first abandoned ones, then new ones. While
     all that comes is for a batch task, it asks for as many more as the batch can take; while jobs
     end faster than they are read, for more than there are slots. What a read brings after `stop` is
     handed back, not dropped."""
@@ -51,7 +53,7 @@ class QueueReader(Service):
         consumer: Consumer,
         reclaimer: Reclaimer | None,
         settler: HandBackQueue,
-        slots: Slots,
+        places: Places,
         held: set[LeasedDelivery],
         start: Callable[[LeasedDelivery], None],
         ready: Ready | None = None,
@@ -69,26 +71,46 @@ class QueueReader(Service):
         self._consumer = consumer
         self._reclaimer = reclaimer
         self._settler = settler
-        self._slots = slots
+        self._places = places
+        self._slots = places.slots
         self._held = held
         self._start = start
 
     async def step(self) -> float:
-        await self._slots.wait()
+        await self._places.wait()
         if self._settler.backlog > 2 * self._slots.total + 1000:
             # Outcomes cannot be written: more jobs would only be run to be run again.
             return 0.1
         if self._recover_at <= self._monotonic() < self._doubt_until:
             await self._take_up()
-        if self._reclaimer is not None and self._slots.free > 0 and not self.stopping:
+        free = self._places.free()
+        if self._reclaimer is not None and free > 0 and not self.stopping:
             self.scope = "reclaim"
-            await self._bring(self._reclaimer.step(self._slots.free))
+            await self._bring(self._reclaimer.step(free, self._places.capacity(free)))
             self.scope = "read"
-        if self._slots.room > 0 and not self.stopping:
+        if self._places.room() > 0 and not self.stopping:
             wait = min(_WAIT, self._reclaimer.due_in) if self._reclaimer else _WAIT
             share = self._share()
-            await self._bring(self._consumer.fetch(share, wait), share)
+            await self._bring(self._fetch(share, wait), share)
         return 0.0
+
+    async def _fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+        """A read, which ends early if more can be started than it asks for."""
+        capacity = self._places.capacity(limit)
+        if capacity is None or min(capacity.thread, capacity.process) > 0:
+            return await self._consumer.fetch(limit, wait, capacity)
+        waking = asyncio.create_task(self._end_fetch(), name="headrace-reader-wake")
+        try:
+            return await self._consumer.fetch(limit, wait, capacity)
+        finally:
+            waking.cancel()
+
+    async def _end_fetch(self) -> None:
+        await self._places.more_than_asked()
+        while True:
+            with contextlib.suppress(StoreError):
+                await self._consumer.wake()
+            await asyncio.sleep(_UNBLOCK_EVERY)
 
     async def _bring(self, reading: Awaitable[Sequence[LeasedDelivery]], share: int = 0) -> None:
         began_ns, began = time.time_ns(), self._monotonic()
@@ -105,7 +127,8 @@ class QueueReader(Service):
         """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
         while the other is read, plus what a batch can take."""
         slots = self._slots
-        return min(slots.room, max(1, (slots.total + slots.ahead) // 2)) + slots.batch_extra
+        half = max(1, (slots.total + slots.ahead) // 2)
+        return min(self._places.room(), half) + slots.batch_extra
 
     async def recover(self) -> None:
         self.scope = "read"
@@ -139,7 +162,7 @@ class QueueReader(Service):
         """Stop, and end a read that waits. The read is cancelled only if the store does not answer
         in time: what the store handed out with it would be stranded."""
         self.stop()
-        self._slots.poke()
+        self._places.poke()
         ends_at = time.monotonic() + within
         while not running.done():
             if time.monotonic() > ends_at:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Upkeep, reclaim_every
@@ -69,9 +70,9 @@ class Reclaimer:
         """Seconds until the next look."""
         return max(self._next_at - time.monotonic(), 0.001)
 
-    async def step(self, room: int) -> list[LeasedDelivery]:
-        """Up to `room` abandoned jobs; none if it is not time yet. Hold them before anything else
-        is awaited."""
+    async def step(self, room: int, capacity: Capacity | None = None) -> list[LeasedDelivery]:
+        """Up to `room` abandoned jobs, and of each runner what `capacity` says; none if it is not
+        time yet. Hold them before anything else is awaited."""
         if time.monotonic() < self._next_at:
             return []
         found: list[LeasedDelivery] = []
@@ -79,7 +80,7 @@ class Reclaimer:
             for queue in self._queues:
                 if len(found) < room:
                     free = mine and not self._last_chance.is_among(found)
-                    found += await self._reclaimed(queue, room - len(found), free)
+                    found += await self._reclaimed(queue, room - len(found), free, capacity)
         free = mine and not self._last_chance.is_among(found)
         self._next_at = time.monotonic() + self._rest(len(found) >= room, free)
         self._report(Counter(delivery.queue for delivery in found if delivery.count > 1))
@@ -96,9 +97,13 @@ class Reclaimer:
             if self._redelivered is not None:
                 self._redelivered(queue, count)
 
-    async def _reclaimed(self, queue: str, room: int, last_chance: bool) -> list[LeasedDelivery]:
+    async def _reclaimed(
+        self, queue: str, room: int, last_chance: bool, capacity: Capacity | None
+    ) -> list[LeasedDelivery]:
         try:
-            return await self._upkeep.reclaim(queue, room, last_chance=last_chance)
+            return await self._upkeep.reclaim(
+                queue, room, last_chance=last_chance, capacity=capacity
+            )
         except StoreUnavailable:
             raise
         except StoreError as error:

@@ -54,6 +54,9 @@ class Tail:
     async def interrupt(self) -> None:
         self._interrupted.set()
 
+    async def wake(self) -> None:
+        """Nothing to end: what comes is kept until it is asked for."""
+
     async def close(self) -> None:
         reads = list(self._reads.values())
         self._reads.clear()

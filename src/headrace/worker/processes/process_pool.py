@@ -80,6 +80,13 @@ class ProcessPool:
         """Whether it was submitted, and has neither ended nor been withdrawn."""
         return run in self._submissions
 
+    def is_behind(self, run: Run) -> bool:
+        """Whether it waits for another to end; not so while its process starts."""
+        submission = self._submissions.get(run)
+        if submission is None:
+            return False
+        return submission.holder is None or submission.holder.head is not submission
+
     def withdraw(self, run: Run) -> bool:
         """Whether the run has not begun, and now will not: its `done` is not called. False if it
         has begun, or has ended."""

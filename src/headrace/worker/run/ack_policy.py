@@ -41,6 +41,8 @@ class AckPolicy:
     """Whether functions settle their events themselves."""
     hands_back = True
     """Whether a loop that stops hands back what has not begun, or runs it."""
+    returns = True
+    """Whether what has not begun can be handed back while the loop goes on."""
     failed = 0
     """Events that failed or were not handled, and are not retried."""
 
@@ -130,6 +132,8 @@ class AckOnReceive(AckOnSuccess):
     """Each event is acknowledged, and that is written, before its function runs: it is handled at
     most once. Failures are logged and counted. A slot is free when the function has ended."""
 
+    returns = False
+
     def __init__(self, slots: Slots, died: Died | None = None) -> None:
         super().__init__(slots, died)
         self._unwritten: dict[LeasedDelivery, Run] = {}
@@ -173,6 +177,8 @@ class AckOnReceive(AckOnSuccess):
 
 class NoAck(AckOnSuccess):
     """For broadcasts: nothing is written. Failures are logged and counted."""
+
+    returns = False
 
     def decided(self, run: Run) -> None:
         delivery = run.delivery

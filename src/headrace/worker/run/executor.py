@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.outcome import Outcome
+from headrace.core.job.outcome import Outcome, Released
 from headrace.errors import AuditError
 from headrace.store.values import Control
 from headrace.worker.observer import Observe
@@ -71,7 +72,14 @@ class Executor:
         # Without all that needs the loop before or after the function.
         self._direct = not (runners.wrapped or auditing or policy.manual)
         self.in_flight = InFlight(slots, self._steps, self._start_directly, policy.delivery_slots)
-        self.stopper = Stopper(self.in_flight, self._outcomes, self.conclude, runners.withdraw)
+        self.stopper = Stopper(
+            self.in_flight,
+            self._outcomes,
+            self.conclude,
+            runners.withdraw,
+            runners.is_behind,
+            returns=policy.returns,
+        )
 
     def start(self, delivery: LeasedDelivery) -> None:
         """The steps before a run begins. It begins when it has a slot, alone or in a batch: the
@@ -117,6 +125,11 @@ class Executor:
         without an asyncio task: the next is `_ended`. False if the run needs more than that."""
         if not self._direct or run.limited or isinstance(run, BatchRun):
             return False
+        if self._is_misplaced(run):
+            run.handed_back = True
+            self.conclude(run, Released(run.task.declared.run_in))
+            self.in_flight.give_slot()
+            return True
         self.in_flight.mark_running(run)
         run.future = self._loop.create_future()
         if not self._watching:
@@ -126,6 +139,13 @@ class Executor:
         else:
             self._runners.start_in_process(run, self._ended_in_process)
         return True
+
+    def _is_misplaced(self, run: Run) -> bool:
+        """Whether its sender took it for one that runs elsewhere, and there is no room for it."""
+        runner = run.task.declared.run_in
+        if run.envelope.runner == runner or isinstance(run.task, Subscription):
+            return False
+        return self._policy.returns and self._runners.room(runner) <= 0
 
     def _ended_in_process(self, run: Run, data: bytes | None, error: BaseException | None) -> None:
         self._ended(run, None if data is None else Encoded(data), error)

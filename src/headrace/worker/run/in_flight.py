@@ -41,7 +41,8 @@ class InFlight:
         self._trampoline = Trampoline(perform)
         self._outlasting: dict[Run, int] = {}
         self._finishing: set[asyncio.Future[None]] = set()
-        self.running: set[Run] = set()
+        self.running: dict[Run, None] = {}
+        """In the order in which they came."""
 
     # On the way to the function
 
@@ -81,14 +82,14 @@ class InFlight:
             self._trampoline.add(run)
 
     def mark_running(self, run: Run) -> None:
-        self.running.add(run)
+        self.running[run] = None
 
     # At its end
 
     @contextmanager
     def finishing(self, run: Run) -> Iterator[None]:
         """While its end is recorded, a run cannot be cancelled; a stopping worker waits for it."""
-        self.running.discard(run)
+        self.running.pop(run, None)
         self._finishing.add(run.future)
         try:
             yield
@@ -104,7 +105,7 @@ class InFlight:
 
     def resume(self, run: Run) -> None:
         """Its end is recorded, but its function may go on, and be ended."""
-        self.running.add(run)
+        self.running[run] = None
 
     def outlast(self, run: Run) -> None:
         """The run has its outcome, but its function goes on: it keeps its place until it ends."""
@@ -125,7 +126,7 @@ class InFlight:
 
     def remove(self, run: Run) -> None:
         """The function has ended: its slot is free."""
-        self.running.discard(run)
+        self.running.pop(run, None)
         if self._outlasting and self._delivery_slots is not None:
             self._delivery_slots.give(self._outlasting.pop(run, 0))
         self.give_slot()

@@ -7,10 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
 from headrace.core.job.failure import FailedRun, GateClosed, Unfit, decide_outcome
-from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome
+from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
@@ -115,7 +116,7 @@ class Outcomes:
             if run.cancelled:
                 return _cancelled(run)
             if run.handed_back:
-                return RELEASED
+                return _released(run)
             if run.gate:
                 error = GateClosed(run.gate)
         if run.lease_lost:
@@ -163,6 +164,14 @@ def _cancelled(run: Run) -> Cancelled:
     """Kept for a while even if results are not, as for jobs that are cancelled in the store."""
     _, ttl = _policy(run)
     return Cancelled(CANCELLED_VERDICT, int((ttl or RESULT_TTL) * 1000))
+
+
+def _released(run: Run) -> Released:
+    """Back to where the sender put it, or to where its task runs in this version of the program."""
+    runner = run.task.declared.run_in
+    if runner == run.envelope.runner or isinstance(run.task, Subscription):
+        return RELEASED
+    return Released(runner)
 
 
 def encoded_result(task: Task[..., Any], value: Any) -> bytes:

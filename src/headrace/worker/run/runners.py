@@ -14,6 +14,7 @@ from typing import Any
 from headrace.client.context import running
 from headrace.client.task import Task
 from headrace.core import codec
+from headrace.core.job.capacity import Runner
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.middleware.nesting import running_through, wrapping_run
@@ -134,6 +135,25 @@ class Runners:
         run.processes = self.processes
         run.queued_at = time.monotonic()
         self.processes.submit(run, done)
+
+    def room(self, runner: Runner) -> int:
+        """How many more functions of this runner would begin now or soon."""
+        return self.threads.capacity() if runner == "thread" else self.processes.capacity()
+
+    def when_freed(self, freed: Callable[[], None]) -> None:
+        """Call `freed` on the loop when there may be more room."""
+        self.threads.when_freed(freed)
+        self.processes.when_freed(freed)
+
+    def forget(self, freed: Callable[[], None]) -> None:
+        self.threads.forget(freed)
+        self.processes.forget(freed)
+
+    def is_behind(self, run: Run) -> bool:
+        """Whether a run that is queued waits for others to end."""
+        if run.task.declared.run_in == "thread" or run not in self.processes:
+            return not run.has_begun
+        return self.processes.is_behind(run)
 
     def withdraw(self, run: Run) -> bool:
         """Take back a run of `start_in_thread` or `start_in_process` that has not begun; False if

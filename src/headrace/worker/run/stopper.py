@@ -21,7 +21,9 @@ from headrace.worker.run.run import Run
 log = logging.getLogger("headrace.worker")
 
 _CANCEL_GRACE = 5.0
-_HELD_AHEAD = 0.2
+# A job that has waited this long for a slot, a thread or a process may be run sooner by another
+# worker.
+_LATE = 0.2
 
 
 class Stopper:
@@ -35,11 +37,16 @@ class Stopper:
         outcomes: Outcomes,
         conclude: Callable[[Run, Outcome], object],
         withdraw: Callable[[Run], bool],
+        is_behind: Callable[[Run], bool],
+        *,
+        returns: bool = True,
     ) -> None:
         self._in_flight = in_flight
         self._outcomes = outcomes
         self._conclude = conclude
         self._withdraw_direct = withdraw
+        self._is_behind = is_behind
+        self._returns = returns
 
     def hand_back(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
@@ -82,6 +89,8 @@ class Stopper:
             here = self._cancel(queue, frozenset(control.cancelling))
         if control.paused_tasks:
             self._hold(queue, control.paused_tasks)
+        if control.paused and self._returns:
+            self._return(queue)
         return here
 
     def _cancel(self, queue: str, job_ids: Collection[JobId]) -> set[JobId]:
@@ -106,20 +115,32 @@ class Stopper:
                 elif not run.abandoned:
                     self._end(run, batch_or_run)
 
+    def _return(self, queue: str) -> None:
+        """Hand back the jobs of a paused queue that have not begun."""
+        for run in self._in_flight.waiting():
+            if run.delivery.queue == queue:
+                run.handed_back = True
+                self._withdraw(run)
+        for run in tuple(self._in_flight.running):
+            if run.delivery.queue == queue and not run.has_begun and not run.handed_back:
+                self._hand_back(run, only_waiting=True)
+
     def abandon_all(self) -> None:
         """Hand back what did not end although it was cancelled."""
         for run in self._in_flight.running:
             self._abandon(run, lambda _: RELEASED)
 
     def sweep(self) -> None:
-        """End runs that take too long, and give up those that ignore it; hand back jobs that were
-        taken because others ended quickly, and have no slot yet."""
+        """End runs that take too long, and give up those that ignore it. Hand back jobs that others
+        may begin sooner."""
         now = time.monotonic()
-        for run in self._in_flight.overdue(now - _HELD_AHEAD):
+        for run in self._in_flight.overdue(now - _LATE):
             run.handed_back = True
             self._withdraw(run)
         for run in tuple(self._in_flight.running):
             if now < run.ends_at or run.abandoned:
+                if run.queued_at and self._returns and now - run.queued_at > _LATE:
+                    self._hand_back_late(run)
                 continue
             if not run.timed_out and not run.cancelled:
                 self._time_out(run)
@@ -129,6 +150,11 @@ class Stopper:
             if run.task.declared.run_in == "process":
                 # It had its time to clean up.
                 run.kill()
+
+    def _hand_back_late(self, run: Run) -> None:
+        """Hand back what waits for a thread or a process for too long."""
+        if not run.handed_back and not run.has_begun and self._is_behind(run):
+            self._hand_back(run, only_waiting=True)
 
     # How one run is ended
 

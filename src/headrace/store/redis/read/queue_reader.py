@@ -144,6 +144,10 @@ class RedisReader:
         """End the wait: something has changed."""
         for source in self._order:
             source.doubt()
+        await self.end_wait()
+
+    async def end_wait(self) -> None:
+        """End the wait; what is known of the queues is still right."""
         self._changed.set()
         for link in {source.link for source in self._order}:
             if link.client_id is not None:
