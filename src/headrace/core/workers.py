@@ -74,6 +74,10 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     """Jobs that it holds."""
     beat_ms: int
     strict: bool = False
+    threads: int = 0
+    """For plain functions, at most this many at once."""
+    processes: int = 0
+    """The same for those in processes."""
     consumers: dict[str, Scaled] = {}
     """Those of each subscription, by its name."""
     runs: tuple[RunRecord, ...] = ()

@@ -94,6 +94,8 @@ class WorkerRuntime:
             {**settings.weights, **dict.fromkeys(settings.group_queues, 1)},
             strict=settings.strict,
             concurrency=settings.concurrency,
+            threads=settings.threads,
+            processes=settings.processes,
             lease=self._app.lease,
             held=self._shared.held,
             now_ms=self._shared.clock.now_ms,

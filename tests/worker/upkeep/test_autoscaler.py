@@ -280,6 +280,8 @@ async def test_consumers_in_other_workers_take_their_share(
         {},
         strict=False,
         concurrency=100,
+        threads=8,
+        processes=2,
         lease=30.0,
         held=(),
         now_ms=clock.now_ms,

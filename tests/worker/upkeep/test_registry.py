@@ -34,6 +34,8 @@ def registry(
         {"mail": 3, "default": 1},
         strict=False,
         concurrency=100,
+        threads=8,
+        processes=2,
         lease=LEASE,
         held=held,
         now_ms=clock.now_ms,

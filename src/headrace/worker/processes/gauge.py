@@ -31,7 +31,8 @@ class Gauge:
     def __init__(self, app: WorkerApp, workloads: Sequence[Workload], poll: float) -> None:
         self._app = app
         self._workloads = workloads
-        self.slots_each = sum(workload.each for workload in workloads)
+        # Threads and processes are not beside the slots.
+        self.slots_each = sum(one.each for one in workloads if one.runner == "loop")
         self._poll = poll
         self._surveys: queue.SimpleQueue[WorkloadSurvey | None] = queue.SimpleQueue()
         self._scaled: Scaled | None = None

@@ -246,7 +246,7 @@ def autoscaler_of(
         scaling = Scaling.of(*(one.wants.scale or (1, 1)), os.environ)
         consumers.append(
             Consumers(
-                workload_of(one, settings.concurrency),
+                workload_of(one, settings.concurrency, settings.threads),
                 scaling,
                 loops=partial(loops.of, one),
                 add=partial(loops.add, one),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.client.topic.subscription import Subscription
+from headrace.core.job.capacity import Runner
 from headrace.core.queue_names import group_source
 from headrace.core.scaling import Load
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
@@ -17,44 +18,63 @@ from headrace.worker.settings import WorkerSettings
 
 JOBS = "jobs"
 _NOTHING = Counts()
+_PLACES = {"thread": "threads", "process": "processes"}
 
 
 class Workload(NamedTuple):
-    """What consumers of one kind read: the ordinary queues of a worker, or all shards of one
-    subscription."""
+    """What consumers of one kind read: those jobs in the ordinary queues of a worker that are for
+    one runner, or all shards of one subscription."""
 
     name: str
     queues: tuple[str, ...]
     each: int
-    """What one consumer can hold at once."""
+    """What one consumer can run at once."""
+    runner: Runner = "loop"
 
     @property
     def label(self) -> str:
-        return JOBS if self.name == JOBS else f"events of {self.name}"
+        if self.name != JOBS:
+            return f"events of {self.name}"
+        return JOBS if self.runner == "loop" else f"jobs for {_PLACES[self.runner]}"
 
     def slots_of(self, worker: WorkerRecord) -> int:
-        """How many slots a worker has for this workload."""
+        """How much of this workload a worker can run at once."""
         if self.name in worker.consumers:
             return worker.consumers[self.name].slots
-        return worker.concurrency if set(self.queues) & worker.queues.keys() else 0
+        if not set(self.queues) & worker.queues.keys():
+            return 0
+        if self.runner == "loop":
+            return worker.concurrency
+        places = worker.threads if self.runner == "thread" else worker.processes
+        return min(places, worker.concurrency)
 
 
-def workload_of(subscription: Subscription[..., Any], concurrency: int) -> Workload:
-    """What one consumer of a subscription reads."""
-    each = slots_for(subscription, concurrency)
+def workload_of(
+    subscription: Subscription[..., Any], concurrency: int, threads: int, consumers: int = 1
+) -> Workload:
+    """What consumers of a subscription read. All of them share the threads of their worker."""
+    each = consumers * slots_for(subscription, concurrency)
+    if subscription.declared.run_in == "thread":
+        each = min(each, threads)
     return Workload(subscription.name, tuple(subscription.queues), each)
 
 
 def workloads_of(settings: WorkerSettings) -> list[Workload]:
-    """What a worker reads, and how much of each it can hold with the most consumers that each
+    """What a worker reads, and how much of each it can run with the most consumers that each
     subscription may have."""
-    workloads = (
-        [Workload(JOBS, tuple(settings.queues), settings.concurrency)] if settings.queues else []
-    )
+    workloads = []
+    if settings.queues:
+        queues, slots = tuple(settings.queues), settings.concurrency
+        workloads = [
+            Workload(JOBS, queues, slots),
+            Workload(JOBS, queues, min(settings.threads, slots), "thread"),
+            Workload(JOBS, queues, min(settings.processes, slots), "process"),
+        ]
     for subscription in settings.subscriptions:
-        workload = workload_of(subscription, settings.concurrency)
         _, most = subscription.wants.scale or (1, 1)
-        workloads.append(workload._replace(each=most * workload.each))
+        workloads.append(
+            workload_of(subscription, settings.concurrency, settings.threads, consumers=most)
+        )
     return workloads
 
 
@@ -110,7 +130,12 @@ class WorkloadSurvey:
 
 async def take_survey(store: Store, workloads: Sequence[Workload]) -> WorkloadSurvey:
     """Ask the store about all workloads; raises `StoreError`, for half a survey would mislead."""
-    seen = {workload: await _look_at_all(store, workload) for workload in workloads}
+    queues = {queue for one in workloads if one.name == JOBS for queue in one.queues}
+    jobs = await _look_at_jobs(store, sorted(queues))
+    seen = {
+        one: _in_all(jobs, one) if one.name == JOBS else await _look_at_all(store, one)
+        for one in workloads
+    }
     return WorkloadSurvey(seen, await workers_of(store))
 
 
@@ -118,6 +143,28 @@ async def workers_of(store: Store) -> tuple[WorkerRecord, ...]:
     """All workers that have written their record within a lease."""
     records = map(decode_record, (await store.kv_all(WORKERS)).values())
     return tuple(record for record in records if record is not None)
+
+
+def _in_all(jobs: Mapping[tuple[str, Runner], QueueLoad], workload: Workload) -> QueueLoad:
+    nothing = QueueLoad()
+    found = (jobs.get((queue, workload.runner), nothing) for queue in workload.queues)
+    return sum(found, nothing)
+
+
+async def _look_at_jobs(store: Store, queues: Sequence[str]) -> dict[tuple[str, Runner], QueueLoad]:
+    """What is in ordinary queues, by queue and runner."""
+    if not queues:
+        return {}
+    now_ms = await store.time_ms()
+    found: dict[tuple[str, Runner], QueueLoad] = {}
+    for queue, state in zip(queues, await store.survey(queues), strict=True):
+        for runner, jobs in state.runners.items():
+            age = None if jobs.oldest_ms is None else max(now_ms - jobs.oldest_ms, 0) / 1000
+            waiting = 0 if state.paused else jobs.waiting
+            found[queue, runner] = QueueLoad(waiting, jobs.running, 0, age if waiting else None)
+        later = QueueLoad(scheduled=state.counts.scheduled)
+        found[queue, "loop"] = found.get((queue, "loop"), QueueLoad()) + later
+    return found
 
 
 async def _look_at_all(store: Store, workload: Workload) -> QueueLoad:
