@@ -38,7 +38,7 @@ class ThreadPool:
     """Runs calls in the order in which they come. Handing one over takes no asyncio task, and the
     loop is woken once for all calls that ended since it last looked.
 
-    A call belongs to whoever takes it out of `_waiting`: a thread, which performs it, or
+    A call belongs to the one that takes it out of `_waiting`: a thread, which performs it, or
     `withdraw`. Threads are *seated* while they serve, and *parked* while they find nothing to do;
     `_lock` guards who is where, and what has ended."""
 
@@ -247,7 +247,7 @@ class ThreadPlace(ThreadCall):
         return True
 
     def ended(self) -> None:
-        """Whoever waited for the place has had the answers before."""
+        """Nothing is left to do: the answers have been given before."""
 
 
 def _grant(granted: asyncio.Future[None]) -> None:
