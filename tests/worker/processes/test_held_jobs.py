@@ -49,10 +49,8 @@ async def begun(folder: Path, timeout: float = 60) -> Job[int]:
 
 
 async def noted(folder: Path, what: str) -> list[Job[int]]:
-    """Jobs that are held behind it."""
-    jobs = [await note.enqueue(str(folder), one) for one in what]
-    await reach(jobs, State.RUNNING)
-    return jobs
+    """Jobs that wait behind it."""
+    return [await note.enqueue(str(folder), one) for one in what]
 
 
 @pytest.mark.usefixtures("running")
@@ -83,7 +81,6 @@ async def test_others_go_on_when_a_job_times_out(tmp_path: Path) -> None:
 async def test_a_job_that_waits_behind_another_does_not_time_out(tmp_path: Path) -> None:
     first = await begun(tmp_path)
     second = await note.options(timeout=0.1).enqueue(str(tmp_path), "a")
-    await reach([second], State.RUNNING)
     await asyncio.sleep(0.3)
     (tmp_path / "gate").touch()
     await first.result(60)
@@ -109,9 +106,9 @@ async def test_a_paused_task_does_not_begin_behind_another(tmp_path: Path) -> No
     first = await begun(tmp_path)
     others = await noted(tmp_path, "ab")
     await app.admin.pause("default", task=note.name)
-    await reach(others, State.BLOCKED)
     (tmp_path / "gate").touch()
     await first.result(60)
+    await reach(others, State.BLOCKED)
     assert notes_in(tmp_path) == []
     await app.admin.resume("default", task=note.name)
     for job in others:
