@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.shares import shares, still_behind
+from headrace.core.shares import shares, still_behind, turns
 
 
 def test_parts_are_in_proportion_and_of_equals_the_earlier_gets_more() -> None:
@@ -42,3 +42,15 @@ def test_small_parts_add_up() -> None:
 def test_who_had_nothing_for_long_is_behind_by_one_at_most() -> None:
     assert still_behind(0.9, 5.0, 0) == 1.0
     assert still_behind(-0.9, 0.0, 5) == -1.0
+
+
+def test_turns_share_any_beginning_by_weight() -> None:
+    queues = ["reports"] * 10 + ["mail"] * 30
+    when = turns(queues, {"mail": 3, "reports": 1})
+    order = [queue for _, queue in sorted(zip(when, queues, strict=True))]
+    for count in range(1, 41):
+        assert abs(order[:count].count("mail") - count * 3 / 4) < 1
+
+
+def test_turns_keep_the_order_within_a_queue() -> None:
+    assert turns(["b", "a", "b", "a", "b"], {"a": 1, "b": 2}) == [0.5, 1.0, 1.0, 2.0, 1.5]

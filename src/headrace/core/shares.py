@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 
 def shares(total: int, weights: Sequence[int], behind: Sequence[float]) -> list[int]:
@@ -23,3 +24,14 @@ def still_behind(behind: float, part: float, got: int) -> float:
     """How far a queue is behind after a round that gave it `got` instead of `part`; bounded, so
     that an idle queue cannot hold up others."""
     return min(1.0, max(-1.0, behind + part - got))
+
+
+def turns(queues: Sequence[str], weights: Mapping[str, int]) -> list[float]:
+    """When each of these jobs is to begin, given by its queue: sorted by that, any number of them
+    from the first on is shared by weight, and those of one queue keep their order."""
+    came: Counter[str] = Counter()
+    when = []
+    for queue in queues:
+        came[queue] += 1
+        when.append(came[queue] / weights[queue])
+    return when

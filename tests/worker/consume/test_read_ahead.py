@@ -43,6 +43,26 @@ async def test_quick_functions_are_read_by_the_hundred(app: Headrace, shares: li
     assert set(ran.values()) == {1}
 
 
+async def test_queues_share_what_is_read_ahead(app: Headrace, shares: list[int]) -> None:
+    ran: list[str] = []
+
+    @app.task(result_ttl=0)
+    async def quick(queue: str) -> None:
+        ran.append(queue)
+
+    for weights in ({"mail": 3, "reports": 1}, {"mail": 1, "reports": 1}):
+        ran.clear()
+        shares.clear()
+        for queue in weights:
+            await app.enqueue_many(quick.options(queue=queue).call(queue) for _ in range(QUICK))
+        async with app.worker(queues=weights, concurrency=1):
+            await until(lambda: len(ran) == 2 * QUICK)
+        assert max(shares) > SLOTS
+        part = weights["mail"] / sum(weights.values())
+        for count in range(1, QUICK):
+            assert abs(ran[:count].count("mail") - count * part) <= 2
+
+
 async def test_functions_that_wait_stay_within_the_slots(app: Headrace) -> None:
     runs = AtOnce()
 

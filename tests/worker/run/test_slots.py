@@ -4,40 +4,47 @@ from __future__ import annotations
 
 from headrace.worker.run.slots import Slots
 
+EVIDENCE = 32
+
+
+def reading_ahead(most: int = 16) -> Slots:
+    slots = Slots(4, most)
+    slots.learn(0.001, asked=EVIDENCE, came=EVIDENCE)
+    slots.learn(0.001, asked=2, came=2)
+    assert slots.ahead == (4 if most else 0)
+    return slots
+
 
 def test_jobs_that_end_while_more_are_read_let_more_be_held() -> None:
     slots = Slots(4, 16)
-    slots.learn(0.001, full=True)
-    assert (slots.ahead, slots.room) == (0, 4), "nothing has run yet"
+    for _ in range(EVIDENCE // 2):
+        slots.learn(0.001, asked=2, came=2)
+        assert (slots.ahead, slots.room) == (0, 4), "too few have run yet"
     for ahead in (4, 8, 12, 12):
-        slots.learn(0.001, full=True)
+        slots.learn(0.001, asked=2, came=2)
         assert slots.ahead == ahead
 
 
 def test_one_that_has_not_ended_stops_that() -> None:
-    slots = Slots(4, 16)
-    for _ in range(3):
-        slots.learn(0.001, full=True)
+    slots = reading_ahead()
     slots.take(2)
     slots.give()
-    slots.learn(0.001, full=True)
+    slots.learn(0.001, asked=2, came=2)
     assert (slots.ahead, slots.room) == (0, 3)
+    slots.give()
+    slots.learn(0.001, asked=2, came=2)
+    assert slots.ahead == 0, "they show it again first"
 
 
 def test_so_does_a_read_that_took_long_or_brought_less() -> None:
-    for seconds, full in ((0.06, True), (0.001, False)):
-        slots = Slots(4, 16)
-        for _ in range(3):
-            slots.learn(0.001, full=True)
-        slots.learn(seconds, full=full)
+    for seconds, came in ((0.06, 2), (0.001, 1)):
+        slots = reading_ahead()
+        slots.learn(seconds, asked=2, came=came)
         assert slots.ahead == 0
 
 
 def test_without_a_bound_above_them_there_are_only_the_slots() -> None:
-    slots = Slots(4)
-    for _ in range(3):
-        slots.learn(0.001, full=True)
-    assert slots.room == 4
+    assert reading_ahead(most=0).room == 4
 
 
 async def test_room_ahead_counts_as_free() -> None:

@@ -58,6 +58,7 @@ class ConsumerLoop:
         auditing: Auditing | None = None,
         ready: Ready | None = None,
         runner: Runner | None = None,
+        weights: Mapping[str, int] | None = None,
         scope: str = "",
     ) -> None:
         self.name = name
@@ -69,6 +70,7 @@ class ConsumerLoop:
         self._policy = policy
         self._auditing = auditing
         self._ready = ready
+        self._weights = weights
         self._shared = shared
         self._observe = narrowed(shared.observe, scope)
         self._noticed = narrowed(shared.noticed, scope)
@@ -130,6 +132,7 @@ class ConsumerLoop:
             self._ready,
             receiving(shared.app.middlewares),
             lease=shared.app.lease,
+            weights=self._weights,
         )
 
     # What others ask

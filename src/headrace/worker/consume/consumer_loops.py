@@ -148,6 +148,7 @@ class ConsumerLoops:
             slots=Slots(settings.concurrency, most),
             policy=AckPolicy(),
             auditing=auditing,
+            weights=None if settings.strict or len(settings.weights) < 2 else settings.weights,
         )
 
     def _of_group(self, subscription: Subscription[..., Any]) -> ConsumerLoop:

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import count
 from typing import Protocol
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import RELEASED, Outcome
+from headrace.core.shares import turns
 from headrace.errors import StoreError
 from headrace.middleware.nesting import OnRead
 from headrace.store.contract import Consumer, reclaim_every
@@ -42,8 +44,8 @@ class HandBackQueue(Protocol):
 class QueueReader(Service):
     """Asks for no more jobs than the worker can start: first abandoned ones, then new ones. While
     all that comes is for a batch task, it asks for as many more as the batch can take; while jobs
-    end faster than they are read, for more than there are slots. What a read brings after `stop` is
-    handed back, not dropped."""
+    end faster than they are read, for more than there are slots, which its queues share by
+    `weights`, if given. What a read brings after `stop` is handed back, not dropped."""
 
     name = "reader"
     scope = "read"
@@ -60,10 +62,12 @@ class QueueReader(Service):
         on_read: OnRead | None = None,
         *,
         lease: float,
+        weights: Mapping[str, int] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._lease = lease
+        self._weights = weights
         self._monotonic = monotonic
         self._doubt_until = self._recover_at = float("-inf")
         self._ready = ready
@@ -116,7 +120,9 @@ class QueueReader(Service):
         began_ns, began = time.time_ns(), self._monotonic()
         deliveries = await reading
         if share:
-            self._slots.learn(self._monotonic() - began, full=len(deliveries) >= share)
+            self._slots.learn(self._monotonic() - began, asked=share, came=len(deliveries))
+            if self._weights is not None and len(deliveries) > self._slots.free:
+                deliveries = _in_turns(deliveries, self._weights)
         if deliveries and self._monotonic() - began > self._lease / 2:
             deliveries = await self._still_held(deliveries)
         if self._on_read is not None and deliveries:
@@ -199,3 +205,11 @@ class QueueReader(Service):
         self._slots.take(len(deliveries))
         for delivery in deliveries:
             self._start(delivery)
+
+
+def _in_turns(
+    deliveries: Sequence[LeasedDelivery], weights: Mapping[str, int]
+) -> Sequence[LeasedDelivery]:
+    """The same, in the order in which they get slots. A store gives them queue by queue."""
+    when = turns([delivery.queue for delivery in deliveries], weights)
+    return [delivery for *_, delivery in sorted(zip(when, count(), deliveries, strict=False))]

@@ -7,6 +7,8 @@ import asyncio
 HELD = 512
 """How many jobs a worker may hold if its functions never wait: larger reads would be no cheaper."""
 _SOON = 0.05
+_EVIDENCE = 32
+"""After how many jobs in a row that have ended at once the next ones are expected to."""
 
 
 class Slots:
@@ -20,7 +22,8 @@ class Slots:
         self.ahead = 0
         self.batch_extra = 0
         self._most_ahead = max(0, most - total)
-        self._was_full = False
+        self._last_full = 0
+        self._ended_at_once = 0
         self._freed = asyncio.Event()
         self._awaited = False
 
@@ -37,13 +40,16 @@ class Slots:
             await self._freed.wait()
             self._awaited = False
 
-    def learn(self, seconds: float, *, full: bool) -> None:
-        """A read has come back after this time, with all it asked for if it is `full`. If the jobs
-        of a full read before it have all begun and ended meanwhile, the next ones will start as
-        soon, though they be more than there are slots. One that has not ended stops that."""
-        soon = full and self._was_full and self.free >= self.total and seconds < _SOON
-        self.ahead = min(max(2 * self.ahead, self.total), self._most_ahead) if soon else 0
-        self._was_full = full
+    def learn(self, seconds: float, *, asked: int, came: int) -> None:
+        """A read has come back after this time. If all jobs of the full reads before it have begun
+        and ended meanwhile, and they were not few, the next ones will start as soon, though they be
+        more than there are slots. One that has not ended stops that."""
+        full = came >= asked
+        soon = full and self.free >= self.total and seconds < _SOON
+        self._ended_at_once = self._ended_at_once + self._last_full if soon else 0
+        known = self._ended_at_once >= _EVIDENCE
+        self.ahead = min(max(2 * self.ahead, self.total), self._most_ahead) if known else 0
+        self._last_full = came if full else 0
 
     def take(self, count: int) -> None:
         self.free -= count

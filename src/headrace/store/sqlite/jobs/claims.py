@@ -97,20 +97,21 @@ class Claims(msgspec.Struct, frozen=True):
         capacity: Capacity,
         draw: Callable[[str, int], None] | None = None,
     ) -> list[LeasedDelivery]:
-        """Up to `limit` waiting jobs, from each queue in turn at most its share, and of each runner
-        what there is capacity for. `draw` is called first, with the queue and how many are
-        wanted."""
+        """Up to `limit` waiting jobs, of each queue in turn at most its share, of each runner what
+        there is capacity for. `draw` is called first, with the queue and how many are wanted."""
         until = self._leased_until(self.clock.now_ms())
         rooms = _Rooms(capacity)
-        taken: list[LeasedDelivery] = []
+        taken, drained = list[LeasedDelivery](), set[str]()
         for queue, share in shares:
             room = min(share, limit - len(taken))
-            if room > 0:
+            if room > 0 and queue not in drained:
                 if draw is not None and rooms.left[0] > 0:
                     draw(queue, min(room, rooms.left[0]))
                 chosen = (self.namespace, queue, self.owner, until, *rooms.left, room)
                 found = connection.execute(_TAKE, chosen).fetchall()
                 rooms.fill(found)
+                if len(found) < room:
+                    drained.add(queue)
                 taken += _deliveries(connection, queue, found)
         return taken
 
