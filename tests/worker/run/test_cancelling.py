@@ -17,9 +17,9 @@ from headrace.core.job.envelope import encode_envelope
 from headrace.store.values import Control
 from headrace.worker.run import stopper
 from headrace.worker.run.intake import Intake
-from headrace.worker.run.interruption import Answer, Interruptible
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
+from headrace.worker.threads.interruption import Answer, Interruptible
 from tests.worker.states import reach, until
 
 # At the top level, as tasks that another process must import have to be.

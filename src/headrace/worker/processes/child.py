@@ -31,7 +31,7 @@ from headrace.worker.processes.messages import RunDone, RunReply, RunRequest
 from headrace.worker.processes.process_reporter import ProcessReporter
 from headrace.worker.processes.start_tokens import EntryMark, TakenTokens
 from headrace.worker.run.outcomes import encoded_result
-from headrace.worker.run.runners import finished
+from headrace.worker.threads.thread_function import finished
 
 
 class Cancellation:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import Outcome, Released
 from headrace.errors import AuditError
@@ -23,10 +22,10 @@ from headrace.worker.run.fork_guard import end_if_forked, forks
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.intake import Intake
 from headrace.worker.run.manual_ack import UNRECORDED, ManualRun
-from headrace.worker.run.outcomes import Encoded, Outcomes
+from headrace.worker.run.outcomes import Outcomes
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
-from headrace.worker.run.runners import Runners, finished
+from headrace.worker.run.runners import Runners
 from headrace.worker.run.slots import Slots
 from headrace.worker.run.stopper import Stopper
 from headrace.worker.run.trampoline import Work
@@ -125,7 +124,7 @@ class Executor:
         without an asyncio task: the next is `_ended`. False if the run needs more than that."""
         if not self._direct or run.limited or isinstance(run, BatchRun):
             return False
-        if self._is_misplaced(run):
+        if not self._runners.has_room_for(run) and self._policy.returns:
             run.handed_back = True
             self.conclude(run, Released(run.task.declared.run_in))
             self.in_flight.give_slot()
@@ -134,30 +133,12 @@ class Executor:
         run.future = self._loop.create_future()
         if not self._watching:
             self._watch()
-        if run.task.declared.run_in == "thread":
-            self._runners.start_in_thread(run, self._ended)
-        else:
-            self._runners.start_in_process(run, self._ended_in_process)
+        self._runners.start_directly(run, self._ended)
         return True
-
-    def _is_misplaced(self, run: Run) -> bool:
-        """Whether its sender took it for one that runs elsewhere, and there is no room for it."""
-        runner = run.task.declared.run_in
-        if run.envelope.runner == runner or isinstance(run.task, Subscription):
-            return False
-        return self._policy.returns and self._runners.room(runner) <= 0
-
-    def _ended_in_process(self, run: Run, data: bytes | None, error: BaseException | None) -> None:
-        self._ended(run, None if data is None else Encoded(data), error)
 
     def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:
         if not run.abandoned:
-            try:
-                if error is not None:
-                    raise error
-                run.outcome = self._outcomes.of_value(run, finished(value))
-            except BaseException as failure:
-                run.outcome = self._outcomes.of_error(run, failure)
+            run.outcome = self._outcomes.of_answer(run, value, error)
             if self._settings.events:
                 run.note_facts(self._ahead_ms)
             self._settle(run)

@@ -19,6 +19,7 @@ from headrace.errors import AuditError, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
+from headrace.worker.threads.thread_function import finished
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -71,6 +72,15 @@ class Outcomes:
     def _remembered(self, ttl: float) -> Done:
         done = Done(done_verdict(codec.encode(None)), int(ttl * 1000))
         return self._done_with_none.setdefault(ttl, done)
+
+    def of_answer(self, run: Run, value: Any, error: BaseException | None) -> Outcome:
+        """The outcome of a plain function, which has returned or raised this."""
+        if error is not None:
+            return self.of_error(run, error)
+        try:
+            return self.of_value(run, finished(value))
+        except BaseException as failure:
+            return self.of_error(run, failure)
 
     def of_answers(self, runs: Sequence[Run], answers: Sequence[Any]) -> list[Outcome]:
         """The outcomes of the jobs of a batch, each with its value or its error."""

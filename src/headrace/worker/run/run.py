@@ -22,7 +22,7 @@ from headrace.worker.run.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
-    from headrace.worker.run.thread_pool import ThreadCall
+    from headrace.worker.threads.thread_pool import ThreadCall
 
 _FOREVER = float("inf")
 # One for all runs: few ask for a context in a thread while they are being ended.

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context as Variables
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from headrace.client.context import running
 from headrace.client.task import Task
+from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.job.capacity import Runner
-from headrace.core.job.failure import Unfit
-from headrace.core.job.state import Reason
 from headrace.middleware.nesting import running_through, wrapping_run
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.awaited_run import run_in_process
-from headrace.worker.processes.held_runs import Done
 from headrace.worker.processes.process_pool import ProcessPool
-from headrace.worker.run.fork_guard import end_if_forked, forks, guard_loop
-from headrace.worker.run.interruption import Answer, Interruptible
+from headrace.worker.run.fork_guard import forks, guard_loop
 from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
-from headrace.worker.run.thread_pool import ThreadCall, ThreadPlace, ThreadPool
+from headrace.worker.threads.thread_function import Ended, FunctionCall, call_at
+from headrace.worker.threads.thread_pool import ThreadPlace, ThreadPool
 
-Ended = Callable[[Run, Any, BaseException | None], None]
-"""Called with a run, and the value or the error of its function."""
 Enter = Callable[[Run], Awaitable[Any]]
 CountStart = Callable[[Run], Awaitable[None]]
 """Returns when the start of a run with limits is counted; `GateClosed` if it may not start."""
@@ -123,18 +116,25 @@ class Runners:
         running.set(run)
         return self._middleware.function(run, _call) if self.wrapped else _call(run)
 
-    def start_in_thread(self, run: Run, ended: Ended) -> None:
-        """Run a plain function with nothing around it; `ended` is called on the loop."""
+    def start_directly(self, run: Run, ended: Ended) -> None:
+        """Run a function in a thread or a process with nothing around it; `ended` is called on the
+        loop."""
+        run.queued_at = time.monotonic()
+        if run.task.declared.run_in == "process":
+            run.processes = self.processes
+            self.processes.submit(run, partial(_ended_in_process, ended))
+            return
         run.thread_call = call = FunctionCall(run, self._variables.copy(), self._forks, ended)
         run.interrupt = call.interrupt
-        run.queued_at = time.monotonic()
         self.threads.submit(call)
 
-    def start_in_process(self, run: Run, done: Done) -> None:
-        """The same in a process; `done` is called with the encoded result."""
-        run.processes = self.processes
-        run.queued_at = time.monotonic()
-        self.processes.submit(run, done)
+    def has_room_for(self, run: Run) -> bool:
+        """Whether it can begin soon. Not asked for most: those of a runner that has no room are not
+        fetched. But a sender of another version may have taken it for one that runs elsewhere."""
+        runner = run.task.declared.run_in
+        if run.envelope.runner == runner or isinstance(run.task, Subscription):
+            return True
+        return self.room(runner) > 0
 
     def room(self, runner: Runner) -> int:
         """How many more functions of this runner would begin now or soon."""
@@ -156,8 +156,7 @@ class Runners:
         return self.processes.is_behind(run)
 
     def withdraw(self, run: Run) -> bool:
-        """Take back a run of `start_in_thread` or `start_in_process` that has not begun; False if
-        it has."""
+        """Take back a run of `start_directly` that has not begun; False if it has."""
         if run.processes is not None:
             return self.processes.withdraw(run)
         return run.thread_call is not None and self.threads.withdraw(run.thread_call)
@@ -182,24 +181,19 @@ class Runners:
             running.set(run)
             # Made here, so that a cancellation reaches the context that the thread looks at.
             run.context()
-            return await self._middleware.function(run, partial(self._call_at, place))
-
-    async def _call_at(self, place: ThreadPlace, run: Run) -> Any:
-        args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
-        work = partial(copy_context().run, run.task.function, *args, **kwargs)
-        function = Interruptible()
-        run.interrupt = function.interrupt
-        future = place.call(partial(_guarded, function, work, self._forks))
-        try:
-            return _unguarded(await _to_the_end(future, run))
-        finally:
-            run.interrupt = None
+            return await self._middleware.function(run, partial(call_at, place, self._forks))
 
     async def _in_process(self, run: Run, count_start: CountStart) -> Any:
         run.queued_at = time.monotonic()
         if self.wrapped or run.limited:
             return await self._middleware.process(run, count_start, self.processes)
         return Encoded(await run_in_process(self.processes, run))
+
+
+def _ended_in_process(
+    ended: Ended, run: Run, data: bytes | None, error: BaseException | None
+) -> None:
+    ended(run, None if data is None else Encoded(data), error)
 
 
 def _call(run: Run) -> Awaitable[Any]:
@@ -209,75 +203,3 @@ def _call(run: Run) -> Awaitable[Any]:
         args, kwargs = task.with_context(run.context(), args, kwargs)
     work: Awaitable[Any] = task.function(*args, **kwargs)
     return work
-
-
-class FunctionCall(ThreadCall):
-    """The function of a run in a thread, with nothing around it."""
-
-    __slots__ = ("_answer", "_ended", "_forks", "_guard", "_run", "_variables")
-
-    def __init__(self, run: Run, variables: Variables, forks: int, ended: Ended) -> None:
-        self._run = run
-        self._variables = variables
-        self._forks = forks
-        self._ended = ended
-        self._guard = Interruptible()
-
-    def interrupt(self) -> None:
-        self._guard.interrupt()
-
-    def perform(self) -> None:
-        self._answer = _guarded(self._guard, self._enter, self._forks)
-
-    def _enter(self) -> Any:
-        self._run.begin()
-        return self._variables.run(self._call)
-
-    def _call(self) -> Any:
-        run = self._run
-        running.set(run)
-        task, args, kwargs = run.task, run.args, run.kwargs
-        if task.injects:
-            args, kwargs = task.with_context(run.context(), args, kwargs)
-        return task.function(*args, **kwargs)
-
-    def ended(self) -> None:
-        value, error = self._answer
-        self._ended(self._run, value, error)
-
-
-def _guarded(function: Interruptible, work: Callable[[], Any], since: int) -> Answer:
-    """Called in the thread. StopIteration and its kind cannot pass through a future."""
-    answer = function.run(work)
-    end_if_forked(since)
-    return answer
-
-
-async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:
-    """Wait for a thread even if cancelled: its slot is not free before it ends. If the worker stops
-    for good, the job is handed back and the wait is given up."""
-    while True:
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            if future.cancelled() or run.handed_back:
-                raise
-
-
-def _unguarded(answer: Answer) -> Any:
-    value, error = answer
-    if error is not None:
-        raise error
-    return finished(value)
-
-
-def finished(value: Any) -> Any:
-    """The return value of a plain function; `Unfit` if that is a coroutine that nobody awaited."""
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        raise Unfit(
-            Reason.BAD_RESULT,
-            "the function returned a coroutine that was not awaited: make it async itself",
-        )
-    return value

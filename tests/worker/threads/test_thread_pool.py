@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from headrace.worker.run.look_ahead import LookAhead
-from headrace.worker.run.thread_pool import ThreadCall, ThreadPlace, ThreadPool
+from headrace.worker.threads.thread_pool import ThreadCall, ThreadPlace, ThreadPool
 
 LONG = 30.0
 
