@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -36,8 +35,7 @@ TIMEOUT = 5.0
 _COMPLAIN_EVERY = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(msgspec.Struct, frozen=True):
     """Where records go, which ones, and what happens if one cannot be written. Checked here, so
     that a wrong option fails at import."""
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from headrace.client.portal import Portal
 from headrace.client.session import ClientSession
 from headrace.client.watch import JobUpdate, JobWatch
@@ -66,8 +68,7 @@ class AttemptInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(msgspec.Struct, frozen=True):
     """The state of a job now. A job that is done has only its state."""
 
     id: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
+
+import msgspec
 
 from headrace.core.schedule.cadence import to_zone
 from headrace.core.schedule.definition import Definition, Missed
@@ -11,8 +12,7 @@ from headrace.core.schedule.schedule import Record, decode_record
 from headrace.errors import HeadraceError
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """The state of a schedule now. Times are in its time zone."""
 
     name: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, Unpack
@@ -157,7 +156,7 @@ class Schedules:
     async def _send_tick(self, tick: Tick, now_ms: int, call: Call[Any]) -> Job[Any]:
         """Send what middleware made of a tick's call: under the tick's id, so that it stays one."""
         key = tick_id(tick.schedule, tick.at_ms)
-        named = call.with_options(replace(call.options, id=ids.to_text(key)))
+        named = call.with_options(msgspec.structs.replace(call.options, id=ids.to_text(key)))
         await self._append(call.queue, [msgspec.structs.replace(named.parcel(now_ms), tick=tick)])
         return Job(self._app, key, call.queue, call.returns)
 

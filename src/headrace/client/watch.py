@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
@@ -15,8 +16,7 @@ from headrace.errors import JobNotFound, StoreUnavailable
 from headrace.store.contract import Store
 
 
-@dataclass(frozen=True, slots=True)
-class JobUpdate:
+class JobUpdate(msgspec.Struct, frozen=True):
     """What `job.watch()` yields whenever something has changed."""
 
     state: State

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -33,7 +32,7 @@ _SUBCLASSED: dict[type, Callable[[Any], Any]] = {
 def _to_plain(value: Any) -> Any:
     if hasattr(type(value), "model_validate") and hasattr(value, "model_dump"):
         return value.model_dump(round_trip=True, by_alias=False)
-    if isinstance(value, PurePath):
+    if _is_path(type(value)):
         return str(value)
     for base, plain in _SUBCLASSED.items():
         if isinstance(value, base):
@@ -41,10 +40,16 @@ def _to_plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not a type that Headrace can send")
 
 
+def _is_path(kind: type) -> bool:
+    from pathlib import PurePath
+
+    return issubclass(kind, PurePath)
+
+
 def _from_plain(kind: type, plain: Any) -> Any:
     if hasattr(kind, "model_validate"):
         return kind.model_validate(plain, by_name=True)
-    if issubclass(kind, PurePath):
+    if _is_path(kind):
         return kind(plain)
     raise TypeError(f"{kind!r} is not a type that Headrace can receive")
 
@@ -85,7 +90,7 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
 def _check_customs(info: Any, seen: set[int]) -> None:
     """Refuse classes that neither msgspec nor the hooks know, wherever in a type they stand."""
     if isinstance(info, msgspec.inspect.CustomType):
-        known = hasattr(info.cls, "model_validate") or issubclass(info.cls, PurePath)
+        known = hasattr(info.cls, "model_validate") or _is_path(info.cls)
         if not known:
             raise TypeError(f"{info.cls!r} is not a type that Headrace can receive")
     elif isinstance(info, msgspec.inspect.Type) and id(info) not in seen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import sys
@@ -31,6 +30,8 @@ class JsonFormatter(logging.Formatter):
         self._fields = fields
 
     def format(self, record: logging.LogRecord) -> str:
+        import json
+
         try:
             given = {**self._fields, **_extra(record)}
             line = self._own(record)

@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigError
-from headrace.web.auth.users import Passwords, Role, User
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.app import Headrace
     from headrace.web.auth.access import Auth
+    from headrace.web.auth.users import Passwords, Role, User
 
 __all__ = ["Passwords", "Role", "User", "dashboard"]
 
@@ -51,3 +51,12 @@ def dashboard(
 
     access = access_of(auth, insecure=insecure, token=token, secret=secret)
     return site(app, access=access, redact=redact, origins=origins, title=title)
+
+
+def __getattr__(name: str) -> Any:
+    # `import headrace` comes by here: most programs have no dashboard, and need no hashes.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headrace.web.auth import users
+
+    return getattr(users, name)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOutcome:
+class WorkerOutcome(msgspec.Struct, frozen=True):
     """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
     errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
     second signal, `lost_leases` counts outcomes that came too late. Failed jobs do not count.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -261,7 +261,7 @@ def test_options_add_up() -> None:
 
 def test_changing_options_leaves_the_old_ones_alone() -> None:
     before = changed(delay=1, headers={"tenant": "eu"})
-    copy = replace(before)
+    copy = msgspec.structs.replace(before)
     before.changed(delay=2, headers={"tenant": "us"}, timeout=3, queue="mail")
     assert before == copy
 

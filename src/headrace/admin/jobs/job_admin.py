@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Unpack
+
+import msgspec
 
 from headrace.admin.bodies import opened
 from headrace.admin.context import AdminContext
@@ -98,7 +99,7 @@ class JobAdmin(AdminContext):
             async for update in updates:
                 progress = masked_progress(update.progress, masks)
                 lines = tuple(map(masks.text, update.lines))
-                yield replace(update, progress=progress, lines=lines)
+                yield msgspec.structs.replace(update, progress=progress, lines=lines)
 
     async def _masks(self, id: str, queue: str | None = None) -> Masks:
         """What is hidden of a job; if it is not kept, everything."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+import msgspec
 
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.job import ids
@@ -42,8 +43,7 @@ class Unpublished(Generic[E]):
         return f"<Unpublished {self.id} {self.event!r}>"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishResult:
+class PublishResult(msgspec.Struct, frozen=True):
     """The outcome of one event. `id` is None if it could not even be encoded; `unknown` says that
     the store's answer was lost, so that it may be published or not."""
 

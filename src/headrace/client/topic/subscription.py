@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from headrace.client.context import Context, current
@@ -213,7 +212,7 @@ def declare(
     if broadcast:
         hints |= dict.fromkeys([*known, "batch", "max_wait"], _NOT_FOR_ALL)
     check_known(f"{where}it", options, BroadcastKwargs if broadcast else SubscribeAnyKwargs, hints)
-    own = {f.name for f in fields(SubscriptionOptions)} & options.keys()
+    own = set(SubscriptionOptions.__struct_fields__) & options.keys()
     wants = SubscriptionOptions(
         group=check_topic("group name", group),
         broadcast=broadcast,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import traceback
-from dataclasses import dataclass
 
 import msgspec
 
@@ -41,8 +40,7 @@ class GateClosed(Exception):
         self.gate = gate
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRun:
+class FailedRun(msgspec.Struct, frozen=True):
     """A run that did not succeed, with all that decides its outcome."""
 
     error: BaseException

@@ -6,7 +6,6 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Literal
 
 from headrace.core.bounds import check_count, check_seconds
@@ -114,6 +113,8 @@ def _main_name() -> str:
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")
+    from pathlib import PurePath
+
     return PurePath(getattr(main, "__file__", None) or "__main__").stem
 
 

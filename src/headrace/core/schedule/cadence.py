@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
-from zoneinfo import ZoneInfo
 
 import msgspec
-from cronsim import CronSim, CronSimError
 
 from headrace.core.bounds import check_seconds
 from headrace.errors import ConfigError
@@ -76,6 +74,8 @@ class Cadence(msgspec.Struct, frozen=True, omit_defaults=True, rename={
             tick += self.every_ms
 
     def _cron_ticks(self, after_ms: int) -> Iterator[int]:
+        from cronsim import CronSim, CronSimError
+
         zone = to_zone(self.zone)
         try:
             start = datetime.fromtimestamp(after_ms // 1000, zone)
@@ -96,6 +96,8 @@ def to_zone(name: str) -> tzinfo:
     """The time zone of this name; `ConfigError` if this machine does not know it."""
     if name == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo
+
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, TypeError, KeyError):
@@ -107,6 +109,8 @@ def to_zone(name: str) -> tzinfo:
 
 def cron_cadence(expression: object, zone: object) -> Cadence:
     """A checked cadence; `ConfigError` says what is wrong."""
+    from cronsim import CronSim, CronSimError
+
     if not isinstance(expression, str):
         raise ConfigError(f"cron must be a text such as '*/5 * * * *', not {expression!r}")
     if not isinstance(zone, str) or not zone:

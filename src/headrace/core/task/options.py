@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any, get_args
+
+import msgspec
 
 from headrace.core.bounds import (
     DEFAULT_QUEUE,
@@ -45,14 +46,13 @@ class TaskKwargs(JobOptions, total=False):
 _KNOWN = sorted((*TaskKwargs.__annotations__, "batch", "max_wait"))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
+class TaskOptions(msgspec.Struct, frozen=True):
     """What `@app.task(...)` declares. Checked here, so that a wrong option fails at import."""
 
     name: str
     run_in: Runner
     queue: str = DEFAULT_QUEUE
-    retry: Retry = field(default_factory=Retry)
+    retry: Retry = msgspec.field(default_factory=Retry)
     timeout: float | None = TIMEOUT
     result_ttl: float = RESULT_TTL
     priority: int = 0
@@ -88,7 +88,7 @@ class TaskOptions:
     def of(cls, options: Mapping[str, Any]) -> TaskOptions:
         """Checked options; `name` and `run_in` must be among them."""
         where = f"task {options['name']!r}: "
-        given = {known.name: options[known.name] for known in fields(cls) if known.name in options}
+        given = {name: options[name] for name in cls.__struct_fields__ if name in options}
         given["unique"] = Uniqueness.declared(where, options)
         given["rate"] = _rate(where, options)
         return cls(**given)
@@ -131,6 +131,6 @@ def _check_batch(where: str, options: TaskOptions) -> None:
     check_count(f"{where}batch", options.batch)
     seconds = to_ms(f"{where}max_wait", options.max_wait) / 1000
     # A timedelta is fine too, but is read as seconds: a frozen value settles this once.
-    object.__setattr__(options, "max_wait", seconds)
+    msgspec.structs.force_setattr(options, "max_wait", seconds)
     if options.run_in == "process":
         raise ConfigError(f"{where}batch does not go with run_in='process'")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from headrace.core.bounds import check_count
 from headrace.core.job.constraints import Limit
@@ -19,8 +20,7 @@ _RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,9})([smhd])")
 QUEUE_LIMIT = "rate:queue"
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """At most `most` starts in any `window_ms`; of these `burst` at once if it is not 0."""
 
     most: int
@@ -55,8 +55,7 @@ class Rate:
         return Limit(name, self.most, self.window_ms + margin, self.burst)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
+class QueueSettings(msgspec.Struct, frozen=True):
     """What `app.queue(...)` sets for a queue."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
@@ -44,8 +43,7 @@ class SendKwargs(JobOptions, total=False):
     rate_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendOptions:
+class SendOptions(msgspec.Struct, frozen=True):
     """What `task.options(...)` sets for the calls made through it."""
 
     queue: str | None = None
@@ -84,7 +82,7 @@ class SendOptions:
         if "queue" in changes:
             new["queue"] = check_queue("options(queue=)", changes["queue"])
         new |= _constraints(self.unique, changes)
-        return replace(self, **new, overrides=_overridden(self.overrides, changes))
+        return msgspec.structs.replace(self, **new, overrides=_overridden(self.overrides, changes))
 
 
 PLAIN = SendOptions()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -88,4 +87,6 @@ def unique_name(task: str, text: str) -> str:
 
 def digest(task: str, data: bytes) -> str:
     """A short name for what a task is called with."""
+    from hashlib import blake2b
+
     return blake2b(task.encode() + b"\0" + data, digest_size=16).hexdigest()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
+
+import msgspec
 
 from headrace.core import codec
 from headrace.core.bounds import MAX_NAME
@@ -54,8 +55,7 @@ class EventCodec(Protocol):
         """The event again; called where it is handled."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Content:
+class Content(msgspec.Struct, frozen=True, eq=False):
     """A codec with the type of the events that it carries; it is itself an `EventCodec`."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypedDict, get_args
+
+import msgspec
 
 from headrace.core.bounds import check_count
 from headrace.core.clock import Duration
@@ -45,8 +46,7 @@ class BroadcastKwargs(TypedDict, total=False):
     name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionOptions:
+class SubscriptionOptions(msgspec.Struct, frozen=True):
     """What a group wants of its topic, beside what any task declares."""
 
     group: str

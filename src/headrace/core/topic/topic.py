@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args, get_type_hints
+
+import msgspec
 
 from headrace.core.bounds import check_count, check_label
 from headrace.core.clock import Duration, epoch_ms, to_ms
@@ -41,8 +42,7 @@ class TopicKwargs(TypedDict, total=False):
     group_gone_after: Duration
 
 
-@dataclass(frozen=True, slots=True)
-class TopicOptions:
+class TopicOptions(msgspec.Struct, frozen=True):
     """What `app.topic(...)` declares of a topic's log. Checked here, so that a wrong option fails
     at import."""
 
