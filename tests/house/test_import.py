@@ -49,6 +49,11 @@ def test_importing_headrace_loads_no_store_and_no_worker(loaded: frozenset[str])
     assert not loaded & {f"headrace.{name}" for name in heavy}
 
 
+def test_a_worker_without_a_port_loads_no_server() -> None:
+    _, modules = imported("headrace.cli.processes.worker, headrace.store.redis.store")
+    assert "http.server" not in modules
+
+
 def test_importing_headrace_takes_little_time() -> None:
     pairs = [(imported()[0], imported(USUAL)[0]) for _ in range(RUNS)]
     ours, usual = map(min, zip(*pairs, strict=True))

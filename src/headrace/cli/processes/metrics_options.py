@@ -13,7 +13,6 @@ import click
 from click.core import ParameterSource
 
 from headrace.errors import ConfigError
-from headrace.exposition.server import ExpositionServer
 from headrace.metrics.multiprocess import (
     TOTALS_DIR,
     MultiprocessTotals,
@@ -25,6 +24,7 @@ from headrace.metrics.totals import Totals
 
 if TYPE_CHECKING:
     from headrace import Headrace
+    from headrace.exposition.endpoints import Endpoints
     from headrace.worker.processes.supervisor import Supervisor
     from headrace.worker.worker import Worker
 
@@ -105,7 +105,7 @@ def serve_worker(app: Headrace, worker: Worker, place: Place) -> None:
 
     worker.totals = Totals()
     endpoints = worker_endpoints(app, worker.totals)
-    _start(ExpositionServer(place.host, place.port, endpoints.by_path, place.allowed))
+    _serve(endpoints, place)
 
 
 @contextmanager
@@ -126,9 +126,12 @@ def serve_supervisor(
 
     totals = MultiprocessTotals(Path(settings[TOTALS_DIR]), lambda: supervisor.pids)
     endpoints = supervisor_endpoints(app, totals, supervisor)
-    _start(ExpositionServer(place.host, place.port, endpoints.by_path, place.allowed))
+    _serve(endpoints, place)
 
 
-def _start(exposition: ExpositionServer) -> None:
+def _serve(endpoints: Endpoints, place: Place) -> None:
+    from headrace.exposition.server import ExpositionServer
+
+    exposition = ExpositionServer(place.host, place.port, endpoints.by_path, place.allowed)
     exposition.start()
     log.info("metrics are at %s/metrics, health at /healthz and /readyz", exposition.url)

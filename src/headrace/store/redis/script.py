@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 
 import msgspec
@@ -61,35 +61,59 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Script:
-    """A Lua file, and what its header says."""
+    """A Lua file, and what its header says. It is read and put together when it is first used: a
+    process needs few of them."""
 
     def __init__(self, name: str) -> None:
-        source = _source(name)
-        names, self._is_of_each = _keys_named(source)
-        self.takes_all = names == "*"
-        self.keys = QueueKeys.ALL if self.takes_all else tuple(names.split())
-        self.changes = "applied" in _calls(source)
-        self.sessions_at = self.keys.index("sessions") if self.changes else -1
+        self._name = name
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The attributes of `QueueKeys` or `KvKeys` that are its KEYS."""
+        names, _ = _keys_named(_source(self._name))
+        return QueueKeys.ALL if names == "*" else tuple(names.split())
+
+    @cached_property
+    def takes_all(self) -> bool:
+        return self.keys is QueueKeys.ALL
+
+    @cached_property
+    def changes(self) -> bool:
+        return "applied" in _calls(_source(self._name))
+
+    @cached_property
+    def sessions_at(self) -> int:
+        return self.keys.index("sessions") if self.changes else -1
+
+    @cached_property
+    def body(self) -> str:
         # The first line declares to the server what the script may do, so the rest comes after it.
-        flags, _, rest = source.partition("\n")
+        flags, _, rest = _source(self._name).partition("\n")
+        called = set(_calls(rest))
         if self.takes_all:
             moving = [_source(f"moving/{part}") for part in MOVING]
             rest = "\n".join([_CONSTANTS, *moving, rest])
+            called = called.union(*map(_calls, moving))
         if self.changes:
             rest = _APPLIED_BEFORE + rest
+            called |= _calls(_APPLIED_BEFORE)
         head = [flags, _REQUEST] if self.changes else [flags]
-        self.body = "\n".join([*head, self._named_keys(), *_used_by(rest), rest])
-        self.sha = hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
+        return "\n".join([*head, self._named_keys(), *_used_by(called), rest])
+
+    @cached_property
+    def sha(self) -> str:
+        return hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest()
 
     def names(self, queues: Sequence[QueueKeys]) -> list[str]:
         """Its keys, of each of these queues."""
         return [getattr(keys, name) for keys in queues for name in self.keys]
 
     def _named_keys(self) -> str:
-        place = "before + {}" if self._is_of_each else "{}"
+        _, is_of_each = _keys_named(_source(self._name))
+        place = "before + {}" if is_of_each else "{}"
         places = [f"KEYS[{place.format(at)}]" for at in range(1, len(self.keys) + 1)]
         named = ", ".join(f"{key} = {it}" for key, it in zip(self.keys, places, strict=True))
-        if self._is_of_each:
+        if is_of_each:
             return _EACH_QUEUE.format(count=len(self.keys), named=named)
         return f"local key = {{{named}}}"
 
@@ -104,23 +128,23 @@ def _source(name: str) -> str:
     return files("headrace.store.redis").joinpath(f"lua/{name}.lua").read_text()
 
 
-def _calls(text: str) -> set[str]:
-    return set(re.findall(r"\b(\w+)\(", text))
+@cache
+def _calls(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\b(\w+)\(", text))
 
 
 @cache
-def _shared() -> list[tuple[str, str, set[str]]]:
+def _shared() -> list[tuple[str, str, frozenset[str]]]:
     """The functions of the prelude, the last one first: name, text, and what each calls."""
     parts = re.split(r"\n\n+(?=(?:--.*\n)*local function )", _source("prelude"))
     named = [(re.search(r"local function (\w+)", part), part) for part in parts]
     return [(found[1], part, _calls(part)) for found, part in reversed(named) if found]
 
 
-def _used_by(script: str) -> list[str]:
-    """The functions of the prelude that a script needs, directly or indirectly. The server creates
-    each of them again for every run of a script, so the others are left out."""
+def _used_by(called: set[str]) -> list[str]:
+    """The functions of the prelude that a script needs, which calls these, directly or indirectly.
+    The server creates each of them again for every run of a script, so the others are left out."""
     used: list[str] = []
-    called = _calls(script)
     for name, text, calls in _shared():
         if name in called:
             used.insert(0, text)
