@@ -15,7 +15,7 @@ from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome, Released
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.errors import StoreError
-from headrace.store.contract import Settlement, StoreConsumer
+from headrace.store.contract import RunStart, Settlement, StoreConsumer
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, Report
@@ -336,6 +336,23 @@ class Begin(Change):
         assert len(others) == 2
 
 
+class RecordStart(Change):
+    script = "record_starts"
+    keeps = True
+
+    async def prepare(self) -> None:
+        await self.ground.send(self.plain)
+        self.delivery = await self.take(self.worker)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        start = RunStart(self.delivery, "task", 1, 5000)
+        await self.worker.record_starts(QUEUE, [start], idempotency=idempotency)
+
+    async def check(self) -> None:
+        kinds = [event.fact.kind for event in await self.plain.events(QUEUE)]
+        assert kinds == ["sent", "started"]
+
+
 class KvSet(Change):
     script = "kv_set"
 
@@ -493,7 +510,7 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 CHANGES: tuple[type[Change], ...] = (
     Append, Enter, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge, Follow,
-    Arrive, Begin, KvSet, Rewind, Pause, Tell, Join, Disband,
+    Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from headrace.store.values import (
     IdempotencyKey,
     JobEnding,
     JobIdPage,
+    Kind,
     LogPage,
     MinuteCount,
     QueueState,
@@ -42,6 +43,20 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
     delivery: LeasedDelivery
     outcome: Outcome
+
+
+class RunStart(msgspec.Struct, frozen=True, gc=False):
+    """One delivery, and when its run started, by the store's clock."""
+
+    delivery: LeasedDelivery
+    task: str
+    attempt: int
+    started_ms: int
+
+    @property
+    def fact(self) -> tuple[Kind, JobId, str, int, int]:
+        """The first fields of its `Fact`."""
+        return "started", self.delivery.job_id, self.task, self.attempt, self.started_ms
 
 
 class JobSnapshot(msgspec.Struct, frozen=True):
@@ -406,6 +421,20 @@ class Consumer(Protocol):
     async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         """Extend the leases; returns those already lost. Awaited on an event loop in a thread of
         its own, so that a handler which blocks the worker's loop does not stop it."""
+        ...
+
+    async def record_starts(
+        self,
+        queue: str,
+        starts: Sequence[RunStart],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> None:
+        """Write into the events of the queue that these runs have started, each with the time at
+        which it did; nothing of deliveries that this consumer no longer holds, so that no start
+        comes after its end. A `settle` of them should not write it again: see
+        `LeasedDelivery.mark_start_recorded`. Awaited as `renew` is. Asked again with the same
+        `idempotency` and starts, each is written once."""
         ...
 
     async def close(self) -> None:

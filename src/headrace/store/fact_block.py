@@ -102,6 +102,11 @@ def encode_block(ids: Sequence[JobId], *columns: object) -> bytes:
     return _encode((_column(sizes) if joined else sizes, joined, *columns))
 
 
+def encode_fact(fields: tuple[object, ...]) -> bytes:
+    """A single fact, of its first fields; the others have their defaults."""
+    return _encode(fields)
+
+
 def _column(values: Sequence[_T]) -> _T | Sequence[_T]:
     return values[0] if values and values.count(values[0]) == len(values) else values
 

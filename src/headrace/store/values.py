@@ -158,6 +158,24 @@ class RecordedFact(msgspec.Struct, frozen=True):
     at_ms: int
     fact: Fact
 
+    @classmethod
+    def written(cls, cursor: str, at_ms: int, fact: Fact) -> RecordedFact:
+        """A fact that was written at this time. A start has the time at which it happened, however
+        late it was written."""
+        return cls(cursor, fact.started_ms if fact.kind == "started" else at_ms, fact)
+
+    @property
+    def has_start(self) -> bool:
+        """Whether this is the end of a run whose start was written with it. The start comes right
+        before it, with a cursor that leads to both."""
+        return self.fact.started_ms > 0 and self.fact.kind != "started"
+
+    def start(self, cursor: str) -> RecordedFact:
+        """The start that was written with it."""
+        fact = self.fact
+        start = Fact("started", fact.job_id, fact.task, fact.attempt, fact.started_ms)
+        return RecordedFact(cursor, fact.started_ms, start)
+
 
 class MinuteCount(msgspec.Struct, frozen=True):
     """A count of one task (of a log: `@` and the topic) in one minute. `kind` is that of a fact;

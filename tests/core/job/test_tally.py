@@ -51,6 +51,12 @@ def test_waits_reach_from_coming_in_line_to_the_start() -> None:
     assert counts["wait_us", "add"] == 8000
 
 
+def test_the_wait_of_a_run_whose_start_is_recorded_already_counts() -> None:
+    long = settled(waited_ms=3)
+    long.delivery.mark_start_recorded()
+    assert counted(long)["wait_us", "add"] == 3000
+
+
 def test_what_did_not_run_took_no_time_and_has_not_stopped_waiting() -> None:
     assert counted(settled(RELEASED, took_us=0)) == {("released", "add"): 1}
 

@@ -120,11 +120,10 @@ def _merged(pages: Sequence[Sequence[RecordedFact]]) -> list[tuple[int, Recorded
     a clock was set back."""
     found: list[tuple[int, int, RecordedFact]] = []
     for at, page in enumerate(pages):
-        # The start of a run is written right before its end: a cursor between them leads to both.
+        # A start that was written with its end is right before it: a cursor between them leads to
+        # both.
         following = [*page[1:], *page[-1:]]
         ends = zip(page, following, strict=True)
-        times = accumulate(
-            ((then if event.fact.kind == "started" else event).at_ms for event, then in ends), max
-        )
+        times = accumulate(((then if then.has_start else event).at_ms for event, then in ends), max)
         found += [(time, at, event) for time, event in zip(times, page, strict=True)]
     return [(at, event) for _, at, event in sorted(found, key=lambda each: each[0])]

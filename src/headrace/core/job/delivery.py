@@ -34,6 +34,8 @@ class LeasedDelivery:
     started_ms = 0
     took_us = 0
     """For the record of events; zero where the function was not entered."""
+    recorded_ms = 0
+    """`started_ms` of a run whose start is in the events already; that is zero then."""
     on_outcome: Callable[[Outcome], None] | None = None
     """Called with the outcome before it is written; set by middleware."""
 
@@ -47,6 +49,10 @@ class LeasedDelivery:
             self.history = history
         if count != 1:
             self.count = count
+
+    def mark_start_recorded(self) -> None:
+        """Have no start written with the outcome: it is in the events already."""
+        self.recorded_ms, self.started_ms = self.started_ms, 0
 
     def identify(self) -> None:
         """Read the id of a job whose envelope is not decoded: the store files jobs under it."""
@@ -86,5 +92,5 @@ for _name in (
     "leased_at",
 ):
     setattr(_first, _name, getattr(LeasedDelivery, _name))
-for _name in ("task", "attempt", "started_ms", "took_us", "on_outcome"):
+for _name in ("task", "attempt", "started_ms", "took_us", "recorded_ms", "on_outcome"):
     setattr(_first, _name, getattr(LeasedDelivery, _name))

@@ -133,7 +133,7 @@ def _count_times(
         return
     _add(counts, task, RUN, RUN_US, took, len(took))
     looked_at = ran[:: -(-len(ran) // _WAITS_LOOKED_AT)]
-    waits = [d.started_ms - ready for d in looked_at if (ready := ready_ms(d))]
+    waits = [(d.started_ms or d.recorded_ms) - ready for d in looked_at if (ready := ready_ms(d))]
     if waits:
         _add(counts, task, WAIT, WAIT_US, sorted(max(0, ms) * 1000 for ms in waits), len(ran))
 

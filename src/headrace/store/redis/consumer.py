@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.core.job.capacity import Capacity
@@ -12,7 +13,8 @@ from headrace.core.job.envelope import peek_id
 from headrace.core.job.outcome import RELEASED
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
-from headrace.store.contract import Settlement
+from headrace.store.contract import RunStart, Settlement
+from headrace.store.fact_block import encode_fact
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.errors import NoGroup
 from headrace.store.redis.connection.link import Argument
@@ -152,6 +154,27 @@ class RedisConsumer(RedisUpkeep):
         if trouble is not None:
             raise trouble
         return lost
+
+    async def record_starts(
+        self,
+        queue: str,
+        starts: Sequence[RunStart],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> None:
+        if not self._store.events_most:
+            return
+        facts = [(each.delivery, encode_fact(each.fact)) for each in starts]
+        # If the queue was removed, nothing of it is held.
+        with suppress(NoGroup):
+            await script_stubs.record_starts(
+                self._store.links().ask,
+                self._store.keys(queue),
+                events=self._store.events_most,
+                consumer=self._signed,
+                starts=[item for d, fact in facts for item in (d.receipt, d.count, fact)],
+                idempotency=idempotency,
+            )
 
     async def close(self) -> None:
         try:

@@ -120,7 +120,7 @@ async def read_events(
 def _cut(events: list[RecordedFact], limit: int) -> list[RecordedFact]:
     """The first `limit` facts. A run's start is not cut off from its end: reading on from the
     start's cursor would return it again."""
-    while limit < len(events) and limit and events[limit - 1].fact.kind == "started":
+    if 0 < limit < len(events) and events[limit].has_start:
         limit += 1
     return events[:limit]
 
@@ -181,11 +181,11 @@ def _events_of(entry_id: str, fields: Sequence[bytes], skip: int) -> list[Record
     for at, fact in enumerate(facts[skip:], start=skip + 1):
         if at in untrue:
             continue
-        if fact.started_ms:
-            begun = Fact("started", fact.job_id, fact.task, fact.attempt, fact.started_ms)
-            events.append(RecordedFact(_cursor(entry_id, at - 1), fact.started_ms, begun))
         cursor = entry_id if at == len(facts) else _cursor(entry_id, at)
-        events.append(RecordedFact(cursor, at_ms, fact))
+        event = RecordedFact.written(cursor, at_ms, fact)
+        if event.has_start:
+            events.append(event.start(_cursor(entry_id, at - 1)))
+        events.append(event)
     return events
 
 

@@ -43,6 +43,7 @@ _publish = Script("topics/publish")
 _purge = Script("purge")
 _reclaim = Script("reclaim")
 _record = Script("record")
+_record_starts = Script("record_starts")
 _records = Script("records")
 _remove = Script("remove")
 _renew = Script("renew")
@@ -348,6 +349,16 @@ def record(
     return link.run(
         _record, [keys.values, keys.order, keys.sessions], [name, value, keep_ms, most],
         idempotency,
+    )
+
+
+def record_starts(
+    link: Link, keys: QueueKeys, *, events: int, consumer: str, starts: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
+) -> Awaitable[int]:
+    return link.run(
+        _record_starts, [keys.ready, keys.level, keys.log, keys.events, keys.facts, keys.minute,
+        keys.sessions], [events, keys.group, consumer, *starts], idempotency,
     )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from headrace.core.job.capacity import Capacity
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.sqlite.gates import due_times
-from headrace.store.sqlite.jobs import claims, requeue, settlement
+from headrace.store.sqlite.jobs import requeue, settlement
+from headrace.store.sqlite.jobs.starts import begin, record_starts
 from headrace.store.sqlite.topics import draw, publication
 
 if TYPE_CHECKING:
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from headrace.core.job.delivery import LeasedDelivery
     from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
-    from headrace.store.contract import Listener, ListenerHandle, Promotion, Settlement
+    from headrace.store.contract import (
+        Listener,
+        ListenerHandle,
+        Promotion,
+        RunStart,
+        Settlement,
+    )
     from headrace.store.sqlite.connection.signals import Kind, Notification
     from headrace.store.sqlite.jobs.claims import Claims
     from headrace.store.sqlite.jobs.queue_shares import Share, SharePolicy
@@ -71,8 +78,8 @@ class SqliteConsumer:
     ) -> dict[LeasedDelivery, str]:
         if not deliveries:
             return {}
-        begin = partial(claims.begin, owner=self.name, deliveries=deliveries)
-        return await self._writer.change_once(queue, begin, idempotency)
+        count = partial(begin, owner=self.name, deliveries=deliveries)
+        return await self._writer.change_once(queue, count, idempotency)
 
     async def recover(self, held: Collection[LeasedDelivery]) -> list[LeasedDelivery]:
         return await self._database.read(
@@ -110,6 +117,17 @@ class SqliteConsumer:
         return await self._database.write(
             lambda connection, _: self._claims.extend(connection, deliveries)
         )
+
+    async def record_starts(
+        self,
+        queue: str,
+        starts: Sequence[RunStart],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> None:
+        if self._writer.recording and starts:
+            record = partial(record_starts, owner=self.name, starts=starts)
+            await self._writer.change_once(queue, record, idempotency)
 
     async def reclaim(
         self, queue: str, limit: int, *, last_chance: bool, capacity: Capacity | None = None

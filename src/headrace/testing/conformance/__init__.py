@@ -45,6 +45,7 @@ from headrace.testing.conformance.kv import KvConformance
 from headrace.testing.conformance.queues.browse import BrowseConformance
 from headrace.testing.conformance.queues.facts import FactsConformance
 from headrace.testing.conformance.queues.removal import RemovalConformance
+from headrace.testing.conformance.queues.starts import StartsConformance
 from headrace.testing.conformance.queues.stats import StatsConformance
 from headrace.testing.conformance.queues.surveys import LocateConformance, SurveysConformance
 from headrace.testing.conformance.topics.bounds import BoundsConformance
@@ -93,6 +94,7 @@ class StoreConformance(
     OnceConformance,
     KvConformance,
     FactsConformance,
+    StartsConformance,
     StatsConformance,
     LookupConformance,
     BrowseConformance,

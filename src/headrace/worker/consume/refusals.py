@@ -49,7 +49,7 @@ def instead_of(refused: Settlement, error: Exception, now_ms: int) -> Settlement
     kind = type(outcome).__name__.lower()
     _, text, _ = describe(error)
     problem = f"its outcome ({kind}) was refused by the store: {text}"
-    started_ms = delivery.started_ms or now_ms
+    started_ms = delivery.started_ms or delivery.recorded_ms or now_ms
     attempt = Attempt(len(history.attempts) + 1, started_ms, now_ms, "", "", problem, "")
     history = msgspec.structs.replace(history, attempts=(*history.attempts, attempt))
     ttl_ms = outcome.ttl_ms if isinstance(outcome, Done) else int(RESULT_TTL * 1000)

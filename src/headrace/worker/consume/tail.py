@@ -9,7 +9,7 @@ from contextlib import suppress
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.tally import Tally
-from headrace.store.contract import Settlement, Store
+from headrace.store.contract import RunStart, Settlement, Store
 from headrace.store.topics import LoggedEvent, Position
 from headrace.store.values import IdempotencyKey
 
@@ -115,6 +115,15 @@ class Tail:
 
     def ready_ms(self, delivery: LeasedDelivery) -> int:
         return 0
+
+    async def record_starts(
+        self,
+        queue: str,
+        starts: Sequence[RunStart],
+        *,
+        idempotency: IdempotencyKey | None = None,
+    ) -> None:
+        pass
 
     async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
         return []

@@ -131,11 +131,12 @@ def _gap(connection: sqlite3.Connection, queue: int, wanted: int) -> list[Record
 
 
 def _events(place: int, at_ms: int, fact: Fact) -> Iterator[RecordedFact]:
-    """A fact, after the start of its run. The start's cursor is before both of them."""
-    if fact.started_ms > 0:
-        started = Fact("started", fact.job_id, fact.task, fact.attempt, fact.started_ms)
-        yield RecordedFact(str(place - 1), fact.started_ms, started)
-    yield RecordedFact(str(place), at_ms, fact)
+    """A fact, after the start of its run if that was written with it. That start's cursor is before
+    both of them."""
+    event = RecordedFact.written(str(place), at_ms, fact)
+    if event.has_start:
+        yield event.start(str(place - 1))
+    yield event
 
 
 def stats(

@@ -15,7 +15,6 @@ from headrace.core.job.envelope import FORMATS
 from headrace.store.contract import reclaim_every
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN, json_of
-from headrace.store.sqlite.gates import limits
 from headrace.store.sqlite.jobs import completion, leases, pruning
 
 if TYPE_CHECKING:
@@ -223,28 +222,6 @@ class _Rooms:
     def fill(self, rows: Sequence[Any]) -> None:
         for row in rows:
             self.left[_PLACES.get(row[6], 0)] -= 1
-
-
-def begin(
-    change: Change, owner: str, deliveries: Sequence[LeasedDelivery]
-) -> dict[LeasedDelivery, str]:
-    """Count the starts of jobs with limits; returns the refused ones with their limit's name."""
-    holds = leases.find(change.connection, owner, deliveries)
-    change.number = holds.queue
-    found = entries.by_ids(change.connection, holds.attached) if holds.attached else {}
-    refused: dict[LeasedDelivery, str] = {}
-    begun = []
-    for delivery in deliveries:
-        # Limits do not stop a job that is no longer held: its outcome will be refused.
-        entry = found.get(delivery.receipt) if holds.take(delivery) else None
-        if entry is None:
-            continue
-        if gate := limits.begin(change, entry):
-            refused[delivery] = gate
-        else:
-            begun.append(entry)
-    entries.save(change.connection, begun)
-    return refused
 
 
 def _deliveries(
