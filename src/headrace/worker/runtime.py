@@ -60,6 +60,7 @@ class WorkerRuntime:
             app.lease,
             self.loops.lose,
             self._registry,
+            self._record_starts if self._shared.start_recorder else None,
         )
         self._flow_relay = FlowRelay(app.store, self.loops.upkeep, settings.queues)
         self._pollers = self._make_pollers()
@@ -77,6 +78,10 @@ class WorkerRuntime:
         if totals is not None:
             self._heartbeat.observe = totals.counting_errors(None)
             totals.presence = self._presence
+
+    async def _record_starts(self) -> None:
+        if self._shared.start_recorder is not None:
+            await self._shared.start_recorder.step(lambda: self.loops.running)
 
     def _make_dead_handlers(self) -> dict[str, DeadHandlerCaller]:
         app, worker = self._app, self._settings.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,10 +10,12 @@ from headrace.audit.audit import Trail, is_trail
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.metrics.totals import Totals
+from headrace.store.contract import Settlement
 from headrace.worker.app import WorkerApp
 from headrace.worker.consume.heartbeat import StoreClock
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
+from headrace.worker.consume.start_recorder import StartRecorder
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.run_settings import RunSettings
@@ -66,6 +68,7 @@ class SharedServices:
         self.redelivered = None if totals is None else totals.count_redeliveries
         self.trails = [Trail(audit) for audit in app.audits]
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
+        self.start_recorder = StartRecorder(self.clock.now_ms) if app.events else None
         self.settings = RunSettings(
             settings.name,
             state,
@@ -78,6 +81,12 @@ class SharedServices:
         self.runners = Runners(
             threads=settings.threads, processes=settings.processes, middleware=app.middlewares
         )
+
+    async def before_settling(self, queue: str, settlements: Sequence[Settlement]) -> None:
+        """What has to be written before these outcomes is written."""
+        await self.progress_writer.before_settling(queue, settlements)
+        if self.start_recorder is not None:
+            await self.start_recorder.before_settling(settlements)
 
     def auditing(self, subscription: Subscription[..., Any] | None = None) -> Auditing | None:
         """Records the deliveries of a loop; None if there is no audit, or they are records

@@ -78,7 +78,7 @@ class ConsumerLoop:
         self._settler = Settler(
             consumer,
             self.held,
-            shared.progress_writer.before_settling,
+            shared.before_settling,
             policy.settled,
             shared.counted,
             shared.clock.now_ms,

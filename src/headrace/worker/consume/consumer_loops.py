@@ -15,6 +15,7 @@ from headrace.core.queue_names import log_name
 from headrace.store.contract import StoreConsumer
 from headrace.worker.consume.consumer_loop import ConsumerLoop
 from headrace.worker.consume.heartbeat import Leases
+from headrace.worker.consume.start_recorder import Runs
 from headrace.worker.consume.tail import Tail
 from headrace.worker.run.ack_policy import (
     AckManually,
@@ -83,6 +84,10 @@ class ConsumerLoops:
     @property
     def runs(self) -> list[Run]:
         return [run for loop in self for run in loop.runs]
+
+    @property
+    def running(self) -> list[Runs]:
+        return [(loop.consumer, loop.held, loop.runs) for loop in self]
 
     @property
     def leases(self) -> list[Leases]:

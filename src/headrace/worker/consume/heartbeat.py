@@ -1,5 +1,5 @@
-"""Renews leases and the worker's record from a thread of its own, and warns when the event loop is
-blocked."""
+"""Renews leases and the worker's record from a thread of its own, has the starts of long runs
+recorded, and warns when the event loop is blocked."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ class Heartbeat:
         lease: float,
         lost: Callable[[list[LeasedDelivery]], None],
         registry: Registry | None = None,
+        record_starts: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -66,6 +67,7 @@ class Heartbeat:
         self._leases = leases
         self._lost = lost
         self._registry = registry
+        self._record_starts = record_starts
         self._renew_after = renew_every(lease)
         self._beat = min(_BEAT, lease / 6)
         # Half a beat less: else the beat that is due would come a moment too early.
@@ -164,6 +166,7 @@ class Heartbeat:
             self._tried("leases cannot be renewed", self.step),
             self._compare_clocks(),
             self._write_record(),
+            self._write_starts(),
         )
 
     async def _compare_clocks(self) -> None:
@@ -178,6 +181,10 @@ class Heartbeat:
         # If it fails, it is tried at the next beat: the record expires after a lease.
         if await self._tried("the worker's record cannot be written", self._registry.beat):
             self._record_at = time.monotonic() + self._record_after
+
+    async def _write_starts(self) -> None:
+        if self._record_starts is not None:
+            await self._tried("the starts of runs cannot be recorded", self._record_starts)
 
     async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Whether it succeeded; the same trouble is logged once."""
