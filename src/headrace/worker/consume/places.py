@@ -17,6 +17,7 @@ class StartRoom(Protocol):
         """How many more functions of this runner, not `loop`, would begin now or soon."""
         ...
 
+    def collect(self) -> None: ...
     def when_freed(self, freed: Callable[[], None]) -> None: ...
     def forget(self, freed: Callable[[], None]) -> None: ...
 
@@ -71,6 +72,11 @@ class Places:
         while not self._has_more():
             self._freed.clear()
             await self._freed.wait()
+
+    def learn(self, seconds: float, *, asked: int, came: int) -> None:
+        """See `Slots.learn`; counts what has ended up to now."""
+        self._runners.collect()
+        self.slots.learn(seconds, asked=asked, came=came)
 
     def poke(self) -> None:
         self.slots.poke()

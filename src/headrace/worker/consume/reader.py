@@ -120,7 +120,7 @@ class QueueReader(Service):
         began_ns, began = time.time_ns(), self._monotonic()
         deliveries = await reading
         if share:
-            self._slots.learn(self._monotonic() - began, asked=share, came=len(deliveries))
+            self._places.learn(self._monotonic() - began, asked=share, came=len(deliveries))
             if self._weights is not None and len(deliveries) > self._slots.free:
                 deliveries = _in_turns(deliveries, self._weights)
         if deliveries and self._monotonic() - began > self._lease / 2:

@@ -124,7 +124,7 @@ class Runners:
             run.processes = self.processes
             self.processes.submit(run, partial(_ended_in_process, ended))
             return
-        run.thread_call = call = FunctionCall(run, self._variables.copy(), self._forks, ended)
+        run.thread_call = call = FunctionCall(run, self._variables, self._forks, ended)
         run.interrupt = call.interrupt
         self.threads.submit(call)
 
@@ -148,6 +148,10 @@ class Runners:
     def forget(self, freed: Callable[[], None]) -> None:
         self.threads.forget(freed)
         self.processes.forget(freed)
+
+    def collect(self) -> None:
+        """Take note of runs in threads that have ended."""
+        self.threads.collect()
 
     def is_behind(self, run: Run) -> bool:
         """Whether a run that is queued waits for others to end."""

@@ -18,6 +18,8 @@ class Interruptible:
     """One function in a thread of a pool. `interrupt` ends it wherever it is in Python code; a call
     into C ends first. The thread itself goes on to other work, and must not be hit there."""
 
+    __slots__ = ("_interrupted", "_lock", "_thread")
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: int | None = None

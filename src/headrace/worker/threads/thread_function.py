@@ -22,27 +22,24 @@ Ended = Callable[[Run, Any, BaseException | None], None]
 """Called with a run, and the value or the error of its function."""
 
 
-class FunctionCall(ThreadCall):
+class FunctionCall(Interruptible, ThreadCall):
     """The function of a run in a thread, with nothing around it."""
 
-    __slots__ = ("_answer", "_ended", "_forks", "_guard", "_run", "_variables")
+    __slots__ = ("_answer", "_ended", "_forks", "_run", "_variables")
 
     def __init__(self, run: Run, variables: Variables, forks: int, ended: Ended) -> None:
+        super().__init__()
         self._run = run
         self._variables = variables
         self._forks = forks
         self._ended = ended
-        self._guard = Interruptible()
-
-    def interrupt(self) -> None:
-        self._guard.interrupt()
 
     def perform(self) -> None:
-        self._answer = _guarded(self._guard, self._enter, self._forks)
+        self._answer = _guarded(self, self._begin, self._forks)
 
-    def _enter(self) -> Any:
+    def _begin(self) -> Any:
         self._run.begin()
-        return self._variables.run(self._call)
+        return self._variables.copy().run(self._call)
 
     def _call(self) -> Any:
         run = self._run

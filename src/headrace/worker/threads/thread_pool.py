@@ -23,7 +23,9 @@ _LOOK = 0.001
 
 
 class ThreadCall(ABC):
-    """One turn of a thread. Subclasses may not rely on anything but these two steps."""
+    """One turn of a thread."""
+
+    __slots__ = ()
 
     @abstractmethod
     def perform(self) -> None:
@@ -93,9 +95,18 @@ class ThreadPool:
         self._held += 1
         self._waiting[call] = None
         self._queue.append(call)
-        busy_for = self._held * self._look_ahead.seconds
-        if not self._wake_one(self._threads if busy_for > _LOOK else 1) and not self._looking:
+        if self._held * self._look_ahead.seconds > _LOOK:
+            awake = self._wake_one(self._threads)
+        else:
+            # If others wait before it, a thread is awake.
+            awake = len(self._queue) == 1 and self._wake_one(1)
+        if not awake and not self._looking:
             self._look_soon()
+
+    def collect(self) -> None:
+        """End the calls that threads are done with, without waiting to be woken for them."""
+        if self._ended:
+            self._take_ended()
 
     def withdraw(self, call: ThreadCall) -> bool:
         """Take back a call that no thread has begun; False if it is too late."""
