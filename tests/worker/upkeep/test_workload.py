@@ -144,7 +144,7 @@ async def test_the_age_of_jobs_that_wait_for_threads_calls_for_more(app: Headrac
     survey = await take_survey(app.store, workloads)
     await consumer.close()
     loads = [
-        load._replace(oldest_age=load.oldest_age and load.oldest_age + 100)
+        load._replace(oldest_age=None if load.oldest_age is None else load.oldest_age + 100)
         for load in survey.loads(1, lambda _: True)
     ]
     decision = Scaler(Scaling(1, 3, up=10.0, age=1.0, hysteresis=0.0)).decide(0.0, *loads)
