@@ -9,10 +9,12 @@ fragment.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 HIDDEN = "***"
 ENCODE = (
@@ -78,6 +80,8 @@ def check_url(url: str) -> None:
 
 def masked(text: str, url: str) -> str:
     """A driver's text about a URL, without the parts of the URL that must not be shown."""
+    from urllib.parse import unquote
+
     shown = set(_DELIMITERS.split(without_password(url)))
     rest = url.partition("://")[2] or url
     userinfo = rest.rpartition("@")[0]
@@ -123,6 +127,8 @@ def _trouble(parts: _Parts) -> str | None:
 
 def split_url(url: str) -> SplitResult:
     """As `urlsplit`, also for a list of hosts: newer Pythons refuse `[::1]` after another host."""
+    from urllib.parse import urlsplit
+
     scheme, slashes, rest = url.partition("://")
     hosts = re.split("[/?#]", rest, maxsplit=1)[0]
     if "," not in hosts:

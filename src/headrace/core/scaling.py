@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from headrace.core import bounds as limits
 from headrace.errors import ConfigError
@@ -16,8 +17,7 @@ _NONE: ScalingReason = ""
 VARIABLES = "HEADRACE_SCALE_"
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
+class Scaling(msgspec.Struct, frozen=True):
     """Between how many consumers to scale, and when. `up` and `down` are multiples of what the
     living consumers can hold at once; times are seconds."""
 

@@ -6,8 +6,9 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from headrace.client.topic.subscription import Subscription
 from headrace.core import bounds
@@ -19,8 +20,7 @@ from headrace.worker.app import WorkerApp
 Subscriptions = tuple[Subscription[..., Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
+class WorkerSettings(msgspec.Struct, frozen=True):
     """One value for all parts of a worker."""
 
     name: str

@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+import msgspec
 
 from headrace.cli.app_loader import load_app, one_app
 from headrace.cli.logs import log_options, log_to_stderr
@@ -53,8 +53,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> tuple[int, int
     return least, most
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
+class WorkerOptions(msgspec.Struct, frozen=True):
     """The options of each worker process."""
 
     app: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from headrace.client.context import RunReporter
 from headrace.core.job.ids import JobId
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
+class RunSettings(msgspec.Struct, frozen=True):
     """The same in each consumer loop; how loops differ is their `AckPolicy`."""
 
     worker: str

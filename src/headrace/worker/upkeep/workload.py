@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.capacity import Runner
@@ -100,8 +101,7 @@ class QueueLoad(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadSurvey:
+class WorkloadSurvey(msgspec.Struct, frozen=True):
     """The load of some workloads, and all workers."""
 
     seen: dict[Workload, QueueLoad]
