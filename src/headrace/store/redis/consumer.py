@@ -22,7 +22,7 @@ from headrace.store.redis.keys import signed
 from headrace.store.redis.read.group_reader import GroupReader
 from headrace.store.redis.read.queue_reader import RedisReader
 from headrace.store.redis.read.source import delivery_of, ready_ms
-from headrace.store.redis.settlement_batch import Batch, parts
+from headrace.store.redis.settlement_batch import Batch, named, parts
 from headrace.store.redis.upkeep import RedisUpkeep
 from headrace.store.values import IdempotencyKey
 
@@ -150,7 +150,7 @@ class RedisConsumer(RedisUpkeep):
                 # It must not let the leases of other queues, on other nodes, run out.
                 trouble = error
                 continue
-            lost += _named(gone, mine)
+            lost += named(gone, mine)
         if trouble is not None:
             raise trouble
         return lost
@@ -236,7 +236,7 @@ class RedisConsumer(RedisUpkeep):
                 self._sources[queue].epoch = int(rest[0])
                 checked = True
                 continue
-            lost = [*lost, *_named(rest, [item.delivery for item in held])] if rest else lost
+            lost = [*lost, *named(rest, [item.delivery for item in held])] if rest else lost
             if said == b"lost":
                 return lost
             # Nothing was written yet: the rest is sent again, with a count of its own.
@@ -270,9 +270,3 @@ class RedisConsumer(RedisUpkeep):
             blocks=batch.blocks(checked),
             idempotency=idempotency,
         )
-
-
-def _named(pairs: Sequence[bytes], deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
-    """The deliveries that a script returned, as receipts and counts in turn."""
-    named = {(receipt, int(count)) for receipt, count in zip(pairs[::2], pairs[1::2], strict=True)}
-    return [each for each in deliveries if (each.receipt, each.count) in named]

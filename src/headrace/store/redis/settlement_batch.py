@@ -1,4 +1,4 @@
-"""Settlements as the arguments of `settle.lua`."""
+"""Settlements as the arguments of `settle.lua`, and deliveries as scripts name them."""
 
 from __future__ import annotations
 
@@ -216,3 +216,9 @@ def receipt_of(delivery: LeasedDelivery) -> bytes:
     receipt = delivery.receipt
     assert isinstance(receipt, bytes)
     return receipt
+
+
+def named(pairs: Sequence[bytes], deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
+    """The deliveries that a script returned, as receipts and counts in turn."""
+    found = {(receipt, int(count)) for receipt, count in zip(pairs[::2], pairs[1::2], strict=True)}
+    return [each for each in deliveries if (each.receipt, each.count) in found]
