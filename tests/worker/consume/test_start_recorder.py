@@ -215,6 +215,23 @@ async def test_each_attempt_has_a_start_of_its_own(app: Headrace) -> None:
     ]
 
 
+async def test_a_job_that_is_handed_back_starts_again_elsewhere(app: Headrace) -> None:
+    release = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        await release.wait()
+
+    async with app.worker(drain=0):
+        job = await hold.enqueue()
+        await seen(app)
+    async with app.worker():
+        await seen(app, 2)
+        release.set()
+        await job.result(30)
+    assert await kinds(app) == ["sent", "started", "released", "started", "done"]
+
+
 async def test_without_events_nothing_is_recorded(store_url: str, namespace: str) -> None:
     app = Headrace(store_url, namespace=namespace, lease=0.6, events=False)
 
