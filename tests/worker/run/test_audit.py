@@ -193,7 +193,7 @@ async def test_a_function_that_will_not_end_is_recorded_when_it_is_given_up(
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    @app.task(timeout=0.05)
+    @app.task(timeout=0.05, retry=Retry(2, base=60))
     def stuck() -> None:
         begun.set()
         go_on.wait(30)
