@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -196,9 +197,14 @@ class Ground:
         raise AssertionError(f"{len(taken)} jobs were taken over instead of {count}")
 
     async def looks_until(self, worker: StoreConsumer, count: int, queue: str = QUEUE) -> int:
-        """How often a worker must reclaim until it has taken over `count` jobs."""
-        taken, looks = 0, 0
+        """How often a worker must reclaim until it has taken over `count` jobs, without a gap after
+        which nothing is taken for a lease."""
+        taken, looks, last = 0, 0, time.monotonic()
         while taken < count and looks < 60:
+            if time.monotonic() - last > 2 * reclaim_every(LEASE):
+                # The machine is slow: the count starts again with the lease.
+                looks = 0
+            last = time.monotonic()
             taken += len(known(await worker.reclaim(queue, 100, last_chance=True)))
             looks += 1
             await self.pass_time(reclaim_every(LEASE) * 1.1)

@@ -69,11 +69,6 @@ class ThreadPool:
         self._ended: list[tuple[ThreadCall, float]] = []
         self._woken = False
 
-    @property
-    def idle(self) -> bool:
-        """Whether a call would be performed at once."""
-        return self._held < self._threads
-
     def capacity(self) -> int:
         """How many more calls would begin at once, or within the time to look ahead."""
         return max(0, self._threads + self.ahead() - self._held)
