@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
 
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.store.contract import StoreConsumer
-from headrace.store.redis import script_stubs
-from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.testing.conformance.ground import QUEUE, known, parcel
 from headrace.testing.conformance.topics.topic_ground import event
 from tests.faults.crew import eventually
+from tests.scripts import alter_scripts
 
 HOUR = 3600
 
@@ -29,13 +27,8 @@ async def store(redis_url: str, namespace: str) -> AsyncIterator[RedisStore]:
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     """What all scripts take for the time, from now on."""
-    for script in vars(script_stubs).values():
-        if isinstance(script, Script):
-            shown = f"return (time[1] + {seconds}) * 1000"
-            body = script.body.replace("return time[1] * 1000", shown)
-            sha = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
-            monkeypatch.setattr(script, "body", body)
-            monkeypatch.setattr(script, "sha", sha)
+    shown = f"return (time[1] + {seconds}) * 1000"
+    alter_scripts(monkeypatch, "return time[1] * 1000", shown)
 
 
 @pytest.mark.parametrize(

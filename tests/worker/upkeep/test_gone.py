@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,10 +11,9 @@ from headrace import Headrace, State
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement, StoreConsumer, reclaim_every
-from headrace.store.redis import script_stubs
 from headrace.store.redis.keys import WORKERS
-from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
+from tests.scripts import alter_scripts
 
 LEASE = 0.3
 
@@ -29,11 +27,7 @@ async def app(redis_url: str, namespace: str) -> AsyncIterator[Headrace]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three leases are enough to be gone."""
-    script = Script("reclaim")
-    body = script.body.replace("local LONG_GONE = 6000", "local LONG_GONE = 0")
-    assert body != script.body
-    script.body, script.sha = body, hashlib.sha1(body.encode()).hexdigest()
-    monkeypatch.setattr(script_stubs, "_reclaim", script)
+    alter_scripts(monkeypatch, "local LONG_GONE = 6000", "local LONG_GONE = 0")
 
 
 async def names(app: Headrace) -> set[str]:

@@ -65,12 +65,12 @@ class Script:
     process needs few of them."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The attributes of `QueueKeys` or `KvKeys` that are its KEYS."""
-        names, _ = _keys_named(_source(self._name))
+        names, _ = _keys_named(_source(self.name))
         return QueueKeys.ALL if names == "*" else tuple(names.split())
 
     @cached_property
@@ -79,7 +79,7 @@ class Script:
 
     @cached_property
     def changes(self) -> bool:
-        return "applied" in _calls(_source(self._name))
+        return "applied" in _calls(_source(self.name))
 
     @cached_property
     def sessions_at(self) -> int:
@@ -88,7 +88,7 @@ class Script:
     @cached_property
     def body(self) -> str:
         # The first line declares to the server what the script may do, so the rest comes after it.
-        flags, _, rest = _source(self._name).partition("\n")
+        flags, _, rest = _source(self.name).partition("\n")
         called = set(_calls(rest))
         if self.takes_all:
             moving = [_source(f"moving/{part}") for part in MOVING]
@@ -109,7 +109,7 @@ class Script:
         return [getattr(keys, name) for keys in queues for name in self.keys]
 
     def _named_keys(self) -> str:
-        _, is_of_each = _keys_named(_source(self._name))
+        _, is_of_each = _keys_named(_source(self.name))
         place = "before + {}" if is_of_each else "{}"
         places = [f"KEYS[{place.format(at)}]" for at in range(1, len(self.keys) + 1)]
         named = ", ".join(f"{key} = {it}" for key, it in zip(self.keys, places, strict=True))
