@@ -281,6 +281,22 @@ class Purge(Change):
         assert await self.count() == Counts(dead=1)
 
 
+class Remove(Change):
+    script = "remove"
+
+    async def prepare(self) -> None:
+        await self.ground.send(self.plain, 3)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        assert await self.store.remove(QUEUE, force=True) == 0
+
+    async def meanwhile(self) -> None:
+        await self.ground.send(self.plain)
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(waiting=1)
+
+
 class Follow(Change):
     script = "flows/follow"
 
@@ -509,8 +525,8 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 
 CHANGES: tuple[type[Change], ...] = (
-    Append, Enter, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge, Follow,
-    Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
+    Append, Enter, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge, Remove,
+    Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -19,6 +19,9 @@ DRAIN = 25.0
 DEAD_KEPT_DAYS = 30
 DEAD_KEPT_COUNT = 100_000
 EVENTS_KEPT = 100_000
+EVENTS_TTL = 7 * 86_400
+# A queue that holds nothing, and that nobody used for this long, is forgotten.
+UNUSED_QUEUE_TTL = 7 * 86_400.0
 ACTIONS_KEPT = 90 * 86_400.0
 ACTIONS_KEPT_COUNT = 100_000
 LOG_LINES = 1000

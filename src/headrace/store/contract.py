@@ -166,11 +166,17 @@ class Store(TopicStore, Protocol):
         request about its queue, or never."""
         ...
 
-    async def remove(self, name: str, *, force: bool = False) -> int | None:
+    async def remove(
+        self, name: str, *, force: bool = False, unused_for: float | None = None
+    ) -> int | None:
         """Remove a queue with all that it holds. Returns 0 if it is gone, None if there is no such
         queue, or, without `force`, the number of jobs (dead ones included) that keep it from being
         removed. Takes any name that the store lists; one that is not UTF-8 is given with
-        backslashes, as the log shows it. A worker that reads the queue creates it again."""
+        backslashes, as the log shows it. A worker that reads the queue creates it again.
+
+        With `unused_for`, only if in that many seconds nothing happened in it and no worker read
+        it, and unless something in it is paused: else returns -1. Results stay until they
+        expire."""
         ...
 
     async def cancel(

@@ -20,6 +20,7 @@ from headrace.worker.shared_services import SharedServices
 from headrace.worker.upkeep.autoscaler import autoscaler_of
 from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
 from headrace.worker.upkeep.flow_relay import FlowRelay
+from headrace.worker.upkeep.janitor import Janitor
 from headrace.worker.upkeep.promoter import Promoter
 from headrace.worker.upkeep.registry import Registry
 from headrace.worker.upkeep.scheduler import Scheduler
@@ -72,6 +73,7 @@ class WorkerRuntime:
             self._shared.progress_writer,
             *self._pollers,
             self._scheduler,
+            Janitor(app.store, settings.queues),
             *([self._autoscaler] if settings.subscriptions else []),
         )
         self._tasks: dict[Service, asyncio.Task[None]] = {}

@@ -136,39 +136,49 @@ class RedisNamespace:
         names = await self.links().ask.call("SMEMBERS", key, key=key)
         return sorted(self.oddities.texts(key, names))
 
-    async def remove(self, name: str, *, force: bool = False) -> int | None:
+    async def remove(
+        self, name: str, *, force: bool = False, unused_for: float | None = None
+    ) -> int | None:
         listed, link = queues_key(self.namespace), self.links().send
         names: list[bytes] = await link.call("SMEMBERS", listed, key=listed)
         known = next((raw for raw in names if readable(raw) == name), None)
         if known is None:
             return None
-        if known == name.encode("utf-8", "surrogatepass"):
-            keys = self.keys(name)
-            held = await script_stubs.remove(link, keys, events=self.events_most, force=force)
-            if held:
+        if known != name.encode("utf-8", "surrogatepass"):
+            await link.call("SREM", listed, known, key=listed)
+            return 0
+        keys, unused_ms = self.keys(name), int((unused_for or 0) * 1000)
+        held = 1
+        while held > 0:
+            held = await script_stubs.remove(
+                link, keys, events=self.events_most, force=force, unused_ms=unused_ms
+            )
+            if held and not (force and held > 0):
                 return held
-            if force:
-                await self._forget_rest(keys)
+        if unused_for is None:
+            await self._forget_rest(keys)
         await link.call("SREM", listed, known, key=listed)
         self._announced.pop(name, None)
+        if not await script_stubs.forget(link, keys, last=True, names=[]):
+            # Someone who had announced it before has sent to it meanwhile.
+            await self.announce(link, name)
         return 0
 
     async def _forget_rest(self, keys: QueueKeys) -> None:
-        """Keys with the name of a job, lane or limit in theirs; an empty queue has only such that
-        expire."""
+        """Keys that expire by themselves, such as those of results."""
         try:
             for pattern in keys.patterns:
-                await self._forget_all(pattern, keys.jobs)
+                await self._forget_all(pattern, keys)
         except Refused as error:
-            log.info("traces of jobs of queue %r are left: %s", keys.queue, error)
+            log.info("traces of jobs of queue %r are left, and expire: %s", keys.queue, error)
 
-    async def _forget_all(self, pattern: str, key: str) -> None:
-        ask, cursor = self.links().ask, b""
+    async def _forget_all(self, pattern: str, keys: QueueKeys) -> None:
+        links, cursor = self.links(), b""
         while cursor != b"0":
             scan = ("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", _PAGE)
-            cursor, found = await ask.call(*scan, key=key)
-            if found:
-                await ask.call("UNLINK", *found, key=key)
+            cursor, found = await links.ask.call(*scan, key=keys.jobs)
+            if found and not await script_stubs.forget(links.send, keys, last=False, names=found):
+                return
 
     def keys(self, queue: str) -> QueueKeys:
         keys = self._keys.get(queue)

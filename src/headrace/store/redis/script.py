@@ -18,7 +18,7 @@ from importlib.resources import files
 
 import msgspec
 
-from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, RESULT_TTL
+from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, EVENTS_TTL, RESULT_TTL
 from headrace.core.job.outcome import task_gate
 from headrace.store.redis.connection.requests import REMEMBERED
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
@@ -50,6 +50,7 @@ local function each_queue(groups, visit)
   end
 end
 """
+_EVENTS_TTL = f"local EVENTS_SECONDS = {EVENTS_TTL}"
 _REQUEST = f"""local REQUEST, REMEMBERED = table.remove(ARGV), {REMEMBERED}"""
 _APPLIED_BEFORE = """
 local answer = answer_before()
@@ -98,6 +99,8 @@ class Script:
             rest = _APPLIED_BEFORE + rest
             called |= _calls(_APPLIED_BEFORE)
         head = [flags, _REQUEST] if self.changes else [flags]
+        if "record" in called:
+            head.append(_EVENTS_TTL)
         return "\n".join([*head, self._named_keys(), *_used_by(called), rest])
 
     @cached_property

@@ -25,6 +25,7 @@ _draw = Script("topics/draw")
 _fetch = Script("fetch")
 _flow_messages = Script("flows/flow_messages")
 _follow = Script("flows/follow")
+_forget = Script("forget")
 _free = Script("topics/free")
 _get = Script("get")
 _groups = Script("topics/groups")
@@ -185,6 +186,16 @@ def follow(
     return link.run(
         _follow, [keys.jobs, keys.children, keys.result, keys.sessions], [parent, children],
         idempotency,
+    )
+
+
+def forget(
+    link: Link, keys: QueueKeys, *, last: bool, names: Sequence[bytes],
+    idempotency: IdempotencyKey | None = None,
+) -> Awaitable[int]:
+    return link.run(
+        _forget, [keys.ready, keys.level, keys.levels, keys.parked, keys.dead, keys.scheduled,
+        keys.sessions], [int(last), *names], idempotency,
     )
 
 
@@ -371,11 +382,11 @@ def records(
 
 
 def remove(
-    link: Link, keys: QueueKeys, *, events: int, force: bool,
+    link: Link, keys: QueueKeys, *, events: int, force: bool, unused_ms: int,
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _remove, keys.all, [events, keys.queue, int(force)], idempotency,
+        _remove, keys.all, [events, keys.queue, int(force), unused_ms], idempotency,
     )
 
 

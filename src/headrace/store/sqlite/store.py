@@ -86,8 +86,11 @@ class SqliteStore(SqliteReads):
     def give_up(self, idempotency: IdempotencyKey) -> None:
         """Nothing to do: the database is in this process, so every request is answered."""
 
-    async def remove(self, name: str, *, force: bool = False) -> int | None:
-        return await self._writer.change(name, partial(pruning.remove, name=name, force=force))
+    async def remove(
+        self, name: str, *, force: bool = False, unused_for: float | None = None
+    ) -> int | None:
+        remove = partial(pruning.remove, name=name, force=force, unused_for=unused_for)
+        return await self._writer.change(name, remove)
 
     async def cancel(
         self, queue: str, job_ids: Sequence[JobId], *, running: bool = True

@@ -33,6 +33,12 @@ class Ground:
         """Let the store's time pass; a store with a clock that can be moved overrides this."""
         await asyncio.sleep(seconds)
 
+    async def left_behind(self, store: Store) -> list[str]:
+        """What the store holds beyond an empty one, by name; override this if the store can be
+        inspected. Called when all workers have left and everything with a time limit has
+        expired."""
+        return []
+
     async def send(self, store: Store, count: int = 1, queue: str = QUEUE) -> list[JobId]:
         parcels = [parcel() for _ in range(count)]
         assert await store.append(queue, parcels) == {}

@@ -511,6 +511,29 @@ local function drop_events(log, most, limit)
   return dropped
 end
 
+-- The names of the streams of a queue; those of a key that is not ours count as none.
+local function streams_in_use()
+  local streams = {key.ready}
+  local used = redis.pcall('ZCARD', key.levels)
+  for _, level in ipairs(type(used) == 'number' and used > 0 and levels_in(key.levels) or {}) do
+    streams[#streams + 1] = key.level .. level
+  end
+  return streams
+end
+
+-- How many jobs a queue with these streams holds, dead ones included. A key of another type holds none of ours.
+local function jobs_held(streams)
+  local function counted(command, name)
+    local found = redis.pcall(command, name)
+    return type(found) == 'number' and found or 0
+  end
+  local held = counted('HLEN', key.parked) + counted('XLEN', key.dead)
+  for _, stream in ipairs(streams) do
+    held = held + counted('XLEN', stream)
+  end
+  return math.max(held, counted('ZCARD', key.scheduled))
+end
+
 -- Remove the buckets of the jobs in these streams, at most `most` of each, and of parked jobs.
 local function drop_buckets(streams, most)
   local function drop(job_ids)
@@ -613,6 +636,11 @@ local function record(most, count, facts, lost, counts, made, name, job_id)
         count_in(minute, name, amount)
       end
     end
-    redis.call('EXPIRE', minute, 90000)
+    if redis.call('PTTL', minute) < 0 then
+      -- The first of this minute: what nobody adds to any more expires by itself.
+      redis.call('EXPIRE', minute, 90000)
+      redis.call('EXPIRE', key.events, EVENTS_SECONDS)
+      redis.call('EXPIRE', key.facts, EVENTS_SECONDS)
+    end
   end
 end

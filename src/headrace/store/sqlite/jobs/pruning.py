@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS
+from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, EVENTS_TTL
 from headrace.core.queue_names import group_source
 from headrace.store.oddities import readable
 from headrace.store.sqlite import entries
@@ -71,6 +71,18 @@ _NAMES = "SELECT id, CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _HELD = """
     SELECT (SELECT count(*) FROM jobs WHERE queue = :number)
         + (SELECT count(*) FROM topic_events WHERE log = :number)"""
+# The latest row stays: the next one counts on from it.
+_DROP_FACTS = """
+    DELETE FROM facts WHERE queue = :queue AND first < (
+        SELECT max(first) FROM facts WHERE queue = :queue) AND at_ms < :oldest_ms"""
+_LAST_USED = """
+    SELECT max(
+        coalesce((SELECT max(at_ms) FROM facts WHERE queue = :number), 0),
+        coalesce((SELECT max(last_ms) FROM ticks WHERE queue = :number), 0),
+        coalesce((SELECT looked_ms FROM reclaims
+            WHERE namespace = :namespace AND queue = :name), 0),
+        coalesce((SELECT max(expires_ms) FROM results WHERE queue = :number), 0)),
+        EXISTS (SELECT 1 FROM pauses WHERE namespace = :namespace AND queue = :name)"""
 _GROUPS = "SELECT queue FROM topic_groups WHERE log = ?"
 _FORGET = "DELETE FROM queues WHERE id = ?"
 
@@ -130,15 +142,21 @@ def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
     return purged
 
 
-def remove(change: Change, name: str, *, force: bool) -> int | None:
+def remove(
+    change: Change, name: str, *, force: bool, unused_for: float | None = None
+) -> int | None:
     """See `headrace.store.contract.Store.remove`."""
     found = change.connection.execute(_NAMES, (change.namespace,)).fetchall()
     number = next((id for id, raw in found if readable(raw) == name), None)
     if number is None:
         return None
+    if unused_for is not None:
+        _drop_old_facts(change, number)
     [(held,)] = change.connection.execute(_HELD, {"number": number}).fetchall()
     if held and not force:
         return int(held)
+    if unused_for is not None and _is_used(change, number, unused_for):
+        return -1
     groups = change.connection.execute(_GROUPS, (number,)).fetchall()
     for each in (*(group for (group,) in groups), number):
         drop_rows(change, each)
@@ -148,6 +166,21 @@ def remove(change: Change, name: str, *, force: bool) -> int | None:
     change.number = number
     drop_control(change)
     return 0
+
+
+def _drop_old_facts(change: Change, number: int) -> None:
+    """Delete old events and counters of a queue that nobody sweeps any more."""
+    oldest = {"queue": number, "oldest_ms": change.now_ms - EVENTS_TTL * 1000}
+    change.connection.execute(_DROP_FACTS, oldest)
+    minute = change.now_ms // _MINUTE_MS - _DAY_MINUTES
+    change.connection.execute(_DROP_COUNTERS, (number, minute))
+
+
+def _is_used(change: Change, number: int, unused_for: float) -> bool:
+    """Whether the queue was used in the last `unused_for` seconds, or something is paused in it."""
+    chosen = {"number": number, "namespace": change.namespace, "name": change.queue}
+    [(last_ms, paused)] = change.connection.execute(_LAST_USED, chosen).fetchall()
+    return bool(paused) or change.now_ms - last_ms < unused_for * 1000
 
 
 def drop_rows(change: Change, number: int) -> bool:

@@ -60,12 +60,6 @@ def flow(name: str) -> list[tuple[str, Parcel]]:
 
 
 class LeftoversConformance(Ground):
-    async def left_behind(self, store: Store) -> list[str]:
-        """What the store holds beyond an empty one, by name; override this if the store can be
-        inspected. Called when all workers have left and everything with a time limit has
-        expired."""
-        return []
-
     async def nothing_remains(self, store: Store, *workers: StoreConsumer) -> None:
         await self.pass_time(BRIEF / 1000 * 2)
         # As any worker does now and then: expired values may have to be swept.

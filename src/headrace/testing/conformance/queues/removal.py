@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from headrace.core.job.constraints import Constraints, Limit
-from headrace.core.job.outcome import DONE
+from headrace.core.job.outcome import DONE, Dead
+from headrace.core.job.parcel import Child
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import QUEUE, Ground, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
+
+EVERYTHING = Constraints(priority=3, lane="a", unique="u", limits=(Limit("slow", 5, 60_000),))
 
 
 class RemovalConformance(Ground):
     async def test_an_empty_queue_is_removed_with_its_traces(self, store: Store) -> None:
         worker = self.worker(store)
-        constraints = Constraints(
-            priority=3, lane="a", unique="u", limits=(Limit("slow", 5, 60_000),)
-        )
-        await store.append(QUEUE, [parcel(constraints=constraints)])
+        await store.append(QUEUE, [parcel(constraints=EVERYTHING)])
         (delivery,) = known(await worker.fetch(1, 0))
         await worker.settle(QUEUE, [Settlement(delivery, DONE)])
         await worker.close()
@@ -47,3 +47,53 @@ class RemovalConformance(Ground):
         await store.remove(QUEUE, force=True)
         assert (await store.count(f"{QUEUE}-other")).waiting == 1
         assert f"{QUEUE}-other" in await store.queues()
+
+    async def test_a_queue_that_is_removed_by_force_leaves_nothing(self, store: Store) -> None:
+        worker = self.worker(store)
+        await self.send(store)
+        await self.settle(worker, await self.take(worker), Dead("failed", HISTORY))
+        in_lane = Constraints(lane="a", limits=(Limit("slow", 1, 60_000),))
+        child = parcel("child")
+        parent = parcel("parent", children=[Child(QUEUE, child.job_id)], delay_ms=60_000)
+        await store.append(QUEUE, [parcel(constraints=EVERYTHING), parent])
+        await store.append(QUEUE, [parcel("child", parents=[parent])])
+        await store.append(QUEUE, [parcel(constraints=in_lane) for _ in range(5)])
+        await store.pause(QUEUE, "task")
+        await self.take(worker, 1)
+        await worker.close()
+        assert await store.remove(QUEUE, force=True) == 0
+        assert await self.left_behind(store) == []
+
+    async def test_a_long_queue_is_removed_as_a_whole(self, store: Store) -> None:
+        for delay_ms in (0, 60_000):
+            for _ in range(3):
+                await store.append(QUEUE, [parcel(delay_ms=delay_ms) for _ in range(500)])
+        assert await store.remove(QUEUE) == 3000
+        assert await store.remove(QUEUE, force=True) == 0
+        assert await store.count(QUEUE) == Counts()
+        assert await self.left_behind(store) == []
+
+    async def test_a_queue_that_nobody_uses_any_more_is_removed(self, store: Store) -> None:
+        worker = self.worker(store)
+        await self.send(store)
+        await self.settle(worker, await self.take(worker), DONE)
+        await worker.reclaim(QUEUE, 1, last_chance=False)
+        await worker.close()
+        assert await store.remove(QUEUE, unused_for=60) == -1
+        assert QUEUE in await store.queues()
+        await self.pass_time(0.05)
+        assert await store.remove(QUEUE, unused_for=0.03) == 0
+        assert QUEUE not in await store.queues()
+        assert await store.remove(QUEUE, unused_for=0.03) is None
+
+    async def test_a_queue_with_jobs_or_a_pause_does_not_count_as_unused(
+        self, store: Store
+    ) -> None:
+        (job_id,) = await self.send(store)
+        await self.pass_time(0.05)
+        assert await store.remove(QUEUE, unused_for=0.03) == 1
+        await store.cancel(QUEUE, [job_id])
+        await store.pause(QUEUE)
+        await self.pass_time(0.05)
+        assert await store.remove(QUEUE, unused_for=0.03) == -1
+        assert (await store.control(QUEUE)).paused
