@@ -66,49 +66,32 @@ local function bucket_of(job_id)
   return '=' .. string.sub(redis.sha1hex(string.sub(job_id, 1, -2)), 1, 4)
 end
 
--- Where the ids of one bucket are in a list that has one at every `step` values: runs {name =, first =, last =}
--- of a few thousand values at most. Also returns the list, in another order if buckets come again often.
-local function runs_in(job_ids, step)
-  local sub, runs, run, seen, again = string.sub, {}, {}, {}, 0
-  local own, start
-  for i = 1, #job_ids, step do
-    local job_id = job_ids[i]
+-- These values by bucket, at most a few thousand in a list: job ids, or with a `step` of 2 ids and places in turn.
+local function in_buckets(values, step)
+  local sub, buckets, of_name = string.sub, {}, {}
+  local bucket, size, own, start
+  for i = 1, #values, step do
+    local job_id = values[i]
     -- Mostly it has the bucket of the one before. To ask `bucket_of` would cost more than all else here.
     local is_same = own and #job_id == 16 and sub(job_id, 9, 12) == own or start and sub(job_id, 1, -2) == start
-    if not is_same or i - run.first >= 2000 then
-      run.last = i - 1
-      run = {name = bucket_of(job_id), first = i}
-      runs[#runs + 1] = run
-      again = again + (seen[run.name] and 1 or 0)
-      seen[run.name] = true
-      own = #run.name == 4 and run.name
+    if not is_same or size >= 4000 then
+      local name = bucket_of(job_id)
+      bucket = of_name[name]
+      if not bucket or #bucket >= 4000 then
+        bucket = {name = name}
+        of_name[name] = bucket
+        buckets[#buckets + 1] = bucket
+      end
+      size, own = #bucket, #name == 4 and name
       start = not own and sub(job_id, 1, -2)
     end
-  end
-  run.last = #job_ids
-  if again <= 8 or again * 8 * step < #job_ids then
-    return runs, job_ids
-  end
-  local firsts, merged, in_order = {}, {}, {}
-  for i, each in ipairs(runs) do
-    firsts[each.name] = firsts[each.name] or i
-  end
-  table.sort(runs, function(one, other)
-    local mine, its = firsts[one.name], firsts[other.name]
-    return mine < its or (mine == its and one.first < other.first)
-  end)
-  for _, each in ipairs(runs) do
-    local open = merged[#merged]
-    if not open or open.name ~= each.name or #in_order - open.first > 4000 then
-      open = {name = each.name, first = #in_order + 1}
-      merged[#merged + 1] = open
+    bucket[size + 1] = job_id
+    if step == 2 then
+      bucket[size + 2] = values[i + 1]
     end
-    for at = each.first, each.last do
-      in_order[#in_order + 1] = job_ids[at]
-    end
-    open.last = #in_order
+    size = size + step
   end
-  return merged, in_order
+  return buckets
 end
 
 -- The place of one job; false if it has none.
@@ -120,13 +103,12 @@ end
 
 -- Put the places of these jobs into a table, `missing` for those that have none, unless that is nil.
 local function get_places(index, job_ids, found, missing)
-  local runs, ids = runs_in(job_ids, 1)
-  for _, run in ipairs(runs) do
-    local bucket = index .. run.name
+  for _, ids in ipairs(in_buckets(job_ids, 1)) do
+    local bucket = index .. ids.name
     -- New jobs mostly have new buckets.
-    local page = redis.call('EXISTS', bucket) == 1 and redis.pcall('HMGET', bucket, unpack(ids, run.first, run.last))
-    for i = run.first, (page or missing ~= nil) and run.last or 0 do
-      local place = page and page[i - run.first + 1] or missing
+    local page = redis.call('EXISTS', bucket) == 1 and redis.pcall('HMGET', bucket, unpack(ids))
+    for i = 1, (page or missing ~= nil) and #ids or 0 do
+      local place = page and page[i] or missing
       if place ~= nil then
         found[ids[i]] = place
       end
@@ -137,23 +119,21 @@ end
 -- Write the places of jobs: job id, place, job id, place… A bucket that is not a hash is replaced: a script that
 -- failed over it half way would lose jobs.
 local function set_places(index, placed)
-  local runs, ordered = runs_in(placed, 2)
-  for _, run in ipairs(runs) do
-    local bucket = index .. run.name
-    local reply = redis.pcall('HSET', bucket, unpack(ordered, run.first, run.last))
+  for _, values in ipairs(in_buckets(placed, 2)) do
+    local bucket = index .. values.name
+    local reply = redis.pcall('HSET', bucket, unpack(values))
     if type(reply) == 'table' then
       redis.log(redis.LOG_WARNING, 'headrace: ' .. bucket .. ' was not a hash; it is replaced')
       redis.call('DEL', bucket)
-      redis.call('HSET', bucket, unpack(ordered, run.first, run.last))
+      redis.call('HSET', bucket, unpack(values))
     end
   end
 end
 
 local function remove_places(index, job_ids)
-  local runs, ids = runs_in(job_ids, 1)
-  for _, run in ipairs(runs) do
-    local bucket = index .. run.name
-    redis.pcall('HDEL', bucket, unpack(ids, run.first, run.last))
+  for _, ids in ipairs(in_buckets(job_ids, 1)) do
+    local bucket = index .. ids.name
+    redis.pcall('HDEL', bucket, unpack(ids))
   end
 end
 
@@ -537,8 +517,8 @@ end
 -- Remove the buckets of the jobs in these streams, at most `most` of each, and of parked jobs.
 local function drop_buckets(streams, most)
   local function drop(job_ids)
-    for _, run in ipairs((runs_in(job_ids, 1))) do
-      local bucket = key.jobs .. run.name
+    for _, ids in ipairs(in_buckets(job_ids, 1)) do
+      local bucket = key.jobs .. ids.name
       redis.call('UNLINK', bucket)
     end
   end

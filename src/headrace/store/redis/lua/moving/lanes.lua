@@ -23,25 +23,62 @@ end
 
 -- A lane has the number of jobs in it, the width of all of them (0 if they differ), and the number of the
 -- last job that was blocked. If they differ, `widths` counts the jobs in it by width.
-local function lane_of(name)
-  local state = lanes[name]
-  if type(state) ~= 'table' then
-    if state == nil then
-      state = redis.call('HGET', key.lanes, name)
-    end
-    local inside, width, last, mixed = string.match(state or '', '^(%d+) (%d+) (%d+)(.*)$')
-    if state and not last then
+local lane_of, write_lanes
+do
+  -- Most lanes have one job, of width 1, and none that was blocked.
+  local ALONE = '1 1 0'
+
+  local function read_lane(name, state)
+    local inside, width, last, mixed = string.match(state, '^(%d+) (%d+) (%d+)(.*)$')
+    if not last then
       -- Not ours. If jobs are blocked, then others are inside, and will leave.
       last = redis.call('ZRANGE', key.lane .. name, -1, -1, 'WITHSCORES')[2]
       inside = last and 1 or 0
     end
-    state = {inside = tonumber(inside) or 0, width = tonumber(width), last = tonumber(last) or 0, widths = {}}
+    local lane = {inside = tonumber(inside), width = tonumber(width), last = tonumber(last) or 0, widths = {}}
     for each, count in string.gmatch(mixed or '', ' (%d+):(%d+)') do
-      state.widths[tonumber(each)] = tonumber(count)
+      lane.widths[tonumber(each)] = tonumber(count)
     end
-    lanes[name] = state
+    return lane
   end
-  return state
+
+  lane_of = function(name)
+    local state = lanes[name]
+    if type(state) == 'table' then
+      return state
+    elseif state == nil then
+      state = redis.call('HGET', key.lanes, name)
+    end
+    local lane
+    if state == ALONE then
+      lane = {inside = 1, width = 1, last = 0}
+    else
+      lane = state and read_lane(name, state) or {inside = 0, last = 0}
+    end
+    lanes[name] = lane
+    return lane
+  end
+
+  local function state_text(lane)
+    if lane.inside == 1 and lane.width == 1 and lane.last == 0 then
+      return ALONE
+    end
+    local state = string.format('%d %d %d', lane.inside, lane.width or 0, lane.last)
+    for width, count in pairs(lane.width == 0 and lane.widths or {}) do
+      state = state .. ' ' .. width .. ':' .. count
+    end
+    return state
+  end
+
+  write_lanes = function()
+    local states = {}
+    for name, lane in pairs(lanes) do
+      if type(lane) == 'table' then
+        states[name] = lane.inside > 0 and state_text(lane)
+      end
+    end
+    write_all(states, key.lanes)
+  end
 end
 
 -- One more job of this width is in the lane; with -1, one fewer.
@@ -65,8 +102,10 @@ end
 
 -- Whether a job may enter: the lane has fewer jobs than it allows, and than each of them allows.
 local function has_room(lane, width)
-  for each in pairs(lane.width == 0 and lane.widths or {}) do
-    width = math.min(width, each)
+  if lane.width == 0 then
+    for each in pairs(lane.widths) do
+      width = math.min(width, each)
+    end
   end
   return lane.inside < width
 end
@@ -133,24 +172,6 @@ local function leave_lane(name, width)
     end
     enter_from_line(lane, head)
   end
-end
-
-local function state_of_lane(lane)
-  local state = lane.inside .. ' ' .. (lane.width or 0) .. ' ' .. lane.last
-  for width, count in pairs(lane.widths) do
-    state = state .. ' ' .. width .. ':' .. count
-  end
-  return state
-end
-
-local function write_lanes()
-  local states = {}
-  for name, lane in pairs(lanes) do
-    if type(lane) == 'table' then
-      states[name] = lane.inside > 0 and state_of_lane(lane)
-    end
-  end
-  write_all(states, key.lanes)
 end
 
 -- The job is due. Whether it went all the way to a stream.
