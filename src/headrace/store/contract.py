@@ -22,6 +22,7 @@ from headrace.core.job.tally import Tally
 from headrace.store.topics import TopicStore
 from headrace.store.values import (
     Arrival,
+    Cause,
     Control,
     Counts,
     Description,
@@ -78,6 +79,8 @@ class JobSnapshot(msgspec.Struct, frozen=True):
     """An encoded `Progress`, if the job has reported one and has not ended."""
     died_ms: int | None = None
     """When a dead job was given up."""
+    cause: Cause | None = None
+    """The job that failed first, if this one is dead because it waited for it; with `bodies`."""
 
 
 UNREADABLE = "unreadable"
@@ -206,14 +209,15 @@ class Store(TopicStore, Protocol):
     ) -> JobEnding | None:
         """Make stored jobs children of `parent`, so that its end arrives at them. If it has already
         ended, returns its ending instead; if the store does not know it (any more), an ending as
-        done without a value."""
+        done without a value. A dead one keeps them: they wait again when it is replayed."""
         ...
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
         """Record with blocked jobs of the queue that jobs they wait for have ended; an arrival
         that comes twice counts once. The last one sets a job free. A bad ending ends the job too,
         unless it `runs_anyway`: dead as `parent_failed` after a dead one, cancelled after a
-        cancelled one."""
+        cancelled one. A job that died so still receives the ends of the others, and is blocked
+        again when every job that failed has been replayed."""
         ...
 
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
@@ -342,7 +346,8 @@ class Store(TopicStore, Protocol):
         """Send dead jobs again with a clean history, as they were or with the given envelopes, one
         for each. False for a job that is not dead (any more), so asking twice replays once. They
         pass their lane and limits again; a `unique` name that another job has meanwhile stays with
-        that one."""
+        that one. Jobs that died because they waited for one of them wait again, with the results
+        that they have; asked for themselves, they stay dead (False) until then."""
         ...
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:

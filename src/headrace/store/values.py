@@ -78,21 +78,43 @@ class QueueState(msgspec.Struct, frozen=True):
     """The same by runner, of those that have jobs waiting or running; events are `loop`."""
 
 
+class Cause(msgspec.Struct, array_like=True, frozen=True):
+    """The job that failed first, and so why another is dead that waited for it."""
+
+    queue: str
+    job_id: JobId
+
+
+encode_cause = msgspec.msgpack.Encoder().encode
+_decode_cause = msgspec.msgpack.Decoder(Cause).decode
+
+
+def decode_cause(data: bytes) -> Cause | None:
+    """None if there is none, or it cannot be read."""
+    try:
+        return _decode_cause(data) if data else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
 class JobEnding(msgspec.Struct, frozen=True):
     """How a job ended, for a job that waits for it. `value` is its encoded result; empty if it had
-    none or it was not kept."""
+    none or it was not kept. That of a dead one is its `Cause`, encoded. `WAITING` takes back that
+    it is dead: it was replayed."""
 
     state: State
     value: bytes = b""
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """The end of `parent`, on its way to `child`."""
+    """The end of `parent`, on its way to `child`. `replays` is how often the parent had been
+    replayed then: a message with a lower number is older."""
 
     child: JobId
     parent: JobId
     ending: JobEnding
     runs_anyway: bool = False
+    replays: int = 0
 
 
 class FlowMessage(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot
 from headrace.store.oddities import readable
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import unsigned
+from headrace.store.values import decode_cause
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
@@ -87,9 +88,8 @@ def cancelled(answer: bytes) -> State | None:
 def snapshot(reply: list[Any]) -> JobSnapshot | None:
     """The reply of `get.lua` for one job; raises `Malformed` if all there is is an unreadable
     verdict."""
-    state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress = (
-        reply
-    )
+    state, due, worker, deliveries, reason, envelope, history, verdict, constraints = reply[:9]
+    progress, cause = reply[9:]
     if not state:
         if not verdict:
             return None
@@ -107,6 +107,7 @@ def snapshot(reply: list[Any]) -> JobSnapshot | None:
         constraints,
         progress,
         moment if now is State.DEAD else None,
+        decode_cause(cause),
     )
 
 

@@ -184,8 +184,8 @@ def follow(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _follow, [keys.jobs, keys.children, keys.result, keys.sessions], [parent, children],
-        idempotency,
+        _follow, [keys.jobs, keys.children, keys.flow, keys.result, keys.sessions], [parent,
+        children], idempotency,
     )
 
 

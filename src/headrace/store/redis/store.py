@@ -26,6 +26,7 @@ from headrace.store.redis.keys import KvKeys, QueueKeys
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
+    Cause,
     Control,
     IdempotencyKey,
     JobEnding,
@@ -33,6 +34,7 @@ from headrace.store.values import (
     LogPage,
     RecordedFact,
     Report,
+    encode_cause,
 )
 
 _CURSORS = {
@@ -118,18 +120,21 @@ class RedisStore(RedisTopics):
         )
         if not reply:
             return None
-        state, verdict = reply
+        state, verdict, cause = reply
+        if state == b"dead":
+            return JobEnding(State.DEAD, cause or encode_cause(Cause(queue, parent)))
         try:
             ended = decode_verdict(verdict)
         except Malformed:
-            return JobEnding(State(state.decode()) if state else State.DONE)
+            return JobEnding(State.DONE)
         return JobEnding(ended.state, ended.value)
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
         records: list[Argument] = []
         for each in arrivals:
             ending = each.ending
-            records += (each.child, each.parent, ending.state, ending.value, int(each.runs_anyway))
+            records += (each.child, each.parent, ending.state, ending.value)
+            records += (int(each.runs_anyway), each.replays)
         await script_stubs.arrive(
             self.links().send, self.keys(queue), events=self.events_most, arrivals=records
         )

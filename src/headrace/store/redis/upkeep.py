@@ -170,5 +170,5 @@ class RedisUpkeep:
 def _message(id: bytes, fields: list[bytes]) -> FlowMessage:
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     ending = JobEnding(State(named[b"s"].decode()), named[b"v"])
-    arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1")
+    arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1", int(named[b"n"]))
     return FlowMessage(id.decode(), named[b"q"].decode(), arrival)

@@ -121,6 +121,13 @@ class Entry(msgspec.Struct):
         )  # fmt: skip
 
 
+def flags_again(entry: Entry) -> int:
+    """The flags of a dead job that is not dead any more."""
+    constraints = entry.constraints
+    held = constraints.lane or constraints.limits or constraints.unique
+    return entry.flags & (MARKED | LADEN | CHILDREN) | (CONSTRAINED if held else 0)
+
+
 def by_ids(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> dict[Receipt, Entry]:
     found = connection.execute(_BY_IDS, (json_of(ids),)).fetchall()
     return {row[0]: Entry(*row) for row in found}

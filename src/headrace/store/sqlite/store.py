@@ -15,6 +15,7 @@ from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.connection.database import Database
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.gates import flows, pauses
+from headrace.store.sqlite.gates.arrivals import arrive
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.reads import SqliteReads
 from headrace.store.sqlite.jobs import cancellation, insert, pruning
@@ -113,7 +114,7 @@ class SqliteStore(SqliteReads):
         )
 
     async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
-        await self._writer.change(queue, partial(flows.arrive, arrivals=arrivals))
+        await self._writer.change(queue, partial(arrive, arrivals=arrivals))
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         await self._writer.change(queue, partial(progress_log.report, reports=reports))

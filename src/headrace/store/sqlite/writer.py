@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.store.sqlite.change import Change
-from headrace.store.sqlite.gates import flows, limits, routing
+from headrace.store.sqlite.gates import arrivals, limits, routing
 from headrace.store.sqlite.inspection import facts
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _draw_consequences(change: Change) -> None:
     """Deliver the ends of jobs to their children, fill freed lanes, and write accounts and
     facts."""
     if change.arrivals:
-        flows.deliver(change)
+        arrivals.deliver(change)
     for each in change.family.values():
         if each.freed_lanes:
             routing.refill_lanes(each)

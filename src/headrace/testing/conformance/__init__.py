@@ -18,8 +18,10 @@ from headrace.testing.conformance.flows.across_queues import (
     LargeFlowsConformance,
 )
 from headrace.testing.conformance.flows.failures import FlowFailuresConformance
+from headrace.testing.conformance.flows.far_resumption import FarResumptionConformance
 from headrace.testing.conformance.flows.follow import FollowConformance
 from headrace.testing.conformance.flows.joins import JoinsConformance
+from headrace.testing.conformance.flows.resumption import ResumptionConformance
 from headrace.testing.conformance.gates.debounce import DebounceConformance
 from headrace.testing.conformance.gates.lanes import LanesConformance
 from headrace.testing.conformance.gates.limits import LimitsConformance
@@ -86,6 +88,8 @@ class StoreConformance(
     FollowConformance,
     FarFlowsConformance,
     LargeFlowsConformance,
+    ResumptionConformance,
+    FarResumptionConformance,
     CancellationConformance,
     RunningCancellationConformance,
     PauseConformance,

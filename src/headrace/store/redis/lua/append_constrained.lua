@@ -50,7 +50,7 @@ local function adopt(parent, children, known_as)
   local place = place_of(parent)
   if not place or string.sub(place, 1, 1) == 'd' then
     local verdict = redis.call('GET', key.result .. parent) or '\145\164done'
-    notify_children(parent, place and 'dead' or state_of(verdict), value_of(verdict))
+    notify_children(parent, place and 'dead' or state_of(verdict), place and cause_of(key.flow .. parent) or value_of(verdict))
   end
 end
 

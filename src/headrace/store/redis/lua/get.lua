@@ -1,11 +1,11 @@
 #!lua flags=no-writes
 -- The states of jobs; atomic, so that a job that moves is seen in one place.
--- KEYS: ready level jobs scheduled parked dead result progress log log_jobs, of each queue
+-- KEYS: ready level jobs scheduled parked dead result progress log log_jobs flow, of each queue
 -- ARGV: groups returned bodies:bool, then *job_ids:bytes
--- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress}; state is '' if it is in no place; for a dead job, `due` is when it died.
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause}; state is '' if it is in no place; for a dead job, `due` is when it died.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
-local GONE = {'', '0', '', 0, '', '', '', '', '', ''}
+local GONE = {'', '0', '', 0, '', '', '', '', '', '', ''}
 
 local function in_stream(stream, id)
   local entry = redis.call('XRANGE', stream, id, id)[1]
@@ -20,7 +20,7 @@ local function with_bodies(snapshot, history, envelope, constraints)
 end
 
 local function parked(job_id, state, due, reason)
-  local snapshot = {state, due, '', 0, reason, '', '', '', '', ''}
+  local snapshot = {state, due, '', 0, reason, '', '', '', '', '', ''}
   local body = bodies and redis.call('HGET', key.parked, job_id)
   if body then
     local job = unparked(job_id, body)
@@ -35,7 +35,8 @@ local function dead(id)
   end
   local fields = in_stream(key.dead, id)
   local died = string.match(id, '^%d+') or '0'
-  local snapshot = {'dead', died, '', 0, field(fields, 'r'), '', '', '', '', ''}
+  local cause = bodies and cause_of(key.flow .. field(fields, 'k')) or ''
+  local snapshot = {'dead', died, '', 0, field(fields, 'r'), '', '', '', '', '', cause}
   return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
 end
 
@@ -45,7 +46,7 @@ local function in_line(stream, id)
     -- Someone deleted the stream: the job is gone, though it is in the index.
     return {unpack(GONE)}
   end
-  local snapshot = {'waiting', '0', '', 0, '', '', '', '', '', ''}
+  local snapshot = {'waiting', '0', '', 0, '', '', '', '', '', '', ''}
   local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
   if not pending.err and pending[1] then
     snapshot[4] = pending[1][4]

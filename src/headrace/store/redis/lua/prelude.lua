@@ -43,6 +43,31 @@ local function due_at(when, now)
   return due
 end
 
+-- Which job failed first, of those that keep a dead job from running; '' if none does. `flow` is what it waits for.
+local function cause_of(flow)
+  local first = redis.pcall('HGET', flow, '~')
+  if type(first) ~= 'string' then
+    return ''
+  end
+  local cause = string.match(redis.call('HGET', flow, '!' .. first) or '', '^x%d+ (.*)$')
+  if cause then
+    return cause
+  end
+  local names, at = redis.call('HGET', flow, '@') or '', 1
+  while at <= #names do
+    local size, start = string.match(names, '^(%d+):()', at)
+    if not start then
+      break
+    end
+    at = start + tonumber(size)
+    cause = string.match(redis.call('HGET', flow, '!' .. string.sub(names, start, at - 1)) or '', '^x%d+ (.*)$')
+    if cause then
+      return cause
+    end
+  end
+  return ''
+end
+
 -- An error reply if a key is not of its type: an error half way would leave a job in no place.
 local function wrong_type(kinds)
   for name, kind in pairs(kinds) do

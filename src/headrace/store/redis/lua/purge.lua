@@ -28,7 +28,8 @@ for i = 3, #ARGV do
     redis.call('XDEL', key.dead, id)
     places[job_id] = false
     redis.call('HDEL', key.once, job_id)
-    redis.call('DEL', key.result .. job_id)
+    redis.call('DEL', key.result .. job_id, key.flow .. job_id)
+    notify_children(job_id, 'forgotten', '')
     local job = entry and job_of(job_id, entry[2])
     if job and freed_by(job) == 'blocked' then
       leave_lane(constraints_of(job).lane, constraints_of(job).width)

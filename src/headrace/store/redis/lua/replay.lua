@@ -10,12 +10,9 @@ if wrong then
 end
 
 local function send(job)
-  -- A debounced job has its name only while it is scheduled.
-  local unique = constraints_of(job).unique and not constraints_of(job).debounced and key.unique .. constraints_of(job).unique
-  if unique and (redis.call('GET', unique) or job.id) == job.id then
-    redis.call('SET', unique, job.id)
-  end
+  take_name_again(job)
   redis.call('DEL', key.result .. job.id)
+  notify_children(job.id, 'waiting', '')
   place(job, freed_by(job) == 'blocked')
   record_fact('replayed', job)
 end
@@ -27,7 +24,9 @@ for i = 3, #ARGV, 2 do
   local id = place_now and string.match(place_now, '^d(%d+%-%d+)$')
   local entry = id and redis.call('XRANGE', key.dead, id, id)[1]
   local done = 0
-  if entry and redis.call('XDEL', key.dead, id) == 1 then
+  -- One that waits for a dead job goes on when that one is replayed.
+  local waits = redis.call('EXISTS', key.flow .. job_id) == 1
+  if entry and not waits and redis.call('XDEL', key.dead, id) == 1 then
     local job = job_of(job_id, entry[2])
     job.history = ''
     if ARGV[i + 1] ~= '' then

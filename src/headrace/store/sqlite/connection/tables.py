@@ -53,11 +53,17 @@ _FIRST = (
     " NULL, child BLOB NOT NULL, known_as BLOB NOT NULL, runs_anyway INTEGER NOT NULL,"
     " PRIMARY KEY (queue, parent, child_queue, child, known_as)) WITHOUT ROWID",
     # How many parents a job still waits for, and when it runs after that.
+    # `cancelled`: a parent was, while the job was dead because another had failed.
     "CREATE TABLE joins (queue INTEGER NOT NULL, child BLOB NOT NULL, remaining INTEGER NOT NULL,"
-    " delay_ms INTEGER, at_ms INTEGER, PRIMARY KEY (queue, child)) WITHOUT ROWID",
+    " delay_ms INTEGER, at_ms INTEGER, cancelled INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (queue, child)) WITHOUT ROWID",
+    # `failed_ms`: when the parent failed, unless it was replayed since; `cause`: which job failed
+    # first.
     "CREATE TABLE parents (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, child BLOB NOT NULL,"
     " parent BLOB NOT NULL, place INTEGER NOT NULL, arrived INTEGER NOT NULL DEFAULT 0,"
-    " value BLOB NOT NULL DEFAULT x'', UNIQUE (queue, child, parent, place))",
+    " value BLOB NOT NULL DEFAULT x'', failed_ms INTEGER NOT NULL DEFAULT 0,"
+    " cause BLOB NOT NULL DEFAULT x'', UNIQUE (queue, child, parent, place))",
+    "CREATE INDEX parents_failed ON parents (queue, child, failed_ms) WHERE failed_ms > 0",
     # By name: a queue can be paused before it is sent to. An empty task is the queue itself.
     "CREATE TABLE pauses (namespace TEXT NOT NULL, queue TEXT NOT NULL, task TEXT NOT NULL,"
     " PRIMARY KEY (namespace, queue, task)) WITHOUT ROWID",

@@ -10,9 +10,10 @@ from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
 from headrace.store.sqlite.entries import REPORTED, json_of
+from headrace.store.sqlite.gates import flows
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.sqlite.topics import backlog
-from headrace.store.values import JobIdPage
+from headrace.store.values import Cause, JobIdPage, decode_cause
 
 if TYPE_CHECKING:
     import sqlite3
@@ -128,14 +129,17 @@ def _snapshot(
     kept = connection.execute(_RESULT, (queue, job_id, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
     if job:
-        return _of_job(job, verdict, b"")
+        cause = flows.cause_of(connection, queue, job_id) if bodies else b""
+        return _of_job(job, verdict, b"", decode_cause(cause))
     try:
         return JobSnapshot(decode_verdict(verdict).state, verdict) if verdict else None
     except Malformed:
         return None
 
 
-def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> JobSnapshot | None:
+def _of_job(
+    job: tuple[Any, ...], verdict: bytes, progress: bytes, cause: Cause | None = None
+) -> JobSnapshot | None:
     state, time_ms, owner, count, reason, _, constraints, envelope, history = job
     if state not in _STATES:
         return None
@@ -151,6 +155,7 @@ def _of_job(job: tuple[Any, ...], verdict: bytes, progress: bytes) -> JobSnapsho
         constraints=constraints,
         progress=progress,
         died_ms=time_ms if state == State.DEAD else None,
+        cause=cause,
     )
 
 

@@ -22,7 +22,7 @@ from headrace.store.sqlite.gates import lanes, limits, uniques
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
-from headrace.store.values import Arrival, JobEnding
+from headrace.store.values import Arrival, Cause, JobEnding, encode_cause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +39,15 @@ _PARENT_FAILED = encode_verdict(
 _TAKE_CHILDREN = """
     DELETE FROM children WHERE parent IN (VALUES {rows}) AND queue = ?
     RETURNING parent, child_queue, child, known_as, runs_anyway"""
+_CHILDREN_OF = """
+    SELECT parent, child_queue, child, known_as, runs_anyway FROM children
+    WHERE parent IN (VALUES {rows}) AND queue = ?"""
+_FORGET_CHILDREN = "DELETE FROM children WHERE parent IN (VALUES {rows}) AND queue = ?"
 _FORGET_JOINS = "DELETE FROM joins WHERE child IN (VALUES {rows}) AND queue = ?"
 _TAKE_PARENTS = """
     DELETE FROM parents WHERE child IN (VALUES {rows}) AND queue = ?
     RETURNING child, place, value"""
+_FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue = ?"
 _KEEP = """
     INSERT INTO results (queue, job_id, expires_ms, verdict) VALUES {rows}
     ON CONFLICT (queue, job_id) DO UPDATE
@@ -50,7 +55,7 @@ _KEEP = """
 _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, lane = '',
-        gate = '', flags = flags & {MARKED | LADEN}
+        gate = '', flags = flags & {MARKED | LADEN | CHILDREN}
     FROM dead WHERE jobs.id = dead.id"""
 
 
@@ -73,16 +78,37 @@ def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
         progress_log.forget_marks(change, marked)
     if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
         _add_arrivals(change, awaited)
-    if blocked := [entry.job_id for entry in gone if entry.gate == FLOW_GATE]:
+    if blocked := [e.job_id for e, how in ended if e.gate == FLOW_GATE and how.state != State.DEAD]:
         forget_parents(change, blocked)
 
 
 def _add_arrivals(change: Change, ended: dict[JobId, JobEnding]) -> None:
-    rows = [(job_id,) for job_id in ended]
-    found = select_rows(change.connection, _TAKE_CHILDREN, rows, change.number)
+    """A dead job keeps its children: they go on when it is replayed."""
+    dead = [(job_id,) for job_id, how in ended.items() if how.state == State.DEAD]
+    others = [(job_id,) for job_id, how in ended.items() if how.state != State.DEAD]
+    found = select_rows(change.connection, _TAKE_CHILDREN, others, change.number)
+    found += select_rows(change.connection, _CHILDREN_OF, dead, change.number)
     for parent, queue, child, known_as, runs_anyway in found:
-        arrival = Arrival(child, known_as, ended[parent], bool(runs_anyway))
-        change.arrivals.append((queue, arrival))
+        ending = ended[parent]
+        if ending.state == State.DEAD and not ending.value:
+            ending = JobEnding(State.DEAD, encode_cause(Cause(change.queue, parent)))
+        change.arrivals.append((queue, Arrival(child, known_as, ending, bool(runs_anyway))))
+
+
+def notify_of_replay(change: Change, replayed: Sequence[Entry]) -> None:
+    """Let the children of dead jobs that are not dead any more wait for them again."""
+    rows = [(entry.job_id,) for entry in replayed if entry.flags & CHILDREN]
+    for _, queue, child, known_as, _ in select_rows(
+        change.connection, _CHILDREN_OF, rows, change.number
+    ):
+        change.arrivals.append((queue, Arrival(child, known_as, JobEnding(State.WAITING))))
+
+
+def forget_family(change: Change, forgotten: Sequence[JobId]) -> None:
+    """Delete what dead jobs waited for, and those that waited for them."""
+    rows = [(job_id,) for job_id in forgotten]
+    run_rows(change.connection, _FORGET_CHILDREN, rows, change.number)
+    forget_parents(change, forgotten)
 
 
 def forget_parents(change: Change, children: Sequence[JobId]) -> list[tuple[JobId, int, bytes]]:
@@ -102,16 +128,24 @@ def cancel(change: Change, cancelled: Sequence[Entry]) -> None:
             change.record("cancelled", entry.job_id, task_of(entry.head))
 
 
-def fail(change: Change, failed: Sequence[Entry]) -> None:
-    """End jobs as dead, because one that they waited for failed."""
+def fail(change: Change, failed: Sequence[tuple[Entry, bytes]]) -> None:
+    """End jobs as dead, because one that they waited for failed: each with its `Cause`. What they
+    waited for is kept."""
     if failed:
-        _keep_verdicts(change, failed, _PARENT_FAILED)
-        let_go(change, [(entry, JobEnding(State.DEAD)) for entry in failed])
-        rows = [(entry.id, change.now_ms, Reason.PARENT_FAILED.value) for entry in failed]
+        dead = [entry for entry, _ in failed]
+        _keep_verdicts(change, dead, _PARENT_FAILED)
+        let_go(change, [(entry, JobEnding(State.DEAD, cause)) for entry, cause in failed])
+        rows = [(entry.id, change.now_ms, Reason.PARENT_FAILED.value) for entry in dead]
         run_rows(change.connection, _MARK_DEAD, rows)
-        for entry in failed:
+        for entry in dead:
             reason = Reason.PARENT_FAILED.value
             change.record("dead", entry.job_id, task_of(entry.head), 0, 0, 0, reason)
+
+
+def forget_results(change: Change, replayed: Sequence[Entry]) -> None:
+    """Else callers that wait for the new run would get the result of the old one."""
+    rows = [(entry.job_id,) for entry in replayed]
+    run_rows(change.connection, _FORGET_RESULTS, rows, change.number)
 
 
 def _keep_verdicts(change: Change, ended: Sequence[Entry], verdict: bytes) -> None:

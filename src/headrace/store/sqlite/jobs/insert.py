@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.queue_names import group_source
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CONSTRAINED, LADEN, MARKED
-from headrace.store.sqlite.gates import routing, uniques
+from headrace.store.sqlite.entries import flags_again
+from headrace.store.sqlite.gates import flows, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
+from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.jobs.constrained import append_constrained
 from headrace.store.sqlite.rows import run_rows, runner_number
 from headrace.store.sqlite.topics import stopped_keys
@@ -40,7 +41,6 @@ _REPLAY = """
         runner = coalesce(again.runner, jobs.runner)
     FROM again WHERE jobs.id = again.id"""
 _IS_PLAIN = attrgetter("is_plain")
-_FORGET_RESULTS = "DELETE FROM results WHERE job_id IN (VALUES {rows}) AND queue = ?"
 
 
 def append(change: Change, parcels: Sequence[Parcel], *, may_exist: bool) -> dict[int, JobId]:
@@ -105,7 +105,13 @@ def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] 
     """Send dead jobs again with a clean history; returns for each id whether it was of one."""
     found = entries.by_job_ids(change.connection, change.number, job_ids)
     bodies = dict(zip(job_ids, envelopes, strict=True)) if envelopes else {}
-    dead = {job_id: entry for job_id, entry in found.items() if entry.state == "dead"}
+    # One that waits for a dead job goes on when that one is replayed.
+    waiting = flows.with_failed_parents(change, job_ids)
+    dead = {
+        job_id: entry
+        for job_id, entry in found.items()
+        if entry.state == "dead" and job_id not in waiting
+    }
     replayed = []
     chosen: list[Entry] = []
     for job_id in job_ids:
@@ -122,23 +128,17 @@ def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] 
 def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, bytes]) -> None:
     rows = []
     for place, entry in enumerate(chosen, start=change.new_numbers(len(chosen))):
-        constraints = entry.constraints
-        has_constraints = (
-            CONSTRAINED if constraints.lane or constraints.limits or constraints.unique else 0
-        )
-        entry.flags = entry.flags & (MARKED | LADEN) | has_constraints
+        entry.flags = flags_again(entry)
         body = bodies.get(entry.job_id)
         rows.append((entry.id, place, entry.flags, body, runner_number(body) if body else None))
         entry.id = place
         uniques.take_again(change, entry)
         change.record("replayed", entry.job_id, task_of(body or entry.head))
     run_rows(change.connection, _REPLAY, rows)
-    # Else callers that wait for the new run would get the result of the old one.
-    run_rows(
-        change.connection, _FORGET_RESULTS, [(entry.job_id,) for entry in chosen], change.number
-    )
+    completion.forget_results(change, chosen)
     if group_source(change.queue):
         stopped_keys.forget(change, [entry.job_id for entry in chosen])
+    completion.notify_of_replay(change, chosen)
     routing.decide(change, chosen)
     entries.save(change.connection, chosen)
     change.notify("ready")

@@ -10,6 +10,7 @@ from headrace.store.oddities import readable
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED
 from headrace.store.sqlite.inspection import progress_log
+from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def _drop_dead(change: Change) -> None:
     too_many = (change.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
     dropped += change.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
     progress_log.forget_marks(change, [job_id for job_id, flags in dropped if flags & MARKED])
+    completion.forget_family(change, [job_id for job_id, _ in dropped])
 
 
 def _drop_logs(change: Change) -> None:
@@ -137,6 +139,7 @@ def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
         purged = [gone or job_id in odd for job_id, gone in zip(job_ids, purged, strict=True)]
     forgotten = [job_id for job_id, gone in zip(job_ids, purged, strict=True) if gone]
     progress_log.forget_marks(change, forgotten)
+    completion.forget_family(change, forgotten)
     if group_source(change.queue):
         change.freed_lanes |= stopped_keys.forget(change, forgotten)
     return purged

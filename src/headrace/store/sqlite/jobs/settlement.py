@@ -43,7 +43,7 @@ _KEEP = """
 _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason, history) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason,
-        history = dead.history, owner = '', lane = '', flags = flags & {MARKED} | {LADEN}
+        history = dead.history, owner = '', lane = '', flags = flags & {MARKED | CHILDREN} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
 _IN_ORDER = (Done, Retried, Dead, Cancelled, Held, Released)
 """In which order the facts of one step are written."""

@@ -104,13 +104,3 @@ class FlowFailuresConformance(FlowGround):
         await self.settle(worker, await self.take(worker), kept())
         assert (await self.snapshot(store, second.job_id)).state is State.CANCELLED
         await self.nothing_left(worker)
-
-    async def test_a_replayed_parent_frees_nobody_twice(self, store: Store) -> None:
-        first, second = jobs = chain(2)
-        await self.send_flow(store, jobs)
-        worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), DEAD)
-        await store.replay(QUEUE, [first.job_id])
-        await self.settle(worker, await self.take(worker), kept())
-        assert (await self.snapshot(store, second.job_id)).state is State.DEAD
-        await self.nothing_left(worker)

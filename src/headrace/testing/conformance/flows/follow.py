@@ -10,7 +10,7 @@ from headrace.core.job.outcome import DONE, Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.store.contract import Store
-from headrace.store.values import Arrival, Counts, JobEnding
+from headrace.store.values import Arrival, Cause, Counts, JobEnding, encode_cause
 from headrace.testing.conformance.flows.joins import inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
@@ -43,7 +43,7 @@ class FollowConformance(Ground):
         endings = [await store.follow(QUEUE, key, child) for key in sent]
         assert endings == [
             JobEnding(State.DONE, b"\x07"),
-            JobEnding(State.DEAD),
+            JobEnding(State.DEAD, encode_cause(Cause(QUEUE, sent[1]))),
             JobEnding(State.CANCELLED),
             # The store no longer knows this one.
             JobEnding(State.DONE),
@@ -55,7 +55,8 @@ class FollowConformance(Ground):
         worker = self.worker(store)
         bare = msgspec.structs.replace(DEAD, verdict=b"", ttl_ms=0)
         await self.settle(worker, await self.take(worker), bare)
-        assert await store.follow(QUEUE, key, [Child(QUEUE, b"=c")]) == JobEnding(State.DEAD)
+        ending = await store.follow(QUEUE, key, [Child(QUEUE, b"=c")])
+        assert ending == JobEnding(State.DEAD, encode_cause(Cause(QUEUE, key)))
 
     async def test_an_unknown_job_counts_as_done(self, store: Store) -> None:
         ending = await store.follow(QUEUE, b"=nobody", [Child(QUEUE, b"=child")])

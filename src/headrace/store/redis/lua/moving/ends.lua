@@ -6,16 +6,27 @@ local function trouble_in(failure)
   return string.sub(tostring(type(failure) == 'table' and failure.err or failure), 1, 500)
 end
 
--- Ends on their way to children: {child queue, child, parent, state, value, anyway}
+-- Ends on their way to children: {child queue, child, parent, state, value, anyway, replays}
 local agenda = {}
 
+-- Report to the children of a job that it has ended, or, as 'waiting', that it was replayed. A dead job keeps its
+-- children, with the number of its replays before them, until it is 'forgotten'.
 local function notify_children(parent, state, value)
   local records = redis.call('HGET', key.children, parent)
   if not records then
     return
   end
-  redis.call('HDEL', key.children, parent)
-  local at = 1
+  local replays, at = string.match(records, '^(%d+)!()')
+  replays, at = tonumber(replays) or 0, at or 1
+  if state == 'waiting' then
+    replays = replays + 1
+    redis.call('HSET', key.children, parent, string.format('%d!', replays) .. string.sub(records, at))
+  elseif state == 'dead' then
+    -- To its children, the job that failed first is why.
+    value = value ~= '' and value or '\146' .. cmsgpack.pack(QUEUE) .. binary(parent)
+  else
+    redis.call('HDEL', key.children, parent)
+  end
   while at <= #records do
     local queue, child, anyway, start = string.match(records, '^(%d+),(%d+),(%d):()', at)
     if not start then
@@ -28,8 +39,8 @@ local function notify_children(parent, state, value)
     if queue == '' then
       -- Not a child, but a job that this one stands for, with children of its own.
       notify_children(child, state, value)
-    else
-      agenda[#agenda + 1] = {queue, child, parent, state, value, anyway == '1'}
+    elseif state ~= 'forgotten' then
+      agenda[#agenda + 1] = {queue, child, parent, state, value, anyway == '1', replays}
     end
   end
 end
@@ -97,6 +108,8 @@ local function forget_dead(entry)
     redis.call('XDEL', key.dead, entry[1])
     places[job.id] = false
     redis.call('HDEL', key.once, job.id)
+    redis.call('DEL', key.flow .. job.id)
+    notify_children(job.id, 'forgotten', '')
   end
 end
 
@@ -134,9 +147,19 @@ local function fail(job, reason, text)
   record_fact('dead', job, reason)
 end
 
-local function failed_by_parent(job)
+-- What it waits for is kept: it goes on when all jobs that failed have been replayed.
+local function failed_by_parent(job, cause)
   fail(job, 'parent_failed', 'a job that it waited for failed')
-  ended(job.id, constraints_of(job), false, 'dead', '')
+  ended(job.id, constraints_of(job), false, 'dead', cause)
+end
+
+-- A debounced job has its name only while it is scheduled.
+local function take_name_again(job)
+  local constraints = constraints_of(job)
+  local unique = constraints.unique and not constraints.debounced and key.unique .. constraints.unique
+  if unique and (redis.call('GET', unique) or job.id) == job.id then
+    redis.call('SET', unique, job.id)
+  end
 end
 
 -- Something that the job needs in the store is malformed. The job goes dead with its bytes, so that
