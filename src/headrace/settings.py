@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from headrace.core import bounds as limits
+from headrace.core.address import without_password
 from headrace.errors import ConfigError
 from headrace.store.url import DEFAULT_URL, check_confirmation, scheme_of
 
@@ -68,6 +69,13 @@ class Settings:
             least=1.0,
         )
         """Seconds for which the audit log keeps what people did."""
+
+    @property
+    def shown_url(self) -> str:
+        """The store's URL for people: without secrets, and with the whole path of a file."""
+        shown = without_password(self.url)
+        path = shown.removeprefix("sqlite:///")
+        return shown if path in (shown, "") else f"sqlite:///{os.path.abspath(path)}"
 
 
 def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R) -> R:

@@ -22,7 +22,7 @@ def test_every_line_is_json_also_of_worker_processes(start: Start, processes: st
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
     lines = [json.loads(line) for line in worker.output.splitlines()]
-    ended = [line for line in lines if "ended: WorkerOutcome" in line["message"]]
+    ended = [line for line in lines if " ended after " in line["message"]]
     assert len(ended) == int(processes)
     assert all(line["worker"] in line["message"] for line in ended)
 

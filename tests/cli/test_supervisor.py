@@ -244,7 +244,7 @@ def test_a_killed_parent_takes_its_children_along(start: Start) -> None:
     parent.send(signal.SIGKILL)
     eventually("the children are gone", lambda: not any(map(is_alive, parent.children)))
     # They were told, and ended as on any SIGTERM.
-    assert parent.output.count("ended: WorkerOutcome") == 2
+    assert parent.output.count(" ended after ") == 2
 
 
 def test_a_second_signal_reaches_the_children(start: Start, shop: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(start: Start, shop: 
     eventually("the job runs", (shop / "entered").exists)
     worker.send(signal.SIGTERM)
     assert worker.ended() == 3
-    assert "ended: WorkerOutcome" in worker.output
+    assert " ended after " in worker.output
 
 
 @pytest.mark.parametrize("kind", ["exit", "interrupt"])

@@ -19,6 +19,10 @@ class DeclaredApp(ClientApp, Protocol):
     def url(self) -> str: ...
 
     @property
+    def shown_url(self) -> str:
+        """The store's URL for people."""
+
+    @property
     def namespace(self) -> str: ...
 
     @property

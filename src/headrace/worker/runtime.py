@@ -14,6 +14,7 @@ from headrace.metrics.totals import Phase, Presence, Totals
 from headrace.worker.app import WorkerApp
 from headrace.worker.consume.consumer_loops import ConsumerLoops, wait_briefly
 from headrace.worker.consume.heartbeat import Heartbeat
+from headrace.worker.logs.stop_log import StopLog
 from headrace.worker.service import QueuePoller, Service, ended
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.shared_services import SharedServices
@@ -51,6 +52,7 @@ class WorkerRuntime:
         self._phase = phase
         self._hurrying = hurrying
         self._shared = SharedServices(app, settings, state, totals)
+        self.failures = self._shared.failures
         self._dead_handlers = self._make_dead_handlers()
         self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying)
         self._registry = self._make_registry()
@@ -173,6 +175,14 @@ class WorkerRuntime:
         """Take nothing new, let running jobs end, hand back the rest, write all outcomes, leave;
         all loops at once. Errors on the way are counted, and keep nothing from ending."""
         ends_at = time.monotonic() + drain
+        stop_log = StopLog(self._settings.name, lambda: self.loops.runs, ends_at)
+        stop_log.begin()
+        try:
+            return await self._stop(ends_at)
+        finally:
+            stop_log.close()
+
+    async def _stop(self, ends_at: float) -> WorkerOutcome:
         self._autoscaler.stop()
         crashes = await all_of(loop.drain(ends_at, self._hurrying) for loop in self.loops)
         for service, task in reversed(self._tasks.items()):
@@ -187,7 +197,7 @@ class WorkerRuntime:
     def _tally(self) -> WorkerOutcome:
         return self.loops.tally + WorkerOutcome(
             crashes=sum(service.crashes for service in self._services),
-            failed=sum(handler.failed for handler in self._dead_handlers.values()),
+            unhandled_events=sum(handler.failed for handler in self._dead_handlers.values()),
         )
 
     async def _leave(self) -> None:
@@ -206,6 +216,7 @@ class WorkerRuntime:
             await wait_briefly(self.loops.upkeep.close())
         for trail in self._shared.trails:
             trail.close()
+        self.failures.close()
         await self._shared.observer.close()
 
 

@@ -16,6 +16,7 @@ from headrace.worker.consume.heartbeat import StoreClock
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.consume.start_recorder import StartRecorder
+from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.run_settings import RunSettings
@@ -69,6 +70,7 @@ class SharedServices:
         self.trails = [Trail(audit) for audit in app.audits]
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
         self.start_recorder = StartRecorder(self.clock.now_ms) if app.events else None
+        self.failures = FailureLog()
         self.settings = RunSettings(
             settings.name,
             state,
@@ -77,6 +79,7 @@ class SharedServices:
             self.clock.now_ms,
             app.events or totals is not None,
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
+            self.failures,
         )
         self.runners = Runners(
             threads=settings.threads, processes=settings.processes, middleware=app.middlewares

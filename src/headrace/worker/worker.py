@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -14,12 +13,12 @@ from typing import Any
 from headrace.errors import ConfigError
 from headrace.metrics.totals import Phase, Totals
 from headrace.worker.app import WorkerApp
+from headrace.worker.logs.banner import Banner
+from headrace.worker.logs.worker_field import named_in_log
 from headrace.worker.runtime import WorkerRuntime
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.store_wait import StoppedWaiting, StoreWait
 from headrace.worker.worker_outcome import WorkerOutcome
-
-log = logging.getLogger("headrace.worker")
 
 
 class Worker:
@@ -40,6 +39,7 @@ class Worker:
         self._hurrying = asyncio.Event()
         self._running: asyncio.Task[WorkerOutcome] | None = None
         self._ready = asyncio.Event()
+        self._banner = Banner(app, settings)
 
     def stop(self) -> None:
         """Take no more jobs and let the running ones end; the second call cancels those."""
@@ -53,15 +53,17 @@ class Worker:
         if self._ready.is_set():
             raise ConfigError("this worker has run already: make another with app.worker()")
         async with AsyncExitStack() as stack:
+            stack.enter_context(named_in_log(self.name))
             wait = StoreWait(self.settings.wait_for_store, self._stopping)
             try:
                 await wait.through(partial(stack.enter_async_context, self.app))
+                self._banner.starts()
                 state = await stack.enter_async_context(self._lifespan())
                 runtime = self.runtime = await wait.through(partial(self._started, state))
             except StoppedWaiting:
                 self.outcome = WorkerOutcome()
                 return self.outcome
-            log.info("worker %s runs %s", self.name, self.settings)
+            self._banner.runs()
             self._ready.set()
             try:
                 await self._stopping.wait()
@@ -93,7 +95,7 @@ class Worker:
                 cancelled = error
                 self._hurrying.set()
         self.outcome = stopping.result()
-        log.info("worker %s ended: %s", self.name, self.outcome)
+        self._banner.ended(self.outcome, runtime.failures)
         if cancelled is not None:
             raise cancelled
         return self.outcome

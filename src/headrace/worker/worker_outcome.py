@@ -9,14 +9,14 @@ class WorkerOutcome(msgspec.Struct, frozen=True):
     """How a worker ended. `errors` counts outcomes that could not be written, `crashes` unexpected
     errors inside the worker, `timed_out` says that jobs were cut short by the drain deadline or a
     second signal, `lost_leases` counts outcomes that came too late. Failed jobs do not count.
-    `failed` counts events that are not retried although their handler failed or was not called:
-    acknowledged on receipt, broadcast, or passed to `on_dead`."""
+    `unhandled_events` counts events that are not retried although their handler failed or was not
+    called: acknowledged on receipt, broadcast, or passed to `on_dead`."""
 
     errors: int = 0
     crashes: int = 0
     timed_out: bool = False
     lost_leases: int = 0
-    failed: int = 0
+    unhandled_events: int = 0
 
     def __add__(self, other: object) -> WorkerOutcome:
         if not isinstance(other, WorkerOutcome):
@@ -26,8 +26,18 @@ class WorkerOutcome(msgspec.Struct, frozen=True):
             crashes=self.crashes + other.crashes,
             timed_out=self.timed_out or other.timed_out,
             lost_leases=self.lost_leases + other.lost_leases,
-            failed=self.failed + other.failed,
+            unhandled_events=self.unhandled_events + other.unhandled_events,
         )
+
+    def __str__(self) -> str:
+        counts = {
+            "outcomes that could not be written": self.errors,
+            "crashes inside the worker": self.crashes,
+            "lost leases": self.lost_leases,
+            "unhandled events": self.unhandled_events,
+        }
+        said = [f"{what}: {count:,}" for what, count in counts.items() if count]
+        return ", ".join([*(["jobs were cut short"] if self.timed_out else []), *said]) or "clean"
 
     @property
     def exit_code(self) -> int:

@@ -74,7 +74,7 @@ async def test_a_broadcast_that_fails_is_counted_logged_and_observed(
         await orders.publish_many([Order("bad"), Order("good")])
         await until(lambda: len(seen) == 2)
     assert worker.outcome is not None
-    assert (worker.outcome.failed, seen) == (1, ["bad", "good"])
+    assert (worker.outcome.unhandled_events, seen) == (1, ["bad", "good"])
     assert errors == [("broadcast", "no cache")]
     (line,) = [text for text in caplog.messages if "the broadcast of event" in text]
     assert "ValueError: no cache" in line

@@ -201,13 +201,13 @@ async def test_what_a_removed_line_counted_is_in_the_tally(app: Headrace) -> Non
         runtime = runtime_of(worker)
         (first,) = runtime.loops.of(bill)
         await orders.publish(Order("o-1"))
-        await until(lambda: first.tally.failed)
+        await until(lambda: first.tally.unhandled_events)
         await runtime.loops.add(bill)
         await runtime.loops.remove(first)
         await orders.publish(Order("o-2"))
         await until(lambda: len(seen) == 2)
     assert worker.outcome is not None
-    assert worker.outcome.failed == 2
+    assert worker.outcome.unhandled_events == 2
 
 
 async def test_all_lines_stop_at_once_within_one_deadline(app: Headrace) -> None:

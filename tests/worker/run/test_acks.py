@@ -72,7 +72,7 @@ async def test_on_receipt_a_failure_is_counted_and_not_retried(app: Headrace) ->
         await orders.publish_many([Order("o-1"), Order("o-2")])
         await until(lambda: len(seen) == 2)
     assert worker.outcome is not None
-    assert (worker.outcome.failed, worker.outcome.exit_code) == (2, 0)
+    assert (worker.outcome.unhandled_events, worker.outcome.exit_code) == (2, 0)
     assert told == ["handler: no"] * 2
     counts = (await group_of(app, "billing")).counts
     assert (counts.waiting, counts.scheduled, counts.dead) == (0, 0, 0)
@@ -141,7 +141,7 @@ async def test_on_receipt_an_event_is_run_though_the_answer_to_its_acknowledgeme
         await until(lambda: len(seen) == 2)
     assert seen == ["first", "second"]
     assert worker.outcome is not None
-    assert (worker.outcome.failed, worker.outcome.lost_leases) == (0, 0)
+    assert (worker.outcome.unhandled_events, worker.outcome.lost_leases) == (0, 0)
 
 
 async def test_on_receipt_what_cannot_be_decoded_goes_dead(app: Headrace) -> None:

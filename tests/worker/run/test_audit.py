@@ -456,7 +456,7 @@ async def test_with_fail_an_event_that_was_acknowledged_on_receipt_is_counted_as
         await orders.publish(Order("o-1"))
         await until(lambda: seen)
     assert worker.outcome is not None
-    assert (worker.outcome.failed, seen) == (1, ["o-1"])
+    assert (worker.outcome.unhandled_events, seen) == (1, ["o-1"])
     assert (await group_of(app, "billing")).counts.dead == 0
 
 

@@ -167,7 +167,7 @@ async def test_a_function_that_fails_is_tried_three_times_and_passed_over(
     assert seen == ["bad", "bad", "bad", "good"]
     assert handled.count("on_dead: no") == 3
     assert worker.outcome is not None
-    assert worker.outcome.failed == 1
+    assert worker.outcome.unhandled_events == 1
     assert any("passed over" in record.getMessage() for record in caplog.records)
 
 

@@ -17,6 +17,7 @@ from headrace.worker.consume.places import Places
 from headrace.worker.consume.reader import QueueReader, Ready
 from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.consume.settler import Settler
+from headrace.worker.logs.stop_log import report_cut
 from headrace.worker.observer import narrowed
 from headrace.worker.run.ack_policy import AckPolicy
 from headrace.worker.run.admitter import Admitter
@@ -36,6 +37,7 @@ log = logging.getLogger("headrace.worker")
 _CANCEL_GRACE = 2.0
 _FLUSH_GRACE = 5.0
 _NEVER = float("inf")
+_UNWRITTEN = "%d outcomes could not be written: those jobs will run again"
 
 
 class ConsumerLoop:
@@ -82,6 +84,7 @@ class ConsumerLoop:
             policy.settled,
             shared.counted,
             shared.clock.now_ms,
+            shared.failures,
         )
         self._executor = self._make_executor(tasks)
         policy.attach(self._settler, self._executor.in_flight)
@@ -167,7 +170,7 @@ class ConsumerLoop:
             crashes=self._crashes + sum(service.crashes for service in self._services),
             timed_out=self._timed_out,
             lost_leases=self._settler.lost_leases,
-            failed=self._policy.failed,
+            unhandled_events=self._policy.unhandled,
         )
 
     # Its life
@@ -218,7 +221,9 @@ class ConsumerLoop:
             await self._end_well(hurrying)
         except Exception:
             self._crashes += 1
-            log.exception("the consumer of %s did not end well", self.name)
+            log.exception(
+                "the consumer of %s did not end well", self.name, extra={"consumer": self.name}
+            )
 
     async def _end_well(self, hurrying: asyncio.Event) -> None:
         if self._reader in self._tasks:
@@ -230,6 +235,7 @@ class ConsumerLoop:
             self._executor.in_flight.flush()
         if not await self._runs_end(hurrying):
             self._timed_out = True
+            report_cut(self.runs)
             await self._cut_short()
         await self._flush()
 
@@ -263,4 +269,4 @@ class ConsumerLoop:
             await asyncio.sleep(0.01)
         self._errors = self._settler.backlog
         if self._errors:
-            log.error("%d outcomes could not be written", self._errors)
+            log.error(_UNWRITTEN, self._errors, extra={"consumer": self.name})

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextvars import copy_context
 
 from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
@@ -73,7 +74,9 @@ class Heartbeat:
         # Half a beat less: else the beat that is due would come a moment too early.
         self._record_after = min(_RECORD_EVERY, self._renew_after) - self._beat / 2
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run,), name="headrace-heartbeat", daemon=True
+        )
         self._watched = asyncio.get_running_loop()
         self._watched_thread = threading.get_ident()
         self._answered_at = self._asked_at = self._beat_at = time.monotonic()

@@ -14,6 +14,7 @@ from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Settlement
 from headrace.store.values import IdempotencyKey
 from headrace.worker.consume import refusals
+from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -45,6 +46,7 @@ class Settler(Service):
         settled: Settled | None = None,
         counted: Counted | None = None,
         now_ms: Callable[[], int] = _CLOCK.now_ms,
+        failures: FailureLog | None = None,
     ) -> None:
         super().__init__()
         self._before = before
@@ -53,6 +55,7 @@ class Settler(Service):
         self._consumer = consumer
         self._held = held
         self._now_ms = now_ms
+        self._failures = failures or FailureLog()
         self._pending: list[Settlement] = []
         self._batches: list[_SettlementBatch] = []
         self.lost_leases = 0
@@ -111,6 +114,8 @@ class Settler(Service):
             self._report(lost)
         if tally is not None:
             self._count(batch, tally, lost)
+        if self._failures.noted:
+            self._failures.written(batch.settlements, lost)
         if self._settled is not None:
             self._settled(batch.settlements, lost)
         return None
@@ -149,6 +154,7 @@ class Settler(Service):
             lost = await self._consumer.settle(batch.queue, [instead], repeat=True)
         except Exception:
             return error if isinstance(error, StoreError) else StoreError(repr(error))
+        self._failures.noted.pop(refused.delivery, None)
         if lost:
             self._report(lost)
         else:

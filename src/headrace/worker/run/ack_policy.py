@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.client.topic.delivery import ManualSettlement
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.history import decode_history
-from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released, Retried
+from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released
 from headrace.errors import LeaseLost, StoreUnavailable
 from headrace.store.contract import Settlement
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
-
-log = logging.getLogger("headrace.worker")
 
 Died = Callable[[str], None]
 """Called with the queue of a group in which an event went dead."""
@@ -43,7 +39,7 @@ class AckPolicy:
     """Whether a loop that stops hands back what has not begun, or runs it."""
     returns = True
     """Whether what has not begun can be handed back while the loop goes on."""
-    failed = 0
+    unhandled = 0
     """Events that failed or were not handled, and are not retried."""
 
     _settler: SettlementQueue
@@ -157,11 +153,13 @@ class AckOnReceive(AckOnSuccess):
         self._acknowledged.discard(delivery)
         self._slots.give()
         if not isinstance(run.outcome, Done):
-            self.failed += 1
-            log.error(
-                "event %s was acknowledged on receipt, failed, and is lost to %s: %s",
-                *(delivery.id_text, delivery.queue, _why(run.outcome)),
-                extra=delivery.fields,
+            self.unhandled += 1
+            group = delivery.queue
+            _report(
+                run,
+                f"event {delivery.id_text} was acknowledged on receipt, failed, and is lost to "
+                f"{group}",
+                (f"events of {group}", "were acknowledged on receipt, failed, and are lost"),
             )
 
     def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
@@ -185,23 +183,16 @@ class NoAck(AckOnSuccess):
         self._settler.forget(delivery)
         self._slots.give()
         if not isinstance(run.outcome, (Done, Released)):
-            self.failed += 1
-            log.error(
-                "the broadcast of event %s failed: %s",
-                *(delivery.id_text, _why(run.outcome)),
-                extra=delivery.fields,
-            )
+            self.unhandled += 1
+            what = f"the broadcast of event {delivery.id_text} failed"
+            _report(run, what, (f"broadcasts of {delivery.queue}", "failed"))
 
 
 def _lost(delivery: LeasedDelivery) -> LeaseLost:
     return LeaseLost(f"event {delivery.id_text} went to another worker before it was settled")
 
 
-def _why(outcome: Outcome) -> str:
-    """The last error of a failure that is written nowhere else."""
-    history = outcome.history if isinstance(outcome, (Retried, Dead)) else b""
-    attempts = decode_history(history).attempts
-    if not attempts:
-        return "it was cut short"
-    last = attempts[-1]
-    return last.traceback or f"{last.error_type} {last.error_text}".strip()
+def _report(run: Run, what: str, many: tuple[str, str]) -> None:
+    """Log a failure that is written nowhere else."""
+    if run.settings.failures is not None:
+        run.settings.failures.not_written(run, what, many)

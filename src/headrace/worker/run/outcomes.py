@@ -12,10 +12,10 @@ from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
 from headrace.core.job.failure import FailedRun, GateClosed, Unfit, decide_outcome
 from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released
-from headrace.core.job.retry import Retry
+from headrace.core.job.retry import Retry, names_of
 from headrace.core.job.state import Reason
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
-from headrace.errors import AuditError, LeaseLost, TaskControl
+from headrace.errors import AuditError, Defer, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
@@ -48,6 +48,7 @@ class Outcomes:
         self._max_payload = settings.max_payload
         self._now_ms = settings.now_ms
         self._observe = observe
+        self._failures = settings.failures
         self._done_with_none: dict[float, Done] = {}
         """Most functions return None: one outcome for all whose result is kept as long."""
 
@@ -139,6 +140,8 @@ class Outcomes:
         ended_ms = self._now_ms()
         spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
         retry, ttl = _policy(run)
+        if self._failures is not None and not isinstance(error, (Defer, GateClosed)):
+            self._failures.note(run, names_of(error)[0], retry.max_attempts)
         return decide_outcome(
             FailedRun(
                 error=error,

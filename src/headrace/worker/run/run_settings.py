@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.client.context import RunReporter
 from headrace.core.job.ids import JobId
+from headrace.worker.logs.failure_log import FailureLog
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -26,3 +27,4 @@ class RunSettings(msgspec.Struct, frozen=True):
     """Whether the task, attempt and times of each run are written with its outcome."""
     reporter_of: Callable[[str, JobId], RunReporter] | None = None
     """Makes the reporter of a job from its queue and id."""
+    failures: FailureLog | None = None

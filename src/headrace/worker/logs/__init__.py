@@ -1,0 +1,1 @@
+"""What a worker logs about itself and its jobs."""

@@ -1,0 +1,82 @@
+"""What a worker says of itself when it starts, runs and ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from headrace.core.display import plural
+from headrace.core.version import VERSION
+from headrace.worker.app import WorkerApp
+from headrace.worker.logs.failure_log import FailureLog
+from headrace.worker.settings import WorkerSettings
+from headrace.worker.worker_outcome import WorkerOutcome
+
+log = logging.getLogger("headrace.worker")
+
+
+class Banner:
+    """Names store, app and capacity, once each."""
+
+    def __init__(self, app: WorkerApp, settings: WorkerSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._began = time.monotonic()
+
+    def starts(self) -> None:
+        """Once the store is reached."""
+        name, app, store = self._settings.name, self._app, self._app.shown_url
+        log.info(
+            "headrace %s: worker %s starts on %s, namespace %s",
+            *(VERSION, name, store, app.namespace),
+            extra={
+                "worker": name,
+                "version": VERSION,
+                "store": store,
+                "namespace": app.namespace,
+            },
+        )
+
+    def runs(self) -> None:
+        """Once it takes jobs."""
+        settings, app = self._settings, self._app
+        counts = {
+            "tasks": len(app.tasks),
+            "schedules": len(app.schedules.declared),
+            "groups": len(settings.subscriptions),
+            "broadcasts": len(settings.broadcasts),
+        }
+        slots, threads, processes = settings.concurrency, settings.threads, settings.processes
+        said = [plural(n, what[:-1]) for what, n in counts.items() if n or what != "broadcasts"]
+        room = (
+            plural(slots, "slot"),
+            plural(threads, "thread"),
+            plural(processes, "process", "processes"),
+        )
+        log.info(
+            "worker %s runs %s (%s) with %s",
+            *(settings.name, settings, ", ".join(said), ", ".join(room)),
+            extra={
+                "worker": settings.name,
+                "queues": [*settings.queues, *settings.group_queues],
+                **counts,
+                "slots": slots,
+                "threads": threads,
+                "processes": processes,
+            },
+        )
+
+    def ended(self, outcome: WorkerOutcome, failures: FailureLog | None) -> None:
+        took = time.monotonic() - self._began
+        attempts, deaths = (failures.attempts, failures.deaths) if failures else (0, 0)
+        log.log(
+            logging.WARNING if outcome.exit_code else logging.INFO,
+            "worker %s ended after %.1f s: %s; %s, %s dead",
+            *(self._settings.name, took, outcome, plural(attempts, "failed attempt"), deaths),
+            extra={
+                "worker": self._settings.name,
+                "exit_code": outcome.exit_code,
+                "failed_attempts": attempts,
+                "dead": deaths,
+            },
+        )

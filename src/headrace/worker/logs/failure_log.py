@@ -1,0 +1,219 @@
+"""Logs failed attempts and dead jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from headrace.core.clock import to_datetime
+from headrace.core.job import ids
+from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.history import Attempt, decode_history
+from headrace.core.job.outcome import Dead, Outcome, Retried
+from headrace.core.queue_names import group_source, is_log
+from headrace.store.contract import Settlement
+from headrace.worker.logs.floods import Floods
+
+log = logging.getLogger("headrace.worker")
+
+_LONGEST_ERROR = 300
+
+
+class _Task(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class LoggedRun(Protocol):
+    """A run, as far as it came: of one that was refused, `task` or `envelope` may not be set."""
+
+    envelope: Envelope
+    outcome: Outcome
+    abandoned: bool
+
+    @property
+    def task(self) -> _Task: ...
+    @property
+    def delivery(self) -> LeasedDelivery: ...
+    @property
+    def has_begun(self) -> bool: ...
+    @property
+    def fields(self) -> dict[str, object]: ...
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    """A run that failed, and how often it may be tried."""
+
+    run: LoggedRun
+    error_type: str
+    most: int
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """One line of the log. Of many, `many` failed so: `send_mail`, `are dead (rejected)`."""
+
+    level: int
+    what: str
+    many: tuple[str, str]
+    error: str
+    traceback: str
+    fields: Mapping[str, object]
+
+
+class FailureLog:
+    """One for a worker. A failure is logged when its outcome is written, so that what the log says
+    of a job is what the store has. A run that succeeds never comes here."""
+
+    def __init__(self) -> None:
+        self.noted: dict[LeasedDelivery, _Failed] = {}
+        """Failures whose outcome is not written yet."""
+        self.attempts = 0
+        """Failed attempts, also the last ones of dead jobs."""
+        self.deaths = 0
+        self._floods: Floods[_Line] = Floods(self._sum_up)
+
+    def note(self, run: LoggedRun, error_type: str, most: int) -> None:
+        """`run` has failed with an error of this type, and may be tried `most` times."""
+        if not run.abandoned:
+            self.noted[run.delivery] = _Failed(run, error_type, most)
+
+    def written(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        """These outcomes are written, but for those of `lost` deliveries."""
+        for item in settlements:
+            failed = self.noted.pop(item.delivery, None)
+            if failed is not None and item.delivery not in lost:
+                self._report(failed, item.outcome)
+
+    def not_written(self, run: LoggedRun, what: str, many: tuple[str, str]) -> None:
+        """The outcome of this run is kept nowhere but here."""
+        failed = self.noted.pop(run.delivery, None) or _Failed(run, "", 1)
+        last = _last_attempt(run.outcome)
+        fields = {**_fields(failed, last), "lost": True}
+        if last is None:
+            self._log((what, run.delivery.queue), _Line(
+                logging.ERROR, what, many, "it was cut short", "", fields
+            ))  # fmt: skip
+            return
+        self.attempts += 1
+        self._log((what, run.delivery.queue, failed.error_type), _Line(
+            logging.ERROR, what, many, one_line(last), last.traceback, fields
+        ))  # fmt: skip
+
+    def close(self) -> None:
+        """Log what was only counted so far."""
+        self._floods.close()
+
+    def _report(self, failed: _Failed, outcome: Outcome) -> None:
+        last = _last_attempt(outcome)
+        if last is None:
+            return
+        run = failed.run
+        self.attempts += run.has_begun
+        self.deaths += isinstance(outcome, Dead)
+        line = _dead(failed, outcome, last) if isinstance(outcome, Dead) else _again(
+            failed, outcome, last
+        )  # fmt: skip
+        reason = outcome.reason if isinstance(outcome, Dead) else ""
+        self._log((reason, run.delivery.queue, _task_of(run), failed.error_type), line)
+
+    def _log(self, kind: tuple[str, ...], line: _Line) -> None:
+        if self._floods.admit(kind, line):
+            _emit(line.level, f"{line.what}: {line.error}", line.fields, line.traceback)
+
+    def _sum_up(self, count: int, line: _Line) -> None:
+        if count == 1:
+            _emit(line.level, f"{line.what}: {line.error}", line.fields, line.traceback)
+            return
+        who, failed = line.many
+        text = f"{who}: {count:,} more {failed} in the last second, the latest: {line.error}"
+        _emit(line.level, text, {**line.fields, "count": count})
+
+
+def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
+    delay_ms = outcome.delay_ms if isinstance(outcome, Retried) else 0
+    tried = f"attempt {last.number} of {failed.most}"
+    next_try = to_datetime(last.ended_ms + delay_ms)
+    return _Line(
+        logging.WARNING,
+        f"{_name(failed.run)} failed, {tried}, next try in {_span(delay_ms)}",
+        (_kind(failed.run), "failed"),
+        one_line(last),
+        "",
+        {**_fields(failed, last), "next_try": next_try},
+    )
+
+
+def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
+    run = failed.run
+    tried = f" after attempt {last.number} of {failed.most}" if run.has_begun else ""
+    fields: dict[str, object] = {**_fields(failed, last), "reason": outcome.reason}
+    flow = ""
+    if hasattr(run, "envelope") and run.envelope.overrides.flow:
+        fields["flow"] = ids.to_text(run.envelope.overrides.flow)
+        flow = ", and with it all that waits for it in its flow"
+    return _Line(
+        logging.ERROR,
+        f"{_name(run)} is dead ({outcome.reason}){tried}{flow}",
+        (_kind(run), f"are dead ({outcome.reason})"),
+        one_line(last),
+        last.traceback,
+        fields,
+    )
+
+
+def one_line(attempt: Attempt) -> str:
+    """Type and text of an error on one line."""
+    text = " ".join(attempt.error_text.split())
+    if attempt.error_type:
+        text = f"{attempt.error_type}: {text}" if text else attempt.error_type
+    return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
+
+
+def _last_attempt(outcome: Outcome) -> Attempt | None:
+    if not isinstance(outcome, (Retried, Dead)):
+        return None
+    attempts = decode_history(outcome.history).attempts
+    return attempts[-1] if attempts else None
+
+
+def _fields(failed: _Failed, last: Attempt | None) -> dict[str, object]:
+    fields = {**failed.run.fields, "max_attempts": failed.most}
+    if task := _task_of(failed.run):
+        fields["task"] = task
+    if last is not None:
+        fields.update(attempt=last.number, error_type=last.error_type, error=one_line(last))
+    return fields
+
+
+def _name(run: LoggedRun) -> str:
+    return f"{_kind(run)} {run.delivery.id_text}"
+
+
+def _kind(run: LoggedRun) -> str:
+    """The task's name; of what cannot be read, what it is."""
+    queue = run.delivery.queue
+    return _task_of(run) or ("event" if is_log(queue) or group_source(queue) else "job")
+
+
+def _span(ms: int) -> str:
+    return f"{ms} ms" if ms < 1000 else f"{ms / 1000:,.1f} s"
+
+
+def _task_of(run: LoggedRun) -> str:
+    if hasattr(run, "task"):
+        return run.task.name
+    return run.envelope.task if hasattr(run, "envelope") else ""
+
+
+def _emit(level: int, text: str, fields: Mapping[str, object], traceback: str = "") -> None:
+    if not log.isEnabledFor(level):
+        return
+    extra: Any = dict(fields)
+    record = log.makeRecord(log.name, level, __file__, 0, "%s", (text,), None, extra=extra)
+    # As it is stored: without the worker's own frames, and the same if it came from a process.
+    record.exc_text = traceback.rstrip() or None
+    log.handle(record)

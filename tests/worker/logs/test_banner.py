@@ -1,0 +1,142 @@
+"""What a worker says when it starts, runs, stops and ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace import Headrace, Retry
+from headrace.core.version import VERSION
+from headrace.worker.worker_outcome import WorkerOutcome
+from tests.worker import topics
+from tests.worker.logs.records import Records
+from tests.worker.states import until
+
+
+@pytest.fixture
+def records(caplog: pytest.LogCaptureFixture) -> Records:
+    return Records(caplog)
+
+
+async def test_a_worker_names_its_store_its_app_and_its_capacity(
+    app: Headrace, records: Records
+) -> None:
+    @app.task(queue="mail")
+    async def send_mail() -> None: ...
+
+    @app.cron("0 4 * * *")
+    async def clean_up() -> None: ...
+
+    @topics.orders_of(app).subscribe("billing")
+    async def bill(order: topics.Order) -> None: ...
+
+    worker = app.worker(concurrency=7, threads=3, processes=1)
+    async with worker:
+        pass
+    (starts,) = records("INFO", " starts on ")
+    assert starts.getMessage() == (
+        f"headrace {VERSION}: worker {worker.name} starts on {app.shown_url}, "
+        f"namespace {app.namespace}"
+    )
+    assert (starts.version, starts.namespace) == (VERSION, app.namespace)
+    (runs,) = records("INFO", " runs ")
+    assert runs.getMessage() == (
+        f"worker {worker.name} runs default, mail, billing@orders (2 tasks, 1 schedule, 1 group) "
+        "with 7 slots, 3 threads, 1 process"
+    )
+    assert runs.queues == ["default", "mail", "billing@orders"]
+    assert (runs.tasks, runs.schedules, runs.groups) == (2, 1, 1)
+    assert (runs.slots, runs.threads, runs.processes) == (7, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:////srv/shop/jobs.db", "sqlite:////srv/shop/jobs.db"),
+        ("memory://", "memory://"),
+        ("redis://ann:secret@host:6379/0", "redis://***@host:6379/0"),
+    ],
+)
+def test_a_store_is_shown_without_secrets(url: str, shown: str) -> None:
+    assert Headrace(url).shown_url == shown
+
+
+def test_a_file_is_shown_with_its_whole_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.chdir(str(tmp_path))
+    assert Headrace("sqlite:///jobs.db").shown_url == f"sqlite:///{tmp_path}/jobs.db"
+
+
+async def test_all_records_of_a_worker_have_its_name(app: Headrace, records: Records) -> None:
+    @app.task(retry=Retry(1))
+    async def fail() -> None:
+        raise ValueError
+
+    worker = app.worker()
+    async with worker:
+        job = await fail.enqueue()
+        await records.one("ERROR", job.id)
+    assert {record.worker for record in records()} == {worker.name}
+
+
+async def test_a_worker_that_stops_says_what_it_waits_for(app: Headrace, records: Records) -> None:
+    gate = asyncio.Event()
+    began: list[str] = []
+
+    @app.task
+    async def slow() -> None:
+        began.append("slow")
+        await gate.wait()
+
+    worker = app.worker()
+    async with worker:
+        job = await slow.enqueue()
+        await until(lambda: began)
+        worker.stop()
+        record = await records.one("INFO", "stops, and takes no more jobs; it waits up to 25 s")
+        gate.set()
+    assert f"for 1 run: slow {job.id} (for " in record.getMessage()
+    assert (record.running, record.jobs) == (1, [job.id])
+    (ended,) = records("INFO", " ended after ")
+    assert ended.getMessage().endswith(" s: clean; 0 failed attempts, 0 dead")
+
+
+async def test_runs_that_are_cut_short_are_named(app: Headrace, records: Records) -> None:
+    began: list[str] = []
+
+    @app.task
+    async def slow() -> None:
+        began.append("slow")
+        await asyncio.sleep(600)
+
+    worker = app.worker(drain=0.0)
+    async with worker:
+        job = await slow.enqueue()
+        await until(lambda: began)
+    (cut,) = records("WARNING", "1 run is cut short, to run again: ")
+    assert f"slow {job.id}" in cut.getMessage()
+    (ended,) = records("WARNING", " ended after ")
+    assert "jobs were cut short" in ended.getMessage()
+    assert ended.exit_code == 3
+
+
+async def test_the_end_of_a_worker_says_how_much_failed(app: Headrace, records: Records) -> None:
+    @app.task(retry=Retry(2, base=0.0))
+    async def fail() -> None:
+        raise ValueError
+
+    async with app.worker():
+        job = await fail.enqueue()
+        await records.one("ERROR", job.id)
+    (ended,) = records("INFO", " ended after ")
+    assert ended.getMessage().endswith("clean; 2 failed attempts, 1 dead")
+    assert (ended.failed_attempts, ended.dead) == (2, 1)
+
+
+def test_an_outcome_says_what_went_wrong() -> None:
+    assert str(WorkerOutcome()) == "clean"
+    assert str(WorkerOutcome(errors=2, timed_out=True, unhandled_events=1)) == (
+        "jobs were cut short, outcomes that could not be written: 2, unhandled events: 1"
+    )
