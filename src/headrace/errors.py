@@ -126,6 +126,8 @@ class StoreUnavailable(StoreError):
     that it may have been."""
 
     retryable = True
+    answered = False
+    """Whether the store has answered, and said why it is not ready."""
 
     def __init__(self, message: str, *, sent: bool = False) -> None:
         super().__init__(message)

@@ -202,9 +202,8 @@ async def test_a_restarted_server_finds_its_worker_again(
     assert [await job.result(LONG) for job in jobs] == [0, 1, 2]
     await bench.goes_on()
     assert bench.runs == {0: 1, 1: 1, 2: 1, -1: 1}
-    for who in ("the reader waits", "the settler waits", "leases cannot be renewed"):
-        assert len(warnings(caplog, who)) <= 3, warnings(caplog)
-    assert 1 <= len(warnings(caplog)) <= 16
+    assert 1 <= len(warnings(caplog, "the store does not answer")) <= 2, warnings(caplog)
+    assert 1 <= len(warnings(caplog)) <= 8
 
 
 async def test_a_paused_server_makes_no_job_run_twice(bench: Bench, namespace: str) -> None:
@@ -243,7 +242,8 @@ async def test_a_full_server_lets_running_jobs_finish(
     await bench.goes_on()
     assert 20 not in bench.runs
     # The worker's own record is all that may have had to wait.
-    assert warnings(caplog) == warnings(caplog, "the worker's record cannot be written")
+    names = (retried.id, given_up.id, "the worker's record cannot be written")
+    assert [line for line in warnings(caplog) if not any(name in line for name in names)] == []
 
 
 async def test_a_full_server_notes_what_a_running_job_has_done_once(bench: Bench) -> None:
@@ -291,8 +291,7 @@ async def test_a_replica_is_waited_for(bench: Bench, caplog: pytest.LogCaptureFi
     await bench.goes_on()
     assert bench.runs == {0: 1, 1: 1, 2: 1, -1: 1}
     # Being made a master again, the server closes what it had blocked: a second trouble.
-    for who in ("the settler waits", "the reader waits", "leases cannot be renewed"):
-        assert len(warnings(caplog, who)) <= 2
+    assert len(warnings(caplog, "the store does not answer")) <= 2, warnings(caplog)
 
 
 async def test_a_loading_server_is_waited_for(

@@ -65,6 +65,7 @@ class WorkerRuntime:
             self._registry,
             self._record_starts if self._shared.start_recorder else None,
         )
+        self._heartbeat.outage = self._shared.outage
         self._flow_relay = FlowRelay(app.store, self.loops.upkeep, settings.queues)
         self._pollers = self._make_pollers()
         self._scheduler = Scheduler(app.store, app.schedules, settings.name)
@@ -165,6 +166,7 @@ class WorkerRuntime:
         for loop in self.loops:
             loop.start()
         for service in self._services:
+            service.outage = self._shared.outage
             if self._shared.noticed is not None:
                 service.observe = self._shared.noticed
             self._tasks[service] = asyncio.create_task(

@@ -13,6 +13,7 @@ from functools import partial
 from headrace.core.job.ids import JobId
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle
+from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.observer import Observe, unobserved
 
 log = logging.getLogger("headrace.worker")
@@ -24,9 +25,8 @@ _LONGEST_PAUSE = 5.0
 
 
 class Service(ABC):
-    """Runs `step` until `stop`. A store that fails is waited for, with one log line when that
-    begins and one when it is over. An unexpected error is logged and counted as a crash, and the
-    service goes on."""
+    """Runs `step` until `stop`. A store that fails is waited for; `outage` logs it. An unexpected
+    error is logged and counted as a crash, and the service goes on."""
 
     name = "service"
     scope = ""
@@ -35,10 +35,12 @@ class Service(ABC):
     def __init__(self) -> None:
         self.crashes = 0
         self.observe: Observe = unobserved
+        self.outage = StoreOutage()
+        """Shared by all services of a worker."""
         self.stopping = False
         self._wake = asyncio.Event()
         self._pause = 0.0
-        self._trouble = ""
+        self._in_doubt = False
 
     @abstractmethod
     async def step(self) -> float:
@@ -56,20 +58,30 @@ class Service(ABC):
         self.wake()
 
     async def run(self) -> None:
-        while not self.stopping:
-            try:
-                if self._trouble:
-                    await self.recover()
-                rest = await self.step()
-                self._all_well()
-            except StoreError as error:
-                rest = self._in_trouble(error)
-            except Exception as error:
-                self.crashes += 1
-                log.exception("the %s crashed; it goes on", self.name)
-                self.observe(self.scope or self.name, error, {"crashed": True})
-                rest = self._next_pause()
-            await self._rest(rest)
+        try:
+            while not self.stopping:
+                await self._rest(await self._one_step())
+        finally:
+            self.leave_outage()
+
+    async def _one_step(self) -> float:
+        try:
+            if self._in_doubt:
+                await self.recover()
+            rest = await self.step()
+            self._all_well()
+        except StoreError as error:
+            return self._in_trouble(error)
+        except Exception as error:
+            self.crashes += 1
+            log.exception("the %s crashed; it goes on", self.name, extra={"service": self.name})
+            self.observe(self.scope or self.name, error, {"crashed": True})
+            return self._next_pause()
+        return rest
+
+    def leave_outage(self) -> None:
+        """It has ended: whether the store answers is no longer its concern."""
+        self.outage.leave(self)
 
     async def _rest(self, seconds: float) -> None:
         if seconds > 0 and not self.stopping:
@@ -79,17 +91,15 @@ class Service(ABC):
         self._wake.clear()
 
     def _in_trouble(self, error: StoreError) -> float:
-        # The same trouble is named once, however often it is met.
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            log.warning("the %s waits: %s", self.name, error)
+        self._in_doubt = True
+        self.outage.trouble(self, f"the {self.name} waits", error)
         self.observe(self.scope or self.name, error, {})
         return self._next_pause()
 
     def _all_well(self) -> None:
-        if self._trouble:
-            log.warning("the %s goes on", self.name)
-        self._trouble, self._pause = "", 0.0
+        if self._in_doubt:
+            self.outage.well(self)
+        self._in_doubt, self._pause = False, 0.0
 
     def _next_pause(self) -> float:
         self._pause = longer_pause(self._pause)
@@ -98,7 +108,7 @@ class Service(ABC):
 
 class QueuePoller(Service):
     """A service with something to do for each queue. A queue in trouble backs off by itself and
-    holds back no other; the same trouble is logged once."""
+    holds back no other."""
 
     def __init__(
         self, queues: Sequence[str], monotonic: Callable[[], float] = time.monotonic
@@ -107,7 +117,7 @@ class QueuePoller(Service):
         self._monotonic = monotonic
         self._next_at = dict.fromkeys(queues, 0.0)
         self._not_before = dict.fromkeys(queues, 0.0)
-        self._troubles: dict[str, tuple[str, float]] = {}
+        self._pauses: dict[str, float] = {}
         self._handles: list[ListenerHandle] = []
 
     @abstractmethod
@@ -155,33 +165,35 @@ class QueuePoller(Service):
         try:
             rest = await self.poll(queue)
         except StoreError as error:
-            rest = self._in_trouble_at(queue, str(error))
+            self.outage.trouble((self, queue), f"the {self.name} waits", error)
+            rest = self._longer_pause_at(queue)
             self.observe(self.scope or self.name, error, {"queue": queue})
         except Exception as error:
             self.crashes += 1
-            log.exception("the %s crashed at queue %r; it goes on", self.name, queue)
+            log.exception(
+                "the %s crashed at queue %r; it goes on",
+                *(self.name, queue),
+                extra={"service": self.name, "queue": queue},
+            )
             self.observe(self.scope or self.name, error, {"queue": queue, "crashed": True})
-            rest = self._in_trouble_at(queue, "")
+            rest = self._longer_pause_at(queue)
         else:
-            self._all_well_at(queue)
+            if self._pauses.pop(queue, None):
+                self.outage.well((self, queue))
         self._next_at[queue] = min(self._next_at[queue], self._monotonic() + rest)
 
     def _notified(self, queue: str, _: Sequence[JobId] | None) -> None:
         self._next_at[queue] = min(self._next_at[queue], self._not_before[queue])
         self.wake()
 
-    def _in_trouble_at(self, queue: str, trouble: str) -> float:
-        known = {text for text, _ in self._troubles.values()}
-        if trouble and trouble not in known:
-            log.warning("the %s waits: %s", self.name, trouble)
-        _, pause = self._troubles.get(queue, ("", 0.0))
-        pause = longer_pause(pause)
-        self._troubles[queue] = trouble, pause
-        return pause
+    def leave_outage(self) -> None:
+        super().leave_outage()
+        for queue in self._pauses:
+            self.outage.leave((self, queue))
 
-    def _all_well_at(self, queue: str) -> None:
-        if self._troubles.pop(queue, None) and not self._troubles:
-            log.warning("the %s goes on", self.name)
+    def _longer_pause_at(self, queue: str) -> float:
+        pause = self._pauses[queue] = longer_pause(self._pauses.get(queue, 0.0))
+        return pause
 
 
 def longer_pause(pause: float) -> float:

@@ -17,6 +17,7 @@ from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.consume.start_recorder import StartRecorder
 from headrace.worker.logs.failure_log import FailureLog
+from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.run_settings import RunSettings
@@ -71,6 +72,7 @@ class SharedServices:
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
         self.start_recorder = StartRecorder(self.clock.now_ms) if app.events else None
         self.failures = FailureLog()
+        self.outage = StoreOutage()
         self.settings = RunSettings(
             settings.name,
             state,

@@ -106,12 +106,12 @@ async def test_a_queue_that_cannot_be_asked_does_not_hold_back_the_others(
     controller = Controller(store, consumer, queues, heeded.__setitem__, lambda: time.now)
     assert await controller.step() == pytest.approx(0.1)
     assert list(heeded) == ["c"]
-    assert caplog.text.count("the controller waits: the store is away") == 1
+    assert caplog.text.count("the worker waits for it: the store is away") == 1
     store.away = frozenset()
     time.now += 0.1
     await controller.step()
     assert sorted(heeded) == queues
-    assert "the controller goes on" in caplog.text
+    assert "the store answers again" in caplog.text
     await consumer.close()
 
 

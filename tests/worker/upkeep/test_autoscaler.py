@@ -245,6 +245,7 @@ async def test_a_store_that_is_away_changes_nothing(
     await scene.send(9)
     assert await scene.step() == 3
     store.away = True
+    caplog.set_level("DEBUG")
     assert await scene.step(after=100.0) == 3
     assert await scene.step(after=100.0) == 3
     assert caplog.text.count("the consumers of orders/billing stay as they are") == 1

@@ -185,6 +185,7 @@ async def test_before_a_job_ends_its_last_words_are_written(
 async def test_words_that_cannot_be_written_do_not_keep_a_job_from_its_end(
     store: Recorded, writer: ProgressWriter, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("DEBUG")
     job = await sent(store)
     writer.log(job, ["goodbye"])
     store.away = frozenset({QUEUE})

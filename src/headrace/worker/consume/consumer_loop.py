@@ -186,6 +186,7 @@ class ConsumerLoop:
 
     def start(self) -> None:
         for service in self._services:
+            service.outage = self._shared.outage
             if self._noticed is not None:
                 service.observe = self._noticed
             task = asyncio.create_task(service.run(), name=f"headrace-{service.name}-{self.name}")

@@ -16,6 +16,7 @@ from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError
 from headrace.store.contract import Consumer, Store, renew_every
+from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.observer import Observe, unobserved
 from headrace.worker.upkeep.registry import Registry
 
@@ -82,7 +83,7 @@ class Heartbeat:
         self._answered_at = self._asked_at = self._beat_at = time.monotonic()
         self.observe: Observe = unobserved
         self._warned = False
-        self._troubles: dict[str, str] = {}
+        self.outage = StoreOutage()
 
     def start(self) -> None:
         self._compare_at = time.monotonic() + self._renew_after
@@ -135,6 +136,7 @@ class Heartbeat:
                 "sync task, which runs in a thread. It is at:\n%s",
                 blocked,
                 stack,
+                extra={"seconds": round(blocked, 3)},
             )
         if self._answered_at >= self._asked_at:
             self._asked_at = time.monotonic()
@@ -190,17 +192,15 @@ class Heartbeat:
             await self._tried("the starts of runs cannot be recorded", self._record_starts)
 
     async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it succeeded; the same trouble is logged once."""
+        """Whether it succeeded."""
         try:
             await work()
         except StoreError as error:
-            if self._troubles.get(complaint) != str(error):
-                self._troubles[complaint] = str(error)
-                log.warning("%s: %s", complaint, error)
+            self.outage.trouble(complaint, complaint, error)
             self.observe("heartbeat", error, {})
             return False
         except Exception:
-            log.exception("the heartbeat crashed; it goes on")
+            log.exception("the heartbeat crashed; it goes on", extra={"service": "heartbeat"})
             return False
-        self._troubles.pop(complaint, None)
+        self.outage.well(complaint)
         return True

@@ -11,6 +11,7 @@ from headrace.core.job.failure import GateClosed
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Consumer
 from headrace.store.values import IdempotencyKey
+from headrace.worker.logs.store_outage import level_of
 from headrace.worker.run.batcher import BatchRun
 from headrace.worker.run.run import Run
 from headrace.worker.service import longer_pause
@@ -95,7 +96,8 @@ class Admitter:
                 return await self._consumer.begin(queue, deliveries, idempotency=idempotency)
             except StoreError as error:
                 if not pause:
-                    log.warning(
+                    log.log(
+                        level_of(error),
                         "jobs of queue %r wait for their limits: %s",
                         *(queue, error),
                         extra={"queue": queue},

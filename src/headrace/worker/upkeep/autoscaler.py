@@ -16,6 +16,7 @@ from headrace.core.workers import Scaled, WorkerRecord
 from headrace.errors import StoreError
 from headrace.store.contract import Store
 from headrace.worker.consume.consumer_loops import ConsumerLoops
+from headrace.worker.logs.store_outage import level_of
 from headrace.worker.service import Service
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.upkeep.workload import Workload, take_survey, workload_of
@@ -178,7 +179,12 @@ class Autoscaler(Service):
         except StoreError as error:
             consumers.scaler.blind()
             if self._troubles.get(name) != str(error):
-                log.warning("the consumers of %s stay as they are: %s", name, error)
+                log.log(
+                    level_of(error),
+                    "the consumers of %s stay as they are: %s",
+                    *(name, error),
+                    extra={"subscription": name},
+                )
                 self.observe(self.scope, error, {"subscription": name})
             self._troubles[name] = str(error)
         except Exception as error:

@@ -16,6 +16,7 @@ from headrace.core.job.progress import Progress, encode_progress
 from headrace.errors import StoreError
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Report
+from headrace.worker.logs.store_outage import level_of
 from headrace.worker.service import Service
 
 log = logging.getLogger("headrace.worker")
@@ -137,10 +138,11 @@ class ProgressWriter(Service):
         try:
             trouble = await self._write(places)
         except Exception:
-            log.exception("progress and logs of jobs are lost")
+            log.exception("progress and logs of jobs are lost", extra={"service": self.name})
         else:
             if trouble is not None:
-                log.warning("progress and logs of jobs cannot be written: %s", trouble)
+                what = "progress and logs of jobs cannot be written: %s"
+                log.log(level_of(trouble), what, trouble, extra={"error": str(trouble)})
 
     async def _write(self, places: Collection[Place] | None) -> StoreError | None:
         trouble: StoreError | None = None

@@ -32,11 +32,18 @@ class Moved(StoreUnavailable):
         self.slot, self.host, self.port = slot, host, port
 
 
+class NotReady(StoreUnavailable):
+    """The server answers, and cannot serve now."""
+
+    answered = True
+
+
 class Refused(StoreUnavailable):
     """The server refuses this user, or a command that Headrace needs. It stays so until someone
     changes it."""
 
     retryable = False
+    answered = True
 
 
 # Codes of error replies for temporary conditions, sent before anything was done.
@@ -61,9 +68,9 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if isinstance(error, driver.BusyLoadingError):
-        return StoreUnavailable(f"Redis: {_PASSING['LOADING']}")
+        return NotReady(f"Redis: {_PASSING['LOADING']}")
     if isinstance(error, driver.ReadOnlyError):
-        return StoreUnavailable(f"Redis: {_PASSING['READONLY']}")
+        return NotReady(f"Redis: {_PASSING['READONLY']}")
     if isinstance(error, driver.NoScriptError):
         return NoScript(str(error))
     if isinstance(error, driver.MovedError):
@@ -82,7 +89,7 @@ def _from_reply(text: str, status: str) -> StoreError:
     if code == "NOGROUP" or (code == "UNBLOCKED" and "stream key no longer exists" in text):
         return NoGroup(text)
     if code in _PASSING:
-        return StoreUnavailable(f"Redis: {_PASSING[code]}")
+        return NotReady(f"Redis: {_PASSING[code]}")
     if code == "OOM":
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if code == "NOSCRIPT":

@@ -1,0 +1,84 @@
+"""Logs that the store fails, once for all parts of a worker that notice."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+
+from headrace.errors import StoreError, StoreUnavailable
+
+log = logging.getLogger("headrace.worker")
+
+_EVERY = 60.0
+_AWAY = ""
+
+
+class StoreOutage:
+    """Used by all services of a worker, and by its heartbeat's thread. A store that does not answer
+    is logged when the first part notices, and when the last one is served again; meanwhile once a
+    minute, and when it says itself why it is not ready. Any other trouble is logged once, with the
+    part that has it."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._troubles: dict[Hashable, tuple[str, str]] = {}
+        """Of each part: what trouble it has, and how it says so."""
+        self._away = False
+        self._since = 0.0
+        self._said_at = 0.0
+        self._said: set[str] = set()
+
+    def trouble(self, part: Hashable, complaint: str, error: StoreError) -> None:
+        """`part` has failed; `complaint` says what that means, such as "the reader waits"."""
+        text = str(error)
+        kind = _AWAY if isinstance(error, StoreUnavailable) else text
+        with self._lock:
+            is_new = all(kind != known for known, _ in self._troubles.values())
+            self._troubles[part] = kind, complaint
+            if kind == _AWAY:
+                self._say_away(text, answered=getattr(error, "answered", False))
+            elif is_new:
+                log.warning("%s: %s", complaint, text, extra={"error": text})
+
+    def well(self, part: Hashable) -> None:
+        """`part` is served again."""
+        if part not in self._troubles:
+            return
+        with self._lock:
+            kind, complaint = self._troubles.pop(part)
+            if any(kind == known for known, _ in self._troubles.values()):
+                return
+            seconds = self._monotonic() - self._since
+            if kind == _AWAY:
+                self._away = False
+                extra = {"seconds": round(seconds, 3)}
+                log.warning("the store answers again, after %.1f s", seconds, extra=extra)
+            else:
+                log.warning("over: %s", complaint, extra={"error": kind})
+
+    def leave(self, part: Hashable) -> None:
+        """`part` has ended, and asks the store no more."""
+        with self._lock:
+            self._troubles.pop(part, None)
+
+    def _say_away(self, text: str, *, answered: bool) -> None:
+        now = self._monotonic()
+        if not self._away:
+            self._away, self._since = True, now
+            self._said.clear()
+            what = "the store does not answer, and the worker waits for it"
+        elif now - self._said_at >= _EVERY or (answered and text not in self._said):
+            what = f"the worker has waited for the store for {now - self._since:.0f} s"
+        else:
+            return
+        self._said_at = now
+        self._said.add(text)
+        log.warning("%s: %s", what, text, extra={"error": text})
+
+
+def level_of(error: StoreError) -> int:
+    """The level for what a part adds to the line about a store that does not answer."""
+    return logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING

@@ -1,0 +1,101 @@
+"""A store that fails is logged once, however many parts of the worker notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import StoreFull, StoreUnavailable
+from headrace.worker.logs.store_outage import StoreOutage
+from tests.worker.logs.records import Records
+
+
+class Time:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def outage(time: Time) -> StoreOutage:
+    return StoreOutage(time)
+
+
+@pytest.fixture
+def records(caplog: pytest.LogCaptureFixture) -> Records:
+    return Records(caplog)
+
+
+def test_an_outage_is_one_line_and_its_end_another(
+    outage: StoreOutage, time: Time, records: Records
+) -> None:
+    for part in ("reader", "settler", "reader"):
+        outage.trouble(part, f"the {part} waits", StoreUnavailable(f"refused ({part})"))
+    time.now += 2
+    outage.well("reader")
+    outage.well("promoter")
+    assert records.texts() == [
+        "the store does not answer, and the worker waits for it: refused (reader)"
+    ]
+    time.now += 1
+    outage.well("settler")
+    assert records.texts()[1:] == ["the store answers again, after 3.0 s"]
+    assert records()[0].error == "refused (reader)"
+    assert records()[1].seconds == 3.0
+
+
+class Loading(StoreUnavailable):
+    answered = True
+
+
+def test_a_store_that_says_why_it_is_not_ready_is_quoted_once(
+    outage: StoreOutage, time: Time, records: Records
+) -> None:
+    for seconds, error in (
+        (0, StoreUnavailable("refused")),
+        (1, StoreUnavailable("closed")),
+        (2, Loading("loading")),
+        (3, Loading("loading")),
+    ):
+        time.now += seconds
+        outage.trouble("reader", "the reader waits", error)
+    assert records.texts()[1:] == ["the worker has waited for the store for 3 s: loading"]
+
+
+def test_a_long_outage_is_named_once_a_minute(
+    outage: StoreOutage, time: Time, records: Records
+) -> None:
+    for _ in range(13):
+        outage.trouble("reader", "the reader waits", StoreUnavailable("refused"))
+        time.now += 10
+    assert records.texts()[1:] == [
+        "the worker has waited for the store for 60 s: refused",
+        "the worker has waited for the store for 120 s: refused",
+    ]
+
+
+def test_other_trouble_is_named_once_with_the_part_that_has_it(
+    outage: StoreOutage, records: Records
+) -> None:
+    full = StoreFull("no memory left")
+    outage.trouble("settler", "the settler waits", full)
+    outage.trouble("reader", "the reader waits", full)
+    outage.trouble("settler", "the settler waits", full)
+    outage.well("settler")
+    assert records.texts() == ["the settler waits: no memory left"]
+    outage.well("reader")
+    assert records.texts()[1:] == ["over: the reader waits"]
+
+
+def test_parts_that_end_do_not_say_that_the_store_answers(
+    outage: StoreOutage, records: Records
+) -> None:
+    outage.trouble("reader", "the reader waits", StoreUnavailable("refused"))
+    outage.leave("reader")
+    outage.trouble("relay", "the relay waits", StoreUnavailable("refused"))
+    assert len(records()) == 1
