@@ -130,6 +130,8 @@ def _given(header: Header) -> list[str]:
     sent = [each.sent for each in header.fixed]
     if header.rest:
         sent.append(f"*{header.rest.name}")
+    if header.keys == ["*"]:
+        sent.append("keys.history_rules.encoded")
     script = f"_{header.name}"
     if header.of_each:
         names = f"{script}.names(keys)"

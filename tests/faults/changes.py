@@ -10,6 +10,7 @@ import redis
 
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.history_rules import HistoryBounds
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Outcome, Released
 from headrace.core.job.parcel import Child
@@ -19,7 +20,7 @@ from headrace.store.contract import RunStart, Settlement, StoreConsumer
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, Report
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, known, parcel
 from headrace.testing.conformance.topics.topic_ground import (
     BILLING,
     LOG,
@@ -297,6 +298,38 @@ class Remove(Change):
         assert await self.count() == Counts(waiting=1)
 
 
+class Forget(Change):
+    """Of a job that is sent again under the same id."""
+
+    script = "forget_ended"
+
+    async def prepare(self) -> None:
+        self.parcel = parcel()
+        for store in (self.plain, self.store):
+            store.history_rules.set_default(HistoryBounds())
+        await self._live_and_end()
+
+    async def _live_and_end(self) -> None:
+        await self.plain.append(QUEUE, [self.parcel])
+        taken = await self.take(self.helper)
+        await self.ground.settle(self.helper, [taken], kept(b"\x01"))
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.forget(QUEUE, [self.parcel.job_id])
+
+    async def meanwhile(self) -> None:
+        (found,) = await self.plain.get(QUEUE, [self.parcel.job_id], bodies=True)
+        assert found is None
+        await self._live_and_end()
+
+    async def check(self) -> None:
+        (job,) = (await self.plain.history(QUEUE)).jobs
+        (found,) = await self.plain.get(QUEUE, [self.parcel.job_id])
+        assert job.job_id == self.parcel.job_id
+        assert found is not None
+        assert found.verdict
+
+
 class Follow(Change):
     script = "flows/follow"
 
@@ -526,7 +559,7 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 CHANGES: tuple[type[Change], ...] = (
     Append, Enter, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge, Remove,
-    Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
+    Forget, Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -176,6 +176,17 @@ ON_REDIS: dict[str, Plant] = {
     "lanes": lambda o: o.run("HSET", o.keys.lanes, "key:a", "odd"),
     "result": lambda o: o.run("SET", o.keys.result + "odd", b"\xc1"),
     "progress": lambda o: o.run("HSET", o.keys.progress, b"=x", b"\xc1"),
+    "history: not a hash": lambda o: o.run("SET", o.keys.history, "odd"),
+    "history: no numbers": lambda o: o.run("HSET", o.keys.history, "m", "odd"),
+    "history: without end": lambda o: o.run("HSET", o.keys.history, "m", f"1 {10**14} 9 0 1 9999"),
+    "history: a chunk that lies": lambda o: o.run(
+        *("HSET", o.keys.history, "m", "1 1 1 0 1000 3600000", "d1", BAD_TEXT),
+        *("i1", b"x" * 16 + b"d", "t1", f"{int(time.time() * 1000)}:1 "),
+    ),
+    "history: a chunk without marks": lambda o: o.run(
+        "HSET", o.keys.history, "m", "1 1 1 0 1000 3600000", "d1", b"\0\0\0\1\xc1"
+    ),
+    "shelves": lambda o: o.run("SET", o.keys.shelves, "odd"),
     "once": lambda o: o.run("HSET", o.keys.once, b"=x", b"\xc1"),
     "children": lambda o: o.run("HSET", o.keys.children, b"=x", b"odd"),
     "flow_messages": lambda o: o.run("XADD", o.keys.flow_messages, "*", BAD_TEXT, BAD_TEXT),
@@ -289,6 +300,14 @@ IN_SQLITE: dict[str, PlantRow] = {
     "facts": lambda o: o.run(
         "INSERT INTO facts (queue, first, count, at_ms, facts) VALUES (?, 900, 1, 'odd', x'c1')",
         o.queue,
+    ),
+    "history of ended jobs": lambda o: o.run(
+        "INSERT INTO history (queue, shelf, count, last_ms, expires_ms, marks, data)"
+        " VALUES (?, '', 'odd', 'odd', 'odd', 'odd', 3.5)",
+        o.queue,
+    ),
+    "shelves": lambda o: o.run(
+        "INSERT INTO shelves VALUES (?1, '', 'odd', 'odd', 'odd'), (?1, x'ff', 1, 1, 1)", o.queue
     ),
     "kv: schedules": lambda o: (
         o.put("schedules", BAD_TEXT, b"x"), o.put("schedules", "s", "odd")

@@ -11,6 +11,7 @@ BASE = {"errors", "core"}
 CONTRACT = BASE | {
     "store.contract",
     "store.fact_block",
+    "store.history",
     "store.loop_local",
     "store.oddities",
     "store.topics",
@@ -24,6 +25,7 @@ ROOMS: dict[str, set[str]] = {
     "store": set(),
     "store.contract": BASE | {"store.topics", "store.values"},
     "store.fact_block": BASE | {"store.values"},
+    "store.history": BASE | {"store.fact_block", "store.values"},
     "store.loop_local": set(),
     "store.oddities": set(),
     "store.topics": BASE | {"store.values"},

@@ -106,6 +106,7 @@ def test_all_keys_of_a_queue_are_handed_to_scripts_that_move_jobs() -> None:
     assert set(QueueKeys.ALL) == set(QueueKeys.__slots__) - {
         "all",
         "group",
+        "history_rules",
         "patterns",
         "queue",
     }
@@ -199,7 +200,9 @@ async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
     queues, groups = ([getattr(owner, it, "") for owner in owners] for it in ("queue", "group"))
     own = {"queue": queues[0], "group": groups[0], "groups": msgspec.msgpack.encode(groups)}
     expected = own | CONSTANTS | values
-    assert arguments == [expected[argument] for argument in fixed_arguments(name)]
+    moving = [owner for owner in owners if isinstance(owner, QueueKeys) and moves_jobs(name)]
+    rules = [owner.history_rules.encoded for owner in moving]
+    assert arguments == [*(expected[argument] for argument in fixed_arguments(name)), *rules]
 
 
 def test_every_script_has_a_stub_and_every_stub_a_script() -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.core.job.capacity import Capacity, Runner
 from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.history_rules import HistoryRules
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
@@ -26,6 +27,8 @@ from headrace.store.values import (
     Control,
     Counts,
     Description,
+    EndedJob,
+    EndedJobPage,
     FlowMessage,
     IdempotencyKey,
     JobEnding,
@@ -76,11 +79,28 @@ class JobSnapshot(msgspec.Struct, frozen=True):
     history: bytes = b""
     constraints: bytes = b""
     progress: bytes = b""
-    """An encoded `Progress`, if the job has reported one and has not ended."""
+    """An encoded `Progress`, if the job has reported one and has not ended, or is in the
+    history."""
     died_ms: int | None = None
     """When a dead job was given up."""
     cause: Cause | None = None
     """The job that failed first, if this one is dead because it waited for it; with `bodies`."""
+    ended: EndedJob | None = None
+    """What the history has of a job that is done or cancelled."""
+
+
+def ended_snapshot(job: EndedJob, verdict: bytes = b"") -> JobSnapshot:
+    """The snapshot of a job that is in the history; `verdict` if that is kept apart."""
+    return JobSnapshot(
+        job.state,
+        verdict or job.verdict,
+        worker=job.worker,
+        envelope=job.envelope,
+        history=job.history,
+        constraints=job.constraints,
+        progress=job.progress,
+        ended=job,
+    )
 
 
 UNREADABLE = "unreadable"
@@ -123,6 +143,10 @@ class ListenerHandle(Protocol):
 
 class Store(TopicStore, Protocol):
     """Everything that is not tied to one worker."""
+
+    history_rules: HistoryRules
+    """What is kept of jobs that are done or cancelled, in the step that ends them: at most as many
+    for each shelf, for at most as long, as these say. Events are not kept."""
 
     async def open(self) -> None:
         """Connect, and check that the store is usable; may be called again. If it is not, raises
@@ -255,7 +279,20 @@ class Store(TopicStore, Protocol):
         """A page of the jobs in a state; of waiting ones, only those of a runner if it is given, in
         the order in which they will be fetched. A job that stays in the state is listed; one that
         moves meanwhile may be missed. A page may be short or empty without being the last. `done`
-        and `cancelled` jobs cannot be listed: an empty page."""
+        and `cancelled` jobs are those of the history, the latest first."""
+        ...
+
+    async def history(
+        self, queue: str, cursor: str = "", limit: int = 100, *, state: State | None = None
+    ) -> EndedJobPage:
+        """Jobs that are done or cancelled, or only those in one of the two states, as far as they
+        are kept, the latest first. A job that was sent again under the same id is not among them
+        until that has ended too. A page may be short or empty without being the last."""
+        ...
+
+    async def forget(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
+        """Delete what is kept of jobs that are done or cancelled: their places in the history,
+        their results and logs. False where nothing was kept, and for live jobs."""
         ...
 
     async def events(
@@ -313,7 +350,8 @@ class Store(TopicStore, Protocol):
     async def get(
         self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
-        """What is known of these jobs; with `bodies` also envelope and history."""
+        """What is known of these jobs; with `bodies` also envelope and history. A job that has
+        ended is found by its verdict, or in the history."""
         ...
 
     async def on_finished(self, queue: str, listener: Listener) -> ListenerHandle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.address import check_url, without_password
 from headrace.core.clock import Clock
+from headrace.core.job.history_rules import HistoryRules
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 
@@ -48,6 +49,7 @@ def open_store(
     clock: Clock,
     confirm_replicas: int = 0,
     confirm_disk: bool = False,
+    history_rules: HistoryRules | None = None,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
     scheme = scheme_of(url)
@@ -57,7 +59,12 @@ def open_store(
         if scheme == "memory" and require_durable:
             raise ConfigError("require_durable: memory:// keeps nothing; use sqlite:///file.db")
         return SqliteStore(
-            url, namespace=namespace, crash_limit=crash_limit, events=events, clock=clock
+            url,
+            namespace=namespace,
+            crash_limit=crash_limit,
+            events=events,
+            clock=clock,
+            history_rules=history_rules,
         )
     check_url(url)
     from headrace.store.redis.connection.confirmation import Confirmation
@@ -71,4 +78,5 @@ def open_store(
         require_durable=require_durable,
         events=events,
         confirmation=Confirmation(confirm_replicas, on_disk=confirm_disk) if confirms else None,
+        history_rules=history_rules,
     )

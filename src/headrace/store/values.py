@@ -155,6 +155,37 @@ class JobIdPage(msgspec.Struct, frozen=True):
     """Where the next page begins; empty after the last."""
 
 
+class EndedJob(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a job that is done or cancelled."""
+
+    job_id: JobId
+    state: State
+    ended_ms: int
+    """By the store's clock, like all times."""
+    task: str
+    attempt: int = 0
+    """Which attempt ended it; 0 if its function was not entered."""
+    worker: str = ""
+    ready_ms: int = 0
+    """When it began to wait for its last run; 0 if that is not known."""
+    started_ms: int = 0
+    took_us: int = 0
+    envelope: bytes = b""
+    """Empty if it was too large to keep."""
+    history: bytes = b""
+    """An encoded `History` of the attempts before, or of all if it was cancelled."""
+    constraints: bytes = b""
+    verdict: bytes = b""
+    """Empty if its result is not kept, or was too large."""
+    progress: bytes = b""
+
+
+class EndedJobPage(msgspec.Struct, frozen=True):
+    jobs: list[EndedJob]
+    cursor: str
+    """Where the next page begins; empty after the last."""
+
+
 Kind = Literal[
     "sent", "scheduled", "blocked", "ready", "started",
     "done", "retry", "dead", "cancelled", "held", "released", "replayed", "lost",

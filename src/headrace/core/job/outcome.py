@@ -44,6 +44,8 @@ class Dead(msgspec.Struct, frozen=True):
 class Cancelled(msgspec.Struct, frozen=True):
     verdict: bytes = b""
     ttl_ms: int = 0
+    history: bytes = b""
+    """An encoded `History` that includes the run that was ended."""
 
 
 class Held(msgspec.Struct, frozen=True):

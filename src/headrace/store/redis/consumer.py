@@ -114,7 +114,8 @@ class RedisConsumer(RedisUpkeep):
         idempotency: IdempotencyKey | None = None,
     ) -> list[LeasedDelivery]:
         lost: list[LeasedDelivery] = []
-        for at, part in enumerate(parts(settlements)):
+        rules = self._store.rules_of(queue)
+        for at, part in enumerate(parts(settlements, kept=rules is not None)):
             given = tally if len(part) == len(settlements) else None
             step = idempotency.part(at) if idempotency else IdempotencyKey()
             if not step.answered:
@@ -225,7 +226,8 @@ class RedisConsumer(RedisUpkeep):
     ) -> list[LeasedDelivery]:
         # Of an earlier try, too: its answer does not repeat what it found gone.
         lost: list[LeasedDelivery] = idempotency.answer or []
-        batch = Batch(held, tally)
+        rules = self._store.rules_of(queue)
+        batch = Batch(held, tally, rules, self.name)
         while True:
             said, *rest = await self._send_settle(queue, batch, checked, idempotency)
             if said != b"lost":
@@ -245,7 +247,7 @@ class RedisConsumer(RedisUpkeep):
             held = [item for item in held if item.delivery not in gone]
             if not held:
                 return lost
-            batch = Batch(held, tally and self._tally(held, None))
+            batch = Batch(held, tally and self._tally(held, None), rules, self.name)
 
     async def _send_settle(
         self, queue: str, batch: Batch, checked: bool, idempotency: IdempotencyKey
@@ -267,6 +269,7 @@ class RedisConsumer(RedisUpkeep):
             constrained=batch.constrained,
             moved=batch.moved,
             from_log=len(batch.from_log),
+            shelves=len(batch.history),
             blocks=batch.blocks(checked),
             idempotency=idempotency,
         )

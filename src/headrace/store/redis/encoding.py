@@ -13,11 +13,11 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
-from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot
+from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot, ended_snapshot
 from headrace.store.oddities import readable
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import unsigned
-from headrace.store.values import decode_cause
+from headrace.store.values import EndedJob, decode_cause
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
@@ -77,7 +77,7 @@ def child_record(child: Child) -> bytes:
 def cancelled(answer: bytes) -> State | None:
     if not answer:
         return None
-    if answer in (b"cancelled", b"running", b"dead"):
+    if answer in (b"cancelled", b"running", b"dead", b"done"):
         return State(answer.decode())
     try:
         return decode_verdict(answer).state
@@ -85,14 +85,16 @@ def cancelled(answer: bytes) -> State | None:
         return None
 
 
-def snapshot(reply: list[Any]) -> JobSnapshot | None:
-    """The reply of `get.lua` for one job; raises `Malformed` if all there is is an unreadable
-    verdict."""
+def snapshot(reply: list[Any], job: EndedJob | None = None) -> JobSnapshot | None:
+    """The reply of `get.lua` for one job, which may be in the history; raises `Malformed` if all
+    there is is an unreadable verdict."""
     state, due, worker, deliveries, reason, envelope, history, verdict, constraints = reply[:9]
-    progress, cause = reply[9:]
+    progress, cause, ended = reply[9:]
     if not state:
+        if job is not None:
+            return ended_snapshot(job, verdict)
         if not verdict:
-            return None
+            return JobSnapshot(State(ended[0].decode())) if ended else None
         return JobSnapshot(decode_verdict(verdict).state, verdict)
     now, moment = State(state.decode()), _moment(due)
     return JobSnapshot(

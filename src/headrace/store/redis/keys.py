@@ -10,6 +10,7 @@ import hashlib
 import re
 
 from headrace.core.job.capacity import Runner
+from headrace.core.job.history_rules import HistoryRules
 from headrace.core.job.ids import JobId, bucket_of
 from headrace.core.queue_names import group_source
 
@@ -83,6 +84,10 @@ class QueueKeys:
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
     | progress        | hash   | job id → its progress                                            |
     | journal + k     | list   | log lines of job k, the number of the first before them; expires |
+    | history + s     | hash   | the ended jobs of shelf s in chunks, each with a number: `d` and |
+    |                 |        | the number → data, `i` → marks, `t` → when they ended; and `m`,  |
+    |                 |        | first and last chunk, number of jobs, last end, bounds; expires  |
+    | shelves         | set    | the names of the shelves that tasks have of their own; expires   |
     | once            | hash   | job id → what was done once, by name                             |
     | ticks           | zset   | schedules by the last time for which they sent a job             |
     | events          | stream | what happened: fields `n` (how many facts), `f`, `x` (not        |
@@ -128,6 +133,7 @@ class QueueKeys:
         "flow",
         "gates",
         "groups",
+        "history",
         "jobs",
         "lane",
         "lanes",
@@ -152,19 +158,23 @@ class QueueKeys:
         "result",
         "scheduled",
         "sessions",
+        "shelves",
         "starts",
         "stopped",
         "ticks",
         "trimmer",
         "unique",
     )
-    __slots__ = (*ALL, "all", "group", "patterns", "queue")
+    __slots__ = (*ALL, "all", "group", "history_rules", "patterns", "queue")
 
-    def __init__(self, namespace: str, queue: str) -> None:
+    def __init__(
+        self, namespace: str, queue: str, history_rules: HistoryRules | None = None
+    ) -> None:
         source = group_source(queue)
         slot = f"{{{escaped(namespace)}:{source.log if source else queue}}}"
         base = f"{slot}/{escaped(source.group)}" if source else slot
         self.queue = queue
+        self.history_rules = history_rules or HistoryRules()
         self.group = source.group if source else WORKERS
         """The consumer group of all its streams, so that one command reads them together."""
         self.log = f"{slot}:ready"
@@ -197,6 +207,8 @@ class QueueKeys:
         self.paused = f"{base}:paused"
         self.progress = f"{base}:progress"
         self.journal = f"{base}:log:"
+        self.history = f"{base}:history:"
+        self.shelves = f"{base}:shelves"
         self.once = f"{base}:once"
         self.ticks = f"{base}:ticks"
         self.events = f"{base}:events"

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headrace.core.bounds import EVENTS_KEPT
+from headrace.core.job.history_rules import HistoryRules
 from headrace.core.queue_names import group_source
 from headrace.store.loop_local import LoopLocal
 from headrace.store.oddities import Oddities, readable
@@ -73,10 +74,12 @@ class RedisNamespace:
         require_durable: bool = False,
         events: bool = True,
         confirmation: Confirmation | None = None,
+        history_rules: HistoryRules | None = None,
     ) -> None:
         self.namespace = namespace
         self.crash_limit = crash_limit
         self.server = RedisEndpoint(url, confirmation=confirmation)
+        self.history_rules = history_rules or HistoryRules()
         self.events_most = EVENTS_KEPT if events else 0
         self._require_durable = require_durable
         self._links: LoopLocal[LoopLinks] = LoopLocal()
@@ -183,8 +186,13 @@ class RedisNamespace:
     def keys(self, queue: str) -> QueueKeys:
         keys = self._keys.get(queue)
         if keys is None:
-            keys = self._keys[queue] = QueueKeys(self.namespace, queue)
+            keys = self._keys[queue] = QueueKeys(self.namespace, queue, self.history_rules)
         return keys
+
+    def rules_of(self, queue: str) -> HistoryRules | None:
+        """What is kept of a queue's done jobs; None if nothing is. Events are not kept."""
+        rules = self.history_rules
+        return rules if rules.keeps_any and "@" not in queue else None
 
     def links(self) -> LoopLinks:
         return self._links.get() or self._links.set(LoopLinks(self.server))

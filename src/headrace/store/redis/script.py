@@ -4,7 +4,8 @@ A script's header names its KEYS as attributes of `QueueKeys` (`*` for all of th
 which the script finds in its table `key`, and its ARGV with their types. `tools/lua_stubs.py`
 writes `script_stubs.py` from the headers: one function for each script, with the same names. One
 about many queues at once says that it has these keys "of each queue"; it goes from one to the next
-with `each_queue`. A script that changes something answers by `applied`, and has one more argument,
+with `each_queue`. One that moves jobs is also given the rules of the history, RULES. A script that
+changes something answers by `applied`, and has one more argument,
 REQUEST: see `connection/requests.py`.
 """
 
@@ -23,7 +24,7 @@ from headrace.core.job.outcome import task_gate
 from headrace.store.redis.connection.requests import REMEMBERED
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
 
-MOVING = ("index", "streams", "limits", "lanes", "ends", "flows", "stops", "finish")
+MOVING = ("index", "streams", "limits", "lanes", "shelves", "ends", "flows", "stops", "finish")
 """The files of `lua/moving`, in the order in which they build on each other."""
 
 _CONSTANTS = "\n".join(
@@ -52,6 +53,8 @@ end
 """
 _EVENTS_TTL = f"local EVENTS_SECONDS = {EVENTS_TTL}"
 _REQUEST = f"""local REQUEST, REMEMBERED = table.remove(ARGV), {REMEMBERED}"""
+# Of scripts that move jobs, before REQUEST: see `HistoryRules.encoded`.
+_RULES = "local RULES = table.remove(ARGV)"
 _APPLIED_BEFORE = """
 local answer = answer_before()
 if answer then
@@ -101,6 +104,8 @@ class Script:
         head = [flags, _REQUEST] if self.changes else [flags]
         if "record" in called:
             head.append(_EVENTS_TTL)
+        if self.takes_all:
+            head.append(_RULES)
         return "\n".join([*head, self._named_keys(), *_used_by(called), rest])
 
     @cached_property

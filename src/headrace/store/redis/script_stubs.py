@@ -26,9 +26,11 @@ _fetch = Script("fetch")
 _flow_messages = Script("flows/flow_messages")
 _follow = Script("flows/follow")
 _forget = Script("forget")
+_forget_ended = Script("forget_ended")
 _free = Script("topics/free")
 _get = Script("get")
 _groups = Script("topics/groups")
+_history = Script("history")
 _join = Script("topics/join")
 _kv_all = Script("kv_all")
 _kv_set = Script("kv_set")
@@ -85,8 +87,8 @@ def append_constrained(
     jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[Any]]:
     return link.run(
-        _append_constrained, keys.all, [events, keys.queue, int(may_exist), facts, counts, *jobs],
-        idempotency,
+        _append_constrained, keys.all, [events, keys.queue, int(may_exist), facts, counts, *jobs,
+        keys.history_rules.encoded], idempotency,
     )
 
 
@@ -95,7 +97,7 @@ def arrive(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _arrive, keys.all, [events, keys.queue, *arrivals], idempotency,
+        _arrive, keys.all, [events, keys.queue, *arrivals, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -112,7 +114,7 @@ def begin(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _begin, keys.all, [events, keys.queue, *jobs], idempotency,
+        _begin, keys.all, [events, keys.queue, *jobs, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -130,7 +132,8 @@ def cancel(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _cancel, keys.all, [events, keys.queue, int(running), *job_ids], idempotency,
+        _cancel, keys.all, [events, keys.queue, int(running), *job_ids, keys.history_rules.encoded],
+        idempotency,
     )
 
 
@@ -148,7 +151,7 @@ def disband(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _disband, keys.all, [events, keys.queue, expiry], idempotency,
+        _disband, keys.all, [events, keys.queue, expiry, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -157,7 +160,7 @@ def draw(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[bytes, int]]:
     return link.run(
-        _draw, keys.all, [events, keys.queue, limit, DRAW], idempotency,
+        _draw, keys.all, [events, keys.queue, limit, DRAW, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -199,12 +202,22 @@ def forget(
     )
 
 
+def forget_ended(
+    link: Link, keys: QueueKeys, *, shelf: bytes, chunk: bytes, digest: bytes, marks: bytes,
+    times: str, data: bytes, job_ids: Sequence[bytes], idempotency: IdempotencyKey | None = None,
+) -> Awaitable[list[int]]:
+    return link.run(
+        _forget_ended, [keys.history, keys.result, keys.journal, keys.jobs, keys.sessions], [shelf,
+        chunk, digest, marks, times, data, *job_ids], idempotency,
+    )
+
+
 def free(
     link: Link, keys: QueueKeys, *, events: int, lane: str,
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _free, keys.all, [events, keys.queue, lane], idempotency,
+        _free, keys.all, [events, keys.queue, lane, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -221,6 +234,15 @@ def groups(
 ) -> Awaitable[list[list[int]]]:
     return link.run(
         _groups, _groups.names(keys), [groups_of(keys)],
+    )
+
+
+def history(
+    link: Link, keys: QueueKeys, *, limit: int, bytes_most: int, going_on: bool,
+    positions: Sequence[Argument],
+) -> Awaitable[list[Any]]:
+    return link.run(
+        _history, [keys.history, keys.shelves], [limit, bytes_most, int(going_on), *positions],
     )
 
 
@@ -293,7 +315,8 @@ def pause(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _pause, keys.all, [events, keys.queue, task, gate, int(on)], idempotency,
+        _pause, keys.all, [events, keys.queue, task, gate, int(on), keys.history_rules.encoded],
+        idempotency,
     )
 
 
@@ -318,7 +341,8 @@ def promote(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[int, int]]:
     return link.run(
-        _promote, keys.all, [events, keys.queue, consumer, limit, ticket], idempotency,
+        _promote, keys.all, [events, keys.queue, consumer, limit, ticket,
+        keys.history_rules.encoded], idempotency,
     )
 
 
@@ -338,7 +362,7 @@ def purge(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _purge, keys.all, [events, keys.queue, *job_ids], idempotency,
+        _purge, keys.all, [events, keys.queue, *job_ids, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -349,7 +373,8 @@ def reclaim(
 ) -> Awaitable[tuple[list[Any], list[int], list[bytes], int, int]]:
     return link.run(
         _reclaim, keys.all, [events, keys.queue, consumer, limit, loop, thread, process,
-        int(last_chance), lease, interval, crash_limit, dead_ms, int(going_on)], idempotency,
+        int(last_chance), lease, interval, crash_limit, dead_ms, int(going_on),
+        keys.history_rules.encoded], idempotency,
     )
 
 
@@ -386,7 +411,8 @@ def remove(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _remove, keys.all, [events, keys.queue, int(force), unused_ms], idempotency,
+        _remove, keys.all, [events, keys.queue, int(force), unused_ms, keys.history_rules.encoded],
+        idempotency,
     )
 
 
@@ -403,7 +429,7 @@ def replay(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _replay, keys.all, [events, keys.queue, *jobs], idempotency,
+        _replay, keys.all, [events, keys.queue, *jobs, keys.history_rules.encoded], idempotency,
     )
 
 
@@ -423,20 +449,21 @@ def rewind(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _rewind, keys.all, [events, keys.queue, kind, value], idempotency,
+        _rewind, keys.all, [events, keys.queue, kind, value, keys.history_rules.encoded],
+        idempotency,
     )
 
 
 def settle(
     link: Link, keys: QueueKeys, *, events: int, consumer: str, epoch: int, checked: bool,
     finished: bytes, facts_count: int, facts: bytes, counts: bytes, done: int, kept: int,
-    labels: bytes, constrained: bool, moved: int, from_log: int, blocks: Sequence[Argument],
-    idempotency: IdempotencyKey | None = None,
+    labels: bytes, constrained: bool, moved: int, from_log: int, shelves: int,
+    blocks: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
         _settle, keys.all, [events, keys.queue, consumer, epoch, int(checked), finished,
-        facts_count, facts, counts, done, kept, labels, int(constrained), moved, from_log, *blocks],
-        idempotency,
+        facts_count, facts, counts, done, kept, labels, int(constrained), moved, from_log, shelves,
+        *blocks, keys.history_rules.encoded], idempotency,
     )
 
 

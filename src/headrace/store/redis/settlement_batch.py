@@ -9,9 +9,11 @@ import msgspec
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import FORMATS
+from headrace.core.job.history_rules import HistoryRules
 from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Outcome, Released, Retried
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
+from headrace.store.history.block import MOST_BYTES, Blocks, blocks_of
 from headrace.store.redis import facts
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.connection.pubsub import encode_keys
@@ -30,7 +32,13 @@ class Batch:
     together; the others go one by one with all their values. `tally` is their count; None if facts
     are not recorded."""
 
-    def __init__(self, settlements: Sequence[Settlement], tally: Tally | None) -> None:
+    def __init__(
+        self,
+        settlements: Sequence[Settlement],
+        tally: Tally | None,
+        rules: HistoryRules | None = None,
+        worker: str = "",
+    ) -> None:
         self.done: list[LeasedDelivery] = []
         self.kept: list[tuple[LeasedDelivery, Done]] = []
         self._labelled: dict[bytes, list[LeasedDelivery]] = {}
@@ -47,6 +55,11 @@ class Batch:
         deliveries = [item.delivery for item in settlements]
         self.epoch = min([delivery.epoch for delivery in deliveries])
         self.facts = facts.NONE if tally is None else facts.of_settlements(tally)
+        self.history: list[Blocks] = []
+        """What is kept of those that are done, for each shelf."""
+        if rules is not None:
+            columns = None if tally is None else tally.columns
+            self.history = blocks_of(rules, settlements, worker, columns, self.facts.data)
         finished: list[bytes] = []
         if not self._sort_alike(settlements, deliveries, finished):
             self._sort_each(settlements, finished)
@@ -132,7 +145,10 @@ class Batch:
         blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.from_log]
         if checked:
             blocks += [delivery.count for delivery in self.from_log]
-        return blocks + self._moved
+        blocks += self._moved
+        for shelf, bounds, marks, data in self.history:
+            blocks += (shelf, bounds.most, bounds.keep_ms, marks, data)
+        return blocks
 
     def _columns(
         self, deliveries: Sequence[LeasedDelivery], labels: _Labels, checked: bool
@@ -161,7 +177,8 @@ def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
     if isinstance(outcome, Dead):
         return "dead", outcome.reason, outcome.history, outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Cancelled):
-        return "cancelled", "", b"", outcome.verdict, outcome.ttl_ms
+        history = outcome.history or delivery.history
+        return "cancelled", "", history, outcome.verdict, outcome.ttl_ms
     if isinstance(outcome, Held):
         return "held", outcome.gate, outcome.history, b"", 0
     named = isinstance(outcome, Released) and outcome.runner
@@ -180,9 +197,17 @@ def _joined(plain: list[_Item], labelled: Mapping[bytes, Sequence[_Item]]) -> _L
     return labels
 
 
-def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
-    """Batches limited in count and in bytes: many small outcomes, or a few large ones."""
-    if len(settlements) <= _MOST and _is_small([item.outcome for item in settlements]):
+def parts(
+    settlements: Sequence[Settlement], *, kept: bool = False
+) -> Iterator[Sequence[Settlement]]:
+    """Batches limited in count and in bytes: many small outcomes, or a few large ones. `kept` says
+    that the envelopes of done jobs are sent too."""
+    kept = kept and len(settlements) * MOST_BYTES > _MOST_BYTES
+    if (
+        len(settlements) <= _MOST
+        and _is_small([item.outcome for item in settlements])
+        and not (kept and sum([len(each.delivery.envelope) for each in settlements]) > _MOST_BYTES)
+    ):
         yield settlements
         return
     start = size = 0
@@ -192,7 +217,7 @@ def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
             start, size = at, 0
         outcome = item.outcome
         if isinstance(outcome, Done):
-            size += len(outcome.verdict)
+            size += len(outcome.verdict) + (len(item.delivery.envelope) if kept else 0)
         else:
             size += len(item.delivery.envelope)
     yield settlements[start:]

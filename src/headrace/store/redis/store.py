@@ -151,7 +151,8 @@ class RedisStore(RedisTopics):
         runner: Runner | None = None,
     ) -> JobIdPage:
         if state in (State.DONE, State.CANCELLED):
-            return JobIdPage([], "")
+            ended = await self.history(queue, cursor, limit, state=state)
+            return JobIdPage([job.job_id for job in ended.jobs], ended.cursor)
         if state is State.DEAD:
             page = await self.dead(queue, cursor, limit)
             return JobIdPage([job.job_id for job in page.jobs], page.cursor)

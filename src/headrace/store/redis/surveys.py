@@ -11,13 +11,15 @@ from headrace.core.job.capacity import RUNNERS, Runner
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
 from headrace.store.contract import JobSnapshot
+from headrace.store.history.chunk import decode_chunk
+from headrace.store.history.page import UNREADABLE
 from headrace.store.oddities import readable
 from headrace.store.redis import encoding, facts, script_stubs
 from headrace.store.redis.connection.cluster import slot_of
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.namespace import RedisNamespace
-from headrace.store.values import Counts, MinuteCount, QueueState, RunnerState
+from headrace.store.values import Counts, EndedJob, MinuteCount, QueueState, RunnerState
 
 # The server does nothing else while a script runs: this many queues take a few milliseconds.
 _TOGETHER = 200
@@ -37,6 +39,13 @@ def _runners(numbers: Sequence[int]) -> dict[Runner, RunnerState]:
     return found
 
 
+def _job_at(
+    chunks: dict[tuple[bytes, bytes], list[EndedJob]], shelf: bytes, chunk: bytes, place: int
+) -> EndedJob | None:
+    jobs = chunks.get((shelf, chunk), [])
+    return jobs[place] if place < len(jobs) else None
+
+
 class RedisSurveys(RedisNamespace):
     """See `headrace.store.contract.Store`."""
 
@@ -45,8 +54,9 @@ class RedisSurveys(RedisNamespace):
     ) -> list[JobSnapshot | None]:
         ask, queues = self.links().ask, [self.keys(queue)]
         snapshots = await script_stubs.get(ask, queues, bodies=bodies, job_ids=job_ids)
-        seen = zip(job_ids, snapshots, strict=True)
-        return [self._snapshot(queue, key, snapshot) for key, snapshot in seen]
+        ended = self.ended_in(queue, snapshots)
+        seen = zip(job_ids, snapshots, ended, strict=True)
+        return [self._snapshot(queue, key, snapshot, job) for key, snapshot, job in seen]
 
     async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
         get = partial(script_stubs.get, bodies=False, job_ids=[job_id])
@@ -110,9 +120,25 @@ class RedisSurveys(RedisNamespace):
             runners,
         )
 
-    def _snapshot(self, queue: str, job_id: JobId, snapshot: list[Any]) -> JobSnapshot | None:
+    def ended_in(self, queue: str, snapshots: Sequence[list[Any]]) -> list[EndedJob | None]:
+        """What the history has of jobs, as `get.lua` found it."""
+        chunks: dict[tuple[bytes, bytes], list[EndedJob]] = {}
+        found = [snapshot[11] for snapshot in snapshots]
+        for _, shelf, chunk, _, data in (each for each in found if len(each) > 1):
+            if data:
+                try:
+                    chunks[shelf, chunk] = decode_chunk(data)
+                except UNREADABLE as error:
+                    name = f"{self.keys(queue).history}{readable(shelf)}"
+                    self.oddities.note(name, f"chunk {readable(chunk)}: {error}")
+        places = [each[1:4] if len(each) > 1 else None for each in found]
+        return [_job_at(chunks, *place) if place else None for place in places]
+
+    def _snapshot(
+        self, queue: str, job_id: JobId, snapshot: list[Any], ended: EndedJob | None = None
+    ) -> JobSnapshot | None:
         try:
-            return encoding.snapshot(snapshot)
+            return encoding.snapshot(snapshot, ended)
         except Malformed as error:
             name = f"{self.keys(queue).result}{readable(job_id)}"
             self.oddities.note(name, str(error))

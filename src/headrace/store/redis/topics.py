@@ -14,7 +14,7 @@ from headrace.core.topic.subscription import OnFailure
 from headrace.errors import ConfigError, EventNotFound, GroupNotFound
 from headrace.store.redis import encoding, script_stubs
 from headrace.store.redis.connection.link import Argument
-from headrace.store.redis.surveys import RedisSurveys
+from headrace.store.redis.history import RedisHistory
 from headrace.store.topics import (
     Bound,
     Group,
@@ -34,7 +34,7 @@ _CURSOR = re.compile(r"\d+-\d+")
 _RECORD = re.compile(rb"[01] [a-z_]+ [0-9]{1,18}")
 
 
-class RedisTopics(RedisSurveys):
+class RedisTopics(RedisHistory):
     """See `headrace.store.topics.TopicStore`."""
 
     def member(self, queue: str) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from headrace.core.job.history_rules import HistoryRules
     from headrace.core.job.ids import JobId
     from headrace.store.sqlite.connection.signals import Kind
     from headrace.store.values import Arrival
@@ -47,12 +48,14 @@ class Change:
         queue: str,
         now_ms: int,
         recording: bool,
+        history_rules: HistoryRules,
     ) -> None:
         self.connection = connection
         self.notifications = notifications
         self.namespace = namespace
         self.queue = queue
         self.now_ms = now_ms
+        self.history_rules = history_rules
         self.facts: list[tuple[Any, ...]] | None = [] if recording else None
         self.sent = 0
         """The first `sent` facts are of new jobs."""
@@ -96,10 +99,16 @@ class Change:
                 queue=queue,
                 now_ms=self.now_ms,
                 recording=self.facts is not None,
+                history_rules=self.history_rules,
             )
             other.family, other.arrivals = self.family, self.arrivals
             self.family[queue] = other
         return self.family[queue]
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether ended jobs of this queue are kept; events are not."""
+        return self.history_rules.keeps_any and "@" not in self.queue
 
     def notify(self, kind: Kind, job_ids: Sequence[JobId] | None = None) -> None:
         self.notifications.append(Notification(kind, self.queue, job_ids))

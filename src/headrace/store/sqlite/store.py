@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.core.address import without_password
+from headrace.core.job.history_rules import HistoryRules
 from headrace.errors import ConfigError
 from headrace.store.oddities import Oddities
 from headrace.store.sqlite import kv
@@ -18,7 +19,7 @@ from headrace.store.sqlite.gates import flows, pauses
 from headrace.store.sqlite.gates.arrivals import arrive
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.reads import SqliteReads
-from headrace.store.sqlite.jobs import cancellation, insert, pruning
+from headrace.store.sqlite.jobs import cancellation, history_writer, insert, pruning
 from headrace.store.sqlite.jobs.claims import Claims
 from headrace.store.sqlite.jobs.queue_shares import share_policy
 from headrace.store.sqlite.writer import Writer
@@ -48,11 +49,20 @@ class SqliteStore(SqliteReads):
     none."""
 
     def __init__(
-        self, url: str, *, namespace: str, crash_limit: int, clock: Clock, events: bool = True
+        self,
+        url: str,
+        *,
+        namespace: str,
+        crash_limit: int,
+        clock: Clock,
+        events: bool = True,
+        history_rules: HistoryRules | None = None,
     ) -> None:
         database = Database(_path(url))
-        writer = Writer(database, namespace, clock, recording=events)
+        rules = history_rules or HistoryRules()
+        writer = Writer(database, namespace, clock, recording=events, history_rules=rules)
         super().__init__(database, writer, namespace=namespace, clock=clock)
+        self.history_rules = rules
         self._oddities = Oddities()
         self._crash_limit = crash_limit
         self._risks = _FORGETFUL if url == "memory://" else ()
@@ -169,6 +179,9 @@ class SqliteStore(SqliteReads):
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         return await self._writer.change(queue, partial(pruning.purge, job_ids=job_ids))
+
+    async def forget(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
+        return await self._writer.change(queue, partial(history_writer.forget, job_ids=job_ids))
 
     def consumer(
         self,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.core.clock import Clock
+    from headrace.core.job.history_rules import HistoryRules
     from headrace.store.sqlite.connection.database import Database
     from headrace.store.sqlite.connection.signals import Notification
     from headrace.store.values import IdempotencyKey
@@ -25,12 +26,19 @@ class Writer:
     """Changes queues of one namespace; records facts if `recording`."""
 
     def __init__(
-        self, database: Database, namespace: str, clock: Clock, *, recording: bool
+        self,
+        database: Database,
+        namespace: str,
+        clock: Clock,
+        *,
+        recording: bool,
+        history_rules: HistoryRules,
     ) -> None:
         self.database = database
         self.namespace = namespace
         self.clock = clock
         self.recording = recording
+        self.history_rules = history_rules
 
     def change(
         self,
@@ -72,6 +80,7 @@ class Writer:
             queue=queue,
             now_ms=self.clock.now_ms(),
             recording=self.recording,
+            history_rules=self.history_rules,
         )
         result = do(change)
         _draw_consequences(change)

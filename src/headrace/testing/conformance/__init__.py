@@ -46,6 +46,8 @@ from headrace.testing.conformance.jobs.upkeep import CrowdedConformance, UpkeepC
 from headrace.testing.conformance.kv import KvConformance
 from headrace.testing.conformance.queues.browse import BrowseConformance
 from headrace.testing.conformance.queues.facts import FactsConformance
+from headrace.testing.conformance.queues.forgetting import ForgettingConformance
+from headrace.testing.conformance.queues.history import HistoryConformance
 from headrace.testing.conformance.queues.removal import RemovalConformance
 from headrace.testing.conformance.queues.starts import StartsConformance
 from headrace.testing.conformance.queues.stats import StatsConformance
@@ -98,6 +100,8 @@ class StoreConformance(
     OnceConformance,
     KvConformance,
     FactsConformance,
+    HistoryConformance,
+    ForgettingConformance,
     StartsConformance,
     StatsConformance,
     LookupConformance,

@@ -2,7 +2,7 @@
 -- Cancel jobs wherever they are; atomic, so that a job is either cancelled or delivered.
 -- KEYS: *
 -- ARGV: events:int queue running:bool, then *job_ids:bytes
--- Returns list[bytes]: for each job its state now (cancelled, running, dead) or its verdict, '' if it is unknown.
+-- Returns list[bytes]: for each job its state now (cancelled, running, dead, done) or its verdict, '' if it is unknown.
 
 local function in_stream(job_id, place)
   local stream, id = entry_at(place)
@@ -74,7 +74,8 @@ end
 local function cancel(job_id)
   local place = place_of(job_id)
   if not place then
-    return redis.call('GET', key.result .. job_id) or in_log(job_id)
+    local ended = not MEMBERS and find_ended({job_id})[job_id]
+    return redis.call('GET', key.result .. job_id) or ended and ended[4] or in_log(job_id)
   elseif is_entry(place) then
     -- Events in a log belong to its groups.
     return IS_LOG and '' or in_stream(job_id, place)

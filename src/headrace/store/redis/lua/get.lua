@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- The states of jobs; atomic, so that a job that moves is seen in one place.
--- KEYS: ready level jobs scheduled parked dead result progress log log_jobs flow, of each queue
+-- KEYS: ready level jobs scheduled parked dead result progress log log_jobs flow history shelves, of each queue
 -- ARGV: groups returned bodies:bool, then *job_ids:bytes
--- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause}; state is '' if it is in no place; for a dead job, `due` is when it died.
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause, ended}; state is '' if it is in no place; for a dead job, `due` is when it died. `ended` is {}, or {state}, or with bodies {state, shelf, chunk, place, data}, where the data is left out if the chunk came before.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local GONE = {'', '0', '', 0, '', '', '', '', '', '', ''}
@@ -92,9 +92,28 @@ local function snapshot_of(job_id, place)
   return ready(place)
 end
 
+-- What the history has of jobs that are in no place.
+local function add_ended(snapshots)
+  local missing, of_job = {}, {}
+  for job_id, snapshot in pairs(snapshots) do
+    if snapshot[1] == '' and (bodies or snapshot[8] == '') then
+      missing[#missing + 1], of_job[job_id] = job_id, snapshot
+    end
+  end
+  local sent = {}
+  for job_id, ended in pairs(find_ended(missing)) do
+    local shelf, chunk, place, state = unpack(ended)
+    local name = key.history .. shelf
+    local is_sent = sent[name .. ' ' .. chunk]
+    of_job[job_id][12] = bodies and {state, shelf, chunk, place, not is_sent and redis.call('HGET', name, 'd' .. chunk) or ''} or {state}
+    sent[name .. ' ' .. chunk] = true
+  end
+end
+
 local snapshots = {}
 each_queue(ARGV[1], function(its_group)
   group = its_group
+  local of_queue = {}
   local has_progress = redis.call('EXISTS', key.progress) == 1
   for i = 4, #ARGV do
     local job_id = ARGV[i]
@@ -109,7 +128,10 @@ each_queue(ARGV[1], function(its_group)
     end
     snapshot[8] = redis.call('GET', key.result .. job_id) or ''
     snapshot[10] = has_progress and redis.call('HGET', key.progress, job_id) or ''
-    snapshots[#snapshots + 1] = snapshot
+    snapshot[12] = {}
+    of_queue[job_id] = of_queue[job_id] or snapshot
+    snapshots[#snapshots + 1] = of_queue[job_id]
   end
+  add_ended(of_queue)
 end)
 return snapshots

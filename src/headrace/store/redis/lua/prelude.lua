@@ -281,6 +281,104 @@ local function binary(bytes)
   return '\197' .. string.char(math.floor(size / 256), size % 256) .. bytes
 end
 
+-- 16 bytes by which an ended job is found: `mark_of` in `store/history/block.py`.
+local function mark_of(job_id)
+  return #job_id == 16 and job_id or string.sub(redis.sha1hex(job_id), 1, 16)
+end
+
+-- Of each shelf of the history: its name, the first and the last chunk that count, how many of the first one's
+-- jobs do not, and for how long jobs are kept.
+local function shelves_of()
+  local names = redis.pcall('SMEMBERS', key.shelves)
+  local shelves = {}
+  names = names.err and {} or names
+  names[#names + 1] = ''
+  for _, shelf in ipairs(names) do
+    local meta = redis.pcall('HGET', key.history .. shelf, 'm')
+    local first, last, count, most, keep_ms = string.match(
+      type(meta) == 'string' and meta or '', '^(%d+) (%d+) (%d+) %d+ (%d+) (%d+)$')
+    -- Not ours if there are more chunks than that: the server would be busy with them.
+    if first and last - first < 200000 then
+      first, last = tonumber(first), tonumber(last)
+      local over = math.max(0, count - most)
+      while over > 0 and first < last do
+        local size = redis.call('HSTRLEN', key.history .. shelf, 'i' .. string.format('%d', first)) / 17
+        if size > over then
+          break
+        end
+        first, over = first + 1, over - size
+      end
+      shelves[#shelves + 1] = {shelf, first, last, over, tonumber(keep_ms)}
+    end
+  end
+  return shelves
+end
+
+-- When the job at a place of a chunk ended; 0 if that cannot be read.
+local function ended_at(shelf, chunk, place)
+  local times = redis.call('HGET', key.history .. shelf, 't' .. chunk) or ''
+  for ended, count in string.gmatch(times, '(%d+):(%d+) ') do
+    place = place - count
+    if place < 0 then
+      return tonumber(ended)
+    end
+  end
+  return 0
+end
+
+-- The places in a chunk's marks of jobs that are wanted: mark → {place, letter of the state}.
+local function marked_in(marks, wanted, count)
+  local found, sub = {}, string.sub
+  if count < 5 then
+    for mark in pairs(wanted) do
+      local at = string.find(marks, mark, 1, true)
+      while at do
+        if (at - 1) % 17 == 0 then
+          found[mark] = {(at - 1) / 17, sub(marks, at + 16, at + 16)}
+        end
+        at = string.find(marks, mark, at + 1, true)
+      end
+    end
+    return found
+  end
+  for at = 1, #marks, 17 do
+    local mark = sub(marks, at, at + 15)
+    if wanted[mark] then
+      found[mark] = {(at - 1) / 17, sub(marks, at + 16, at + 16)}
+    end
+  end
+  return found
+end
+
+-- Where ended jobs are kept: id → {shelf, chunk, place, state, ended}. Of a job that ended twice, the last.
+local function find_ended(job_ids)
+  local found, shelves = {}, #job_ids > 0 and shelves_of() or {}
+  local moment = #shelves > 0 and now_ms()
+  for _, each in ipairs(shelves) do
+    local shelf, first, last, hidden, keep_ms = unpack(each)
+    local wanted, left = {}, 0
+    for _, job_id in ipairs(job_ids) do
+      wanted[mark_of(job_id)] = job_id
+      left = left + 1
+    end
+    for chunk = last, first, -1 do
+      local number = string.format('%d', chunk)
+      local marks = left > 0 and redis.call('HGET', key.history .. shelf, 'i' .. number) or ''
+      for mark, at in pairs(marked_in(marks, wanted, left)) do
+        local job_id, ended = wanted[mark], ended_at(shelf, number, at[1])
+        local is_kept = (chunk > first or at[1] >= hidden) and ended + keep_ms > moment
+        local before = found[job_id]
+        if is_kept and (not before or before[5] < ended) then
+          found[job_id] = {shelf, number, at[1], at[2] == 'c' and 'cancelled' or 'done', ended}
+        end
+        wanted[mark] = nil
+        left = left - 1
+      end
+    end
+  end
+  return found
+end
+
 -- The result in the verdict of a done job: the bytes after `[done, `; '' for any other verdict.
 local function value_of(verdict)
   if string.sub(verdict, 2, 6) ~= '\164done' or #verdict < 8 then

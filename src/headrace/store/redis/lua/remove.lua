@@ -101,9 +101,12 @@ end
 for _, stream in ipairs(streams) do
   redis.call('UNLINK', stream)
 end
+for _, shelf in ipairs(shelves_of()) do
+  redis.call('UNLINK', key.history .. shelf[1])
+end
 redis.call('UNLINK', key.scheduled, key.parked, key.lanes, key.gates, key.children,
   key.flow_messages, key.cancelling, key.paused, key.progress, key.once, key.ticks, key.events, key.facts,
-  key.epoch, key.reclaims, key.promoter, key.flow_relay, key.levels
+  key.shelves, key.epoch, key.reclaims, key.promoter, key.flow_relay, key.levels
 )
 redis.call('PUBLISH', key.control_channel, '')
 return applied(0)

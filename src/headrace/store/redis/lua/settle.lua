@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int, then *blocks, as these numbers announce
+-- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int shelves:int, then *blocks, as these numbers announce
 -- Returns list[bytes]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
 
 -- Blocks: done: ids, job_ids, counts, constraints. kept: ids, job_ids, counts, constraints, verdicts, ttls; both without
@@ -9,8 +9,9 @@
 -- of both, how many there are of each stream, one after the other: {label, number}…. from_log, of events that are done and
 -- were read from their log: ids, and if `checked` counts. For each moved: id key count kind value history
 -- envelope verdict ttl constraints inputs, where `value` is a delay, a reason, a gate or the format of another runner.
+-- For each of the shelves on which jobs that are done are kept: name most keep_ms marks block.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
-local at = 16
+local at = 17
 
 local epoch = epoch_now()
 if not checked and epoch ~= ARGV[4] then
@@ -45,6 +46,10 @@ local from_log = {take(n), take(checked and n or 0)}
 local moves = {}
 for i = 1, moving do
   moves[i] = take(11)
+end
+local shelves = {}
+for i = 1, tonumber(ARGV[16]) do
+  shelves[i] = take(5)
 end
 local labels = ARGV[12] ~= '' and cmsgpack.unpack(ARGV[12]) or {{{'', #done[1]}}, {{'', #kept[1]}}}
 
@@ -143,6 +148,9 @@ local function all_done(of_label, ids, job_ids, constraints, verdicts)
   end
 end
 
+if #shelves > 0 then
+  keep_ended(shelves, done[2], kept[2])
+end
 all_done(labels[1], done[1], done[2], done[4])
 all_done(labels[2], kept[1], kept[2], kept[4], kept[5])
 for i = 1, #kept[1] do
@@ -171,174 +179,179 @@ if #from_log[1] > 0 then
   forget_from_log(from_log[1])
 end
 
--- Only the caller that takes the entry out may move the job on.
-local out
-local function taken_out(receipt)
-  local stream, id = entry_at(receipt)
-  if redis.call('XACK', stream, GROUP, id) == 0 then
-    return false
-  end
-  out = receipt
-  take_away(stream, id)
-  return true
-end
-
-local function retry(job, delay)
-  local due, constraints = now() + delay + 1, constraints_of(job)
-  if constraints.limits then
-    give_back(constraints.limits, job.id)
-  end
-  if delay == 0 then
-    place(job, true)
-    return
-  end
-  if constraints.lane and (constraints.width or 1) == 1 then
-    -- A lane keeps its order through retries.
-    schedule(job, due, 'S')
-  else
-    schedule(job, due, 's')
-    if constraints.lane then
-      leave_lane(constraints.lane, constraints.width)
+-- A script has at most 200 locals: what only `move` needs is inside.
+local untrue, lost = {}, {'lost'}
+local out, lose, correct, move
+do
+  -- Only the caller that takes the entry out may move the job on.
+  local function taken_out(receipt)
+    local stream, id = entry_at(receipt)
+    if redis.call('XACK', stream, GROUP, id) == 0 then
+      return false
     end
+    out = receipt
+    take_away(stream, id)
+    return true
   end
-end
 
--- A released job goes back to the front: to the consumer from which any worker takes over, and workers are
--- notified. If none waits behind it, it is added at the end instead, which wakes them by itself.
-local waits_behind = {}
-local function hand_back(receipt, job_id, count)
-  local stream, id = entry_at(receipt)
-  if MEMBERS and stream == key.log then
-    waits_behind[stream] = true
-  elseif waits_behind[stream] == nil then
-    -- Once for all that are handed back together, so that they keep their order.
-    waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
-  end
-  -- A job without an id of its own (see settlement_batch.py) is in no index, and must not enter it.
-  if count ~= '1' or waits_behind[stream] or string.sub(job_id, 1, 7) == '=entry-' then
-    redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
-    control_changed = true
-    return
-  end
-  local entry = redis.call('XRANGE', stream, id, id)[1]
-  redis.call('XACK', stream, GROUP, id)
-  redis.call('XDEL', stream, id)
-  local prefix = string.match(receipt, '^[tp]?%d*/') or ''
-  places[job_id] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
-end
-
--- Let the job wait for the runner of this format, which is not the one that its sender knew.
-local function move_to(job, format)
-  local before = string.byte(job.envelope, 2) or 0
-  if before >= 1 and before <= 3 then
-    job.envelope = string.sub(job.envelope, 1, 1) .. string.char(format) .. string.sub(job.envelope, 3)
-  end
-  put_in_stream(job)
-end
-
--- Block the job at its limit, or until its task is resumed.
-local function hold_at(name, job)
-  local limits = constraints_of(job).limits or {}
-  give_back(limits, job.id)
-  for _, limit in ipairs(limits) do
-    if limit[1] == name then
-      wait_at(name, job, wait_for(limit), true)
+  local function retry(job, delay)
+    local due, constraints = now() + delay + 1, constraints_of(job)
+    if constraints.limits then
+      give_back(constraints.limits, job.id)
+    end
+    if delay == 0 then
+      place(job, true)
       return
     end
+    if constraints.lane and (constraints.width or 1) == 1 then
+      -- A lane keeps its order through retries.
+      schedule(job, due, 'S')
+    else
+      schedule(job, due, 's')
+      if constraints.lane then
+        leave_lane(constraints.lane, constraints.width)
+      end
+    end
   end
-  wait_at(name, job, nil, false)
-end
 
--- The task was resumed before its worker knew: the job is handed back as if never taken.
-local function is_over(gate)
-  local task = paused_at(gate)
-  return task and redis.call('SISMEMBER', key.paused, task) == 0
-end
+  -- A released job goes back to the front: to the consumer from which any worker takes over, and workers are
+  -- notified. If none waits behind it, it is added at the end instead, which wakes them by itself.
+  local waits_behind = {}
+  local function hand_back(receipt, job_id, count)
+    local stream, id = entry_at(receipt)
+    if MEMBERS and stream == key.log then
+      waits_behind[stream] = true
+    elseif waits_behind[stream] == nil then
+      -- Once for all that are handed back together, so that they keep their order.
+      waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
+    end
+    -- A job without an id of its own (see settlement_batch.py) is in no index, and must not enter it.
+    if count ~= '1' or waits_behind[stream] or string.sub(job_id, 1, 7) == '=entry-' then
+      redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
+      control_changed = true
+      return
+    end
+    local entry = redis.call('XRANGE', stream, id, id)[1]
+    redis.call('XACK', stream, GROUP, id)
+    redis.call('XDEL', stream, id)
+    local prefix = string.match(receipt, '^[tp]?%d*/') or ''
+    places[job_id] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
+  end
 
-local function wants_end(job_id)
-  return any_special() and redis.call('HEXISTS', key.cancelling, job_id) == 1
-end
+  -- Let the job wait for the runner of this format, which is not the one that its sender knew.
+  local function move_to(job, format)
+    local before = string.byte(job.envelope, 2) or 0
+    if before >= 1 and before <= 3 then
+      job.envelope = string.sub(job.envelope, 1, 1) .. string.char(format) .. string.sub(job.envelope, 3)
+    end
+    put_in_stream(job)
+  end
 
--- The outcome in effect: the job may have been cancelled, or the cancellation may be of an earlier job.
-local function effect_of(kind, value, job_id)
-  if kind == 'dead' then
+  -- Block the job at its limit, or until its task is resumed.
+  local function hold_at(name, job)
+    local limits = constraints_of(job).limits or {}
+    give_back(limits, job.id)
+    for _, limit in ipairs(limits) do
+      if limit[1] == name then
+        wait_at(name, job, wait_for(limit), true)
+        return
+      end
+    end
+    wait_at(name, job, nil, false)
+  end
+
+  -- The task was resumed before its worker knew: the job is handed back as if never taken.
+  local function is_over(gate)
+    local task = paused_at(gate)
+    return task and redis.call('SISMEMBER', key.paused, task) == 0
+  end
+
+  local function wants_end(job_id)
+    return any_special() and redis.call('HEXISTS', key.cancelling, job_id) == 1
+  end
+
+  -- The outcome in effect: the job may have been cancelled, or the cancellation may be of an earlier job.
+  local function effect_of(kind, value, job_id)
+    if kind == 'dead' then
+      return kind
+    elseif wants_end(job_id) then
+      return 'cancelled'
+    elseif kind == 'cancelled' or (kind == 'held' and is_over(value)) then
+      return 'released'
+    end
     return kind
-  elseif wants_end(job_id) then
-    return 'cancelled'
-  elseif kind == 'cancelled' or (kind == 'held' and is_over(value)) then
-    return 'released'
   end
-  return kind
-end
 
--- The sender wrote this fact in advance: it did not happen.
-local untrue = {}
-local function correct(job, kind)
-  if EVENTS > 0 then
-    untrue[#untrue + 1] = job.id
-    local name = kind .. ' ' .. task_of(job.envelope)
-    made[name] = (made[name] or 0) - 1
+  -- The sender wrote this fact in advance: it did not happen.
+  correct = function(job, kind)
+    if EVENTS > 0 then
+      untrue[#untrue + 1] = job.id
+      local name = kind .. ' ' .. task_of(job.envelope)
+      made[name] = (made[name] or 0) - 1
+    end
   end
-end
 
-local lost = {'lost'}
-local function lose(receipt, count)
-  lost[#lost + 1] = receipt
-  lost[#lost + 1] = count
-end
-
-local function end_it(job, kind, reason, verdict, ttl)
-  local goes_on = true
-  if kind == 'dead' then
-    add_dead(job, reason)
-    goes_on = goes_on_after(job)
-  else
-    places[job.id] = false
+  lose = function(receipt, count)
+    lost[#lost + 1] = receipt
+    lost[#lost + 1] = count
   end
-  if kind == 'cancelled' and verdict == '' then
-    verdict, ttl = CANCELLED, constraints_of(job).ttl_ms or KEPT_MS
-    finished[#finished + 1] = binary(job.id)
-  end
-  keep_verdict(job.id, verdict, ttl)
-  ended(job.id, constraints_of(job), goes_on, kind, value_of(verdict))
-end
 
--- Whether a job that is handed back stays in its stream: another runner is named only where one was released.
-local function stays(kind, effect, value, job_id)
-  local moves_on = kind == 'released' and value ~= '' and not MEMBERS and string.sub(job_id, 1, 7) ~= '=entry-'
-  return effect == 'released' and not moves_on
-end
-
--- Whether an outcome may be applied. If so, the entry is gone, unless the job stays.
-local function is_ours(staying, receipt, count)
-  if staying then
-    return held(receipt, count)
+  local function end_it(job, kind, reason, verdict, ttl)
+    local goes_on = true
+    if kind == 'dead' then
+      add_dead(job, reason)
+      goes_on = goes_on_after(job)
+    else
+      places[job.id] = false
+    end
+    if kind == 'cancelled' and verdict == '' then
+      verdict, ttl = CANCELLED, constraints_of(job).ttl_ms or KEPT_MS
+      finished[#finished + 1] = binary(job.id)
+    end
+    if kind == 'cancelled' then
+      keep_cancelled(job, string.match(consumer, '^(.*)~') or consumer, verdict)
+    end
+    keep_verdict(job.id, verdict, ttl)
+    ended(job.id, constraints_of(job), goes_on, kind, value_of(verdict))
   end
-  return taken_out(receipt)
-end
 
-local function move(receipt, job_id, count, kind, value, history, envelope, verdict, ttl, constraints, inputs)
-  local effect = effect_of(kind, value, job_id)
-  local job = {id = job_id, envelope = envelope, history = history, constraints = constraints, inputs = inputs}
-  local staying = stays(kind, effect, value, job_id)
-  if not is_ours(staying, receipt, count) then
-    lose(receipt, count)
-    correct(job, kind)
-    return
-  elseif staying then
-    hand_back(receipt, job_id, count)
-  elseif effect == 'released' then
-    move_to(job, tonumber(value))
-  elseif effect == 'retry' then
-    retry(job, tonumber(value))
-  elseif effect == 'held' then
-    hold_at(value, job)
-  else
-    end_it(job, effect, value, verdict, ttl)
+  -- Whether a job that is handed back stays in its stream: another runner is named only where one was released.
+  local function stays(kind, effect, value, job_id)
+    local moves_on = kind == 'released' and value ~= '' and not MEMBERS and string.sub(job_id, 1, 7) ~= '=entry-'
+    return effect == 'released' and not moves_on
   end
-  if kind ~= effect then
-    correct(job, kind)
-    record_fact(effect, job)
+
+  -- Whether an outcome may be applied. If so, the entry is gone, unless the job stays.
+  local function is_ours(staying, receipt, count)
+    if staying then
+      return held(receipt, count)
+    end
+    return taken_out(receipt)
+  end
+
+  move = function(receipt, job_id, count, kind, value, history, envelope, verdict, ttl, constraints, inputs)
+    local effect = effect_of(kind, value, job_id)
+    local job = {id = job_id, envelope = envelope, history = history, constraints = constraints, inputs = inputs}
+    local staying = stays(kind, effect, value, job_id)
+    if not is_ours(staying, receipt, count) then
+      lose(receipt, count)
+      correct(job, kind)
+      return
+    elseif staying then
+      hand_back(receipt, job_id, count)
+    elseif effect == 'released' then
+      move_to(job, tonumber(value))
+    elseif effect == 'retry' then
+      retry(job, tonumber(value))
+    elseif effect == 'held' then
+      hold_at(value, job)
+    else
+      end_it(job, effect, value, verdict, ttl)
+    end
+    if kind ~= effect then
+      correct(job, kind)
+      record_fact(effect, job)
+    end
   end
 end
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.envelope import FORMATS, Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
-from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
+from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot, ended_snapshot
+from headrace.store.history.page import page_of, positions_in
+from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.gates import flows
+from headrace.store.sqlite.inspection import history
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.sqlite.topics import backlog
-from headrace.store.values import Cause, JobIdPage, decode_cause
+from headrace.store.values import Cause, EndedJobPage, JobIdPage, decode_cause
 
 if TYPE_CHECKING:
     import sqlite3
@@ -131,6 +135,10 @@ def _snapshot(
     if job:
         cause = flows.cause_of(connection, queue, job_id) if bodies else b""
         return _of_job(job, verdict, b"", decode_cause(cause))
+    if bodies or not verdict:
+        ended = history.find(connection, queue, [job_id], now_ms).get(job_id)
+        if ended is not None:
+            return ended_snapshot(ended, verdict)
     try:
         return JobSnapshot(decode_verdict(verdict).state, verdict) if verdict else None
     except Malformed:
@@ -171,7 +179,34 @@ def locate(
     asked = {"namespace": namespace, "names": json_of(queues), "job_id": job_id, "now_ms": now_ms}
     found = connection.execute(LOCATE, asked)
     names = {name for (name,) in found}
+    for name in queues:
+        number = None if name in names else queue_id(connection, namespace, name)
+        if number is not None and history.find(connection, number, [job_id], now_ms):
+            names.add(name)
     return [queue for queue in queues if queue in names]
+
+
+def ended(
+    connection: sqlite3.Connection,
+    namespace: str,
+    *,
+    queue: str,
+    cursor: str,
+    limit: int,
+    state: State | None,
+    now_ms: int,
+    oddities: Oddities,
+) -> EndedJobPage:
+    """A page of the history, without jobs that were sent again under the same id."""
+    start = positions_in(cursor)
+    number = queue_id(connection, namespace, queue)
+    if number is None:
+        return EndedJobPage([], "")
+    shelves = history.read(connection, number, start, limit)
+    where = f"table history, queue {queue!r}"
+    page = page_of(shelves, start, limit, now_ms, partial(oddities.note, where), state)
+    again = entries.by_job_ids(connection, number, [job.job_id for job in page.jobs])
+    return EndedJobPage([job for job in page.jobs if job.job_id not in again], page.cursor)
 
 
 def queues(connection: sqlite3.Connection, namespace: str, *, oddities: Oddities) -> list[str]:

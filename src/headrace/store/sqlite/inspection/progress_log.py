@@ -27,6 +27,9 @@ _OPEN_LOG = """
     ON CONFLICT (queue, job_id) DO UPDATE
     SET following = following + excluded.following, expires_ms = excluded.expires_ms
     RETURNING id, following"""
+_FORGET_LOG = "DELETE FROM logs WHERE queue = ? AND job_id = ?"
+_FORGET_LINES = """
+    DELETE FROM lines WHERE log IN (SELECT id FROM logs WHERE queue = ? AND job_id = ?)"""
 _WRITE = "INSERT INTO lines (log, number, line) VALUES {rows}"
 _CUT = "DELETE FROM lines WHERE log = ? AND number < ?"
 _LOG = """
@@ -102,6 +105,13 @@ def once_all(
 
 def forget_progress(change: Change, job_ids: Sequence[JobId]) -> None:
     run_rows(change.connection, _FORGET_PROGRESS, [(job_id,) for job_id in job_ids], change.number)
+
+
+def forget_logs(change: Change, job_ids: Sequence[JobId]) -> None:
+    """Delete the logs of these jobs."""
+    for job_id in job_ids:
+        change.connection.execute(_FORGET_LINES, (change.number, job_id))
+        change.connection.execute(_FORGET_LOG, (change.number, job_id))
 
 
 def forget_marks(change: Change, job_ids: Sequence[JobId]) -> None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.core.job.state import State
 from headrace.store.sqlite import kv
 from headrace.store.sqlite.gates import pauses
 from headrace.store.sqlite.inspection import facts, listing, progress_log, survey
 from headrace.store.sqlite.topics.topic_store import SqliteTopics
+from headrace.store.values import JobIdPage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.capacity import Runner
     from headrace.core.job.ids import JobId
-    from headrace.core.job.state import State
     from headrace.store.contract import DeadJobPage, JobSnapshot
     from headrace.store.oddities import Oddities
     from headrace.store.values import (
         Control,
         Counts,
-        JobIdPage,
+        EndedJobPage,
         LogPage,
         MinuteCount,
         QueueState,
@@ -55,8 +56,24 @@ class SqliteReads(SqliteTopics):
         *,
         runner: Runner | None = None,
     ) -> JobIdPage:
+        if state in (State.DONE, State.CANCELLED):
+            page = await self.history(queue, cursor, limit, state=state)
+            return JobIdPage([job.job_id for job in page.jobs], page.cursor)
         return await self._find(
             listing.browse, queue=queue, state=state, cursor=cursor, limit=limit, runner=runner
+        )
+
+    async def history(
+        self, queue: str, cursor: str = "", limit: int = 100, *, state: State | None = None
+    ) -> EndedJobPage:
+        return await self._find(
+            listing.ended,
+            queue=queue,
+            cursor=cursor,
+            limit=limit,
+            state=state,
+            now_ms=self._clock.now_ms(),
+            oddities=self._oddities,
         )
 
     async def events(

@@ -8,6 +8,7 @@ from headrace.core.job.state import State
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CANCELLING
 from headrace.store.sqlite.gates.flows import ending_of
+from headrace.store.sqlite.inspection import history
 from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import select_rows
 
@@ -30,6 +31,9 @@ def cancel(change: Change, job_ids: Sequence[JobId], *, running: bool) -> list[S
     unknown = [(change.number, job_id, change.now_ms) for job_id in job_ids if job_id not in found]
     ended = select_rows(change.connection, _RESULTS, unknown)
     states: dict[JobId, State] = {job_id: ending_of(verdict).state for job_id, verdict in ended}
+    gone = [job_id for job_id in job_ids if job_id not in found and job_id not in states]
+    kept = history.find(change.connection, change.number, gone, change.now_ms) if gone else {}
+    states |= {job_id: job.state for job_id, job in kept.items()}
     asked = [job_id for job_id, entry in found.items() if running and entry.state == "running"]
     if asked:
         entries.flag(change.connection, change.number, asked, CANCELLING)

@@ -21,6 +21,7 @@ from headrace.store.sqlite.entries import (
 from headrace.store.sqlite.gates import lanes, limits, uniques
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.facts import task_of
+from headrace.store.sqlite.jobs import history_writer
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
 from headrace.store.values import Arrival, Cause, JobEnding, encode_cause
 
@@ -121,6 +122,7 @@ def forget_parents(change: Change, children: Sequence[JobId]) -> list[tuple[JobI
 def cancel(change: Change, cancelled: Sequence[Entry]) -> None:
     """End jobs that are not running, or whose worker is gone, as cancelled."""
     if cancelled:
+        history_writer.write_cancelled(change, cancelled)
         _keep_verdicts(change, cancelled, CANCELLED_VERDICT)
         let_go(change, [(entry, JobEnding(State.CANCELLED)) for entry in cancelled])
         entries.delete(change.connection, [entry.id for entry in cancelled])

@@ -10,7 +10,7 @@ from headrace.store.oddities import readable
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED
 from headrace.store.sqlite.inspection import progress_log
-from headrace.store.sqlite.jobs import completion
+from headrace.store.sqlite.jobs import completion, history_writer
 from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ _DROP = [
     f"DELETE FROM {table} WHERE queue = ?"
     for table in (
         "jobs", "results", "uniques", "ticks", "children", "joins", "parents", "limits", "starts",
-        "progress", "logs", "once", "facts", "counters", "stopped_keys", "topic_groups",
+        "progress", "logs", "once", "facts", "counters", "history", "shelves",
+        "stopped_keys", "topic_groups",
     )
 ]  # fmt: skip
 _DROP_NAMED = [
@@ -95,6 +96,7 @@ def sweep(change: Change) -> None:
     _drop_dead(change)
     for drop in _DROP_EXPIRED:
         connection.execute(drop, (now_ms,))
+    history_writer.drop_expired(change)
     _drop_logs(change)
     connection.execute(_DROP_TICKS, (change.number, now_ms - _TICKS_KEPT_MS))
     drop_counters(change)

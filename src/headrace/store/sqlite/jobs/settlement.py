@@ -14,13 +14,15 @@ from headrace.core.job.verdict import CANCELLED_VERDICT
 from headrace.core.queue_names import group_source
 from headrace.store.contract import Settlement
 from headrace.store.fact_block import encode_settled
+from headrace.store.history.block import blocks_of
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED
+from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED, REPORTED
 from headrace.store.sqlite.gates.flows import ending_of
-from headrace.store.sqlite.jobs import completion, leases, pruning, requeue
+from headrace.store.sqlite.inspection.facts import task_of
+from headrace.store.sqlite.jobs import completion, history_writer, leases, pruning, requeue
 from headrace.store.sqlite.rows import bounded_ms, run_rows
 from headrace.store.sqlite.topics import stopped_keys
-from headrace.store.values import JobEnding
+from headrace.store.values import EndedJob, JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +70,8 @@ def settle(
         tally = None
     if change.facts is not None:
         _record(change, by_kind, None if holds.lost else tally)
+    if change.keeps_history:
+        _keep(change, owner, by_kind, attached, None if holds.lost else tally)
     _end(change, by_kind, attached)
     if retried := by_kind[Retried]:
         requeue.retry(change, retried, attached)
@@ -85,8 +89,10 @@ def _apply_cancel_requests(by_kind: dict[type, Settled], attached: dict[Receipt,
     for delivery, _ in _taken_out(by_kind, Cancelled, stopping, wanted=False):
         by_kind[Released].append((delivery, RELEASED))
     for kind in (Retried, Held, Released):
-        for delivery, _ in _taken_out(by_kind, kind, stopping, wanted=True):
-            by_kind[Cancelled].append((delivery, Cancelled()))
+        for delivery, outcome in _taken_out(by_kind, kind, stopping, wanted=True):
+            by_kind[Cancelled].append(
+                (delivery, Cancelled(history=getattr(outcome, "history", b"")))
+            )
 
 
 def _taken_out(
@@ -110,6 +116,46 @@ def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -
         change.ended = len(settled), encode_settled(tally.columns)
     for (name, task), count in tally.counts.items():
         change.count(task, name, count)
+
+
+def _keep(
+    change: Change,
+    owner: str,
+    by_kind: dict[type, Settled],
+    attached: dict[Receipt, Entry],
+    tally: Tally | None,
+) -> None:
+    """Write what is kept of jobs that are done or cancelled, while their progress is still there.
+    `tally` is the count of all outcomes, if it is right."""
+    done = [Settlement(*each) for each in by_kind[Done]]
+    cancelled = by_kind[Cancelled]
+    reported = [entry.job_id for entry in attached.values() if entry.flags & REPORTED]
+    progress = history_writer.progress_of(change, reported)
+    if done:
+        whole = tally is not None and len(tally.columns.outcomes) == len(done)
+        columns = tally.columns if tally is not None and whole else None
+        facts = change.ended[1] if columns is not None and change.ended[0] == len(done) else b""
+        blocks = blocks_of(change.history_rules, done, owner, columns, facts)
+        history_writer.write(change, blocks, progress)
+    jobs = [_cancelled(change, owner, delivery, outcome) for delivery, outcome in cancelled]
+    history_writer.write_jobs(change, jobs, progress)
+
+
+def _cancelled(
+    change: Change, owner: str, delivery: LeasedDelivery, outcome: Cancelled
+) -> EndedJob:
+    return EndedJob(
+        delivery.job_id or peek_id(delivery.envelope),
+        State.CANCELLED,
+        change.now_ms,
+        task_of(delivery.envelope),
+        worker=owner,
+        ready_ms=delivery.ready_ms,
+        envelope=delivery.envelope,
+        history=outcome.history or delivery.history,
+        constraints=delivery.constraints,
+        verdict=outcome.verdict or CANCELLED_VERDICT,
+    )
 
 
 def _storable(text: str) -> str:

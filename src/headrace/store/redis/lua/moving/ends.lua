@@ -93,6 +93,7 @@ end
 
 local function cancelled(job, in_lane)
   places[job.id] = false
+  keep_cancelled(job, '', CANCELLED)
   keep_verdict(job.id, CANCELLED, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.id)
   record_fact('cancelled', job)

@@ -1,0 +1,1 @@
+"""How ended jobs are kept: blocks of what is settled together, chunks of them, pages."""

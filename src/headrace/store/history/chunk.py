@@ -1,0 +1,129 @@
+"""Chunks: how stores keep blocks of ended jobs.
+
+A store puts each block into a *frame*, with the time, and adds the frame to the last *chunk* of
+its shelf, or begins another when that one is full. All marks of a chunk have the same size, so the
+place of a mark says which job of the chunk it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import repeat
+from typing import TypeVar
+
+import msgspec
+
+from headrace.core.job.ids import JobId
+from headrace.core.job.state import State
+from headrace.store.history.block import ID, LETTERS, MARK, EndedBlock, encode_jobs, mark_of
+from headrace.store.values import EndedJob
+
+_T = TypeVar("_T")
+
+FULL = 8192
+"""Bytes from which on a chunk gets no further frames."""
+_STATES = {letter[0]: state for state, letter in LETTERS.items()}
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    ended_ms: int
+    progress: dict[int, bytes]
+    """The last progress of jobs that reported one, by place."""
+    block: EndedBlock
+
+
+_decode_frame = msgspec.msgpack.Decoder(_Frame).decode
+
+
+def encode_frame(ended_ms: int, progress: Mapping[int, bytes], block: bytes) -> bytes:
+    """A block as it is in a chunk, after its length."""
+    frame = _encode((ended_ms, progress, msgspec.Raw(block)))
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def decode_chunk(data: bytes) -> list[EndedJob]:
+    """The jobs of a chunk, the oldest first. Raises `ValueError`, or what msgspec does, if it is
+    none."""
+    return [job for frame in _frames(data) for job in _jobs_in(frame)]
+
+
+def without(data: bytes, job_ids: Collection[JobId]) -> tuple[bytes, bytes, list[tuple[int, int]]]:
+    """A chunk without some jobs: its marks, its frames, and the time and size of each frame."""
+    marks, frames, times = [], [], []
+    for frame in _frames(data):
+        jobs = [job for job in _jobs_in(frame) if job.job_id not in job_ids]
+        if jobs:
+            mark, block = encode_jobs(jobs)
+            progress = {at: job.progress for at, job in enumerate(jobs) if job.progress}
+            marks.append(mark)
+            frames.append(encode_frame(frame.ended_ms, progress, block))
+            times.append((frame.ended_ms, len(jobs)))
+    return b"".join(marks), b"".join(frames), times
+
+
+def find_mark(marks: bytes, job_id: JobId) -> tuple[int, State] | None:
+    """The place and the state of a job in a chunk with these marks; the latest, if it is there
+    twice."""
+    mark, end = mark_of(job_id), len(marks)
+    while (at := marks.rfind(mark, 0, end)) >= 0:
+        if at % MARK == 0 and marks[at + ID] in _STATES:
+            return at // MARK, _STATES[marks[at + ID]]
+        end = at + ID - 1
+    return None
+
+
+def _frames(data: bytes) -> Iterator[_Frame]:
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        if size == 0 or at + 4 + size > len(data):
+            raise ValueError("a frame is longer than its chunk")
+        yield _decode_frame(data[at + 4 : at + 4 + size])
+        at += 4 + size
+
+
+def _jobs_in(frame: _Frame) -> Iterator[EndedJob]:
+    block = frame.block
+    facts = block.facts.facts()
+    count = len(facts)
+    columns = zip(
+        facts, _ready(block.ready, count), _envelopes(block, count), _each(block.verdicts, count),
+        strict=True,
+    )  # fmt: skip
+    for at, (fact, ready_ms, envelope, verdict) in enumerate(columns):
+        history, constraints, started_ms = block.more.get(at, (b"", b"", 0))
+        yield EndedJob(
+            fact.job_id,
+            State.CANCELLED if fact.kind == "cancelled" else State.DONE,
+            frame.ended_ms,
+            fact.task,
+            fact.attempt,
+            block.worker,
+            ready_ms,
+            fact.started_ms or started_ms,
+            fact.took_us,
+            envelope,
+            history,
+            constraints,
+            verdict,
+            frame.progress.get(at, b""),
+        )
+
+
+def _each(column: _T | list[_T], count: int) -> Iterator[_T] | list[_T]:
+    return column if isinstance(column, list) else repeat(column, count)
+
+
+def _ready(column: bytes | int | list[int], count: int) -> Iterator[int] | list[int]:
+    if not isinstance(column, bytes):
+        return _each(column, count)
+    return [int(each.rpartition(b"/")[2].split(b"-")[0]) for each in column.split(b" ")]
+
+
+def _envelopes(block: EndedBlock, count: int) -> Iterator[bytes]:
+    at = 0
+    for size in _each(block.sizes, count):
+        yield block.envelopes[at : at + size]
+        at += size
