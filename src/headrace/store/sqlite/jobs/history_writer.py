@@ -95,7 +95,7 @@ def _put(
 
 
 def _drop_over(change: Change, shelf: str, over: int) -> None:
-    """Delete the chunks of which all jobs are beyond the bound."""
+    """Delete the chunks that are wholly beyond the bound."""
     if over <= 0:
         return
     chunks = change.connection.execute(history.OLDEST, (change.number, shelf, _DROPPED_TOGETHER))

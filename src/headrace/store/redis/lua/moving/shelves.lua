@@ -114,7 +114,7 @@ do
     end
   end
 
-  -- Keep a cancelled job, by the rules of whoever asks: see `HistoryRules.encoded`.
+  -- Keep a cancelled job, by the rules that came with the request: see `HistoryRules.encoded`.
   keep_cancelled = function(job, worker, verdict)
     if RULES == '' or MEMBERS or IS_LOG then
       return
