@@ -224,18 +224,36 @@ class JobNotFound(JobError):
 
 
 class JobFailed(JobError):
-    """The job is dead. `error_type`, `error_text` and `remote_traceback` say what happened to it,
-    `reason` why it was given up."""
+    """The job is dead. `error_type`, `error_text` and `traceback` say what happened to it, `reason`
+    why it was given up. `cause` is the failure of the job that failed first, if this one waited for
+    it in a flow. `task` is None if it is not known."""
 
     def __init__(
-        self, job_id: str, reason: str, error_type: str, error_text: str, traceback: str
+        self,
+        job_id: str,
+        reason: str,
+        error_type: str,
+        error_text: str,
+        traceback: str,
+        task: str | None = None,
+        cause: JobFailed | None = None,
     ) -> None:
         what = f"{error_type}: {error_text}" if error_type else error_text
+        if cause is not None:
+            of_task = f" of task {cause.task!r}" if cause.task else ""
+            what = f"job {cause.job_id}{of_task} failed first: {cause.error}"
         super().__init__(f"job {job_id} is dead ({reason}): {what}", job_id)
-        self.reason = reason
-        self.error_type = error_type
-        self.error_text = error_text
-        self.remote_traceback = traceback
+        self.reason: str = reason
+        self.error_type: str = error_type
+        self.error_text: str = error_text
+        self.traceback: str = traceback
+        self.task: str | None = task
+        self.cause: JobFailed | None = cause
+
+    @property
+    def error(self) -> str:
+        """Type and text of the error; only the text if no task raised it."""
+        return f"{self.error_type}: {self.error_text}" if self.error_type else self.error_text
 
 
 class JobCancelled(JobError):

@@ -98,7 +98,7 @@ def test_errors_carry_fields() -> None:
     assert StoreUnavailable("x", sent=True).sent
     failed = JobFailed("j", "rejected", "ValueError", "bad", "Traceback …")
     assert (failed.job_id, failed.reason, failed.error_type) == ("j", "rejected", "ValueError")
-    assert (failed.error_text, failed.remote_traceback) == ("bad", "Traceback …")
+    assert (failed.error_text, failed.traceback) == ("bad", "Traceback …")
 
 
 def test_texts_say_which_job_and_what_to_do() -> None:

@@ -20,7 +20,7 @@ async def test_a_handler_may_end_as_it_likes(crew: Crew, kind: str) -> None:
         expected = ENDINGS[ending]
         assert failed.value.reason == expected.reason, ending
         assert failed.value.error_type.endswith(expected.error_type), ending
-        assert failed.value.remote_traceback or expected.reason == "bad_result", ending
+        assert failed.value.traceback or expected.reason == "bad_result", ending
         runs = 1 if expected.reason == "bad_result" else 2
         assert len(crew.runs()[job.id]) == runs, ending
     after = await tasks["work"].enqueue(0.0)

@@ -162,7 +162,7 @@ def outside() -> int:
     try:
         return job.result_sync(5)
     except JobFailed as error:
-        print(error.error_type, error.error_text, error.remote_traceback)
+        print(error.error_type, error.error_text, error.traceback)
     except HeadraceError as error:
         print(error.retryable)
     return crunch(5)[0]

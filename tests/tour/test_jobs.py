@@ -148,7 +148,7 @@ async def test_a_job_that_fails_for_good_is_dead_and_says_why(app: Headrace) -> 
             await job.result(30)
     assert failed.value.error_type == "ValueError"
     assert failed.value.error_text == "this will never work"
-    assert "in broken" in failed.value.remote_traceback
+    assert "in broken" in failed.value.traceback
     info = await job.info()
     assert (info.state, info.reason) == (State.DEAD, "retries_exhausted")
     assert [attempt.number for attempt in info.attempts] == [1, 2]

@@ -7,7 +7,7 @@ from headrace.admin.filters import JobFilter
 from headrace.admin.jobs.cancel_request import CancelReport
 from headrace.admin.jobs.events import JobEvent
 from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
-from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
+from headrace.admin.jobs.summary import JobCause, JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo, QueuePage
 from headrace.admin.stats import MinuteStats
 from headrace.admin.topics.event_info import EventInfo
@@ -31,6 +31,7 @@ __all__ = [
     "FlowJobInfo",
     "GroupCounts",
     "GroupInfo",
+    "JobCause",
     "JobDetail",
     "JobEvent",
     "JobFilter",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from headrace.client.job_failure import job_failure, task_name
 from headrace.client.portal import Portal
 from headrace.client.session import ClientSession
 from headrace.client.watch import JobUpdate, JobWatch
@@ -22,12 +25,11 @@ from headrace.core.job.history import Attempt, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
-from headrace.core.job.verdict import Verdict, decode_verdict
+from headrace.core.job.verdict import decode_verdict
 from headrace.core.task.call import Call
 from headrace.errors import (
     HeadraceError,
     JobCancelled,
-    JobFailed,
     JobNotFound,
     ResultExpired,
     ResultTimeout,
@@ -36,6 +38,9 @@ from headrace.errors import (
 from headrace.store.contract import JobSnapshot
 
 R = TypeVar("R")
+
+# Seconds in which the replay of a job mostly arrives at those that wait for it in other queues.
+_RESUMED_IN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +128,27 @@ class Job(Generic[R]):
     async def result(self, timeout: float | None = None) -> R:
         """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
         after `timeout` seconds, or `ResultExpired` if the result is not kept (any more)."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            snapshot = await self._ended(timeout, left)
+            if snapshot is None:
+                raise ResultExpired(self.id)
+            if snapshot.state is not State.DEAD:
+                return self._unpacked(snapshot)
+            store, queue = (await self._app.session()).store, await self._found_queue()
+            failure = await job_failure(store, queue, self.id, snapshot)
+            if failure is not None:
+                raise failure from failure.cause
+            # Its flow is being resumed: it is about to wait again.
+            await asyncio.sleep(_RESUMED_IN)
+
+    async def _ended(self, timeout: float | None, left: float | None) -> JobSnapshot | None:
         session = await self._app.session()
         try:
-            snapshot = await session.waiter.wait(await self._found_queue(), self.job_id, timeout)
+            return await session.waiter.wait(await self._found_queue(), self.job_id, left)
         except TimeoutError:
             raise ResultTimeout(self.id, timeout or 0.0) from None
-        if snapshot is None:
-            raise ResultExpired(self.id)
-        if snapshot.state is State.DEAD and not snapshot.verdict:
-            # Its result is not kept, but the dead job is, with all that happened to it.
-            snapshot = await self._snapshot(bodies=True)
-        return self._unpacked(snapshot)
 
     def result_sync(self, timeout: float | None = None) -> R:
         """`result` for code without an event loop."""
@@ -201,8 +216,6 @@ class Job(Generic[R]):
         verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
         if snapshot.state is State.CANCELLED:
             raise JobCancelled(self.id)
-        if snapshot.state is State.DEAD:
-            raise _failure(self.id, snapshot, verdict)
         if verdict is None:
             raise ResultExpired(self.id)
         try:
@@ -225,16 +238,6 @@ Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
 SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
-def _failure(job_id: str, snapshot: JobSnapshot, verdict: Verdict | None) -> JobFailed:
-    if verdict is None:
-        last = decode_history(snapshot.history).attempts[-1:]
-        errors = [(a.error_type, a.error_text, a.traceback) for a in last]
-        return JobFailed(job_id, snapshot.reason, *(errors or [("", "it was given up", "")])[0])
-    return JobFailed(
-        job_id, verdict.reason, verdict.error_type, verdict.error_text, verdict.traceback
-    )
-
-
 def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
     history = decode_history(snapshot.history)
     attempts = tuple(AttemptInfo.of(attempt) for attempt in history.attempts)
@@ -243,7 +246,7 @@ def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
         id=job_id,
         state=snapshot.state,
         queue=queue,
-        task=_task_name(snapshot.envelope),
+        task=task_name(snapshot.envelope),
         sent=_sent(job_id, snapshot.envelope),
         due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
         worker=snapshot.worker or None,
@@ -253,13 +256,6 @@ def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
         progress=decode_progress(snapshot.progress),
         waits_for=snapshot.reason or None if blocked else None,
     )
-
-
-def _task_name(envelope: bytes) -> str | None:
-    try:
-        return decode_envelope(envelope).task
-    except HeadraceError:
-        return None
 
 
 def _sent(job_id: str, envelope: bytes) -> datetime | None:

@@ -144,7 +144,7 @@ async def test_a_killed_process_is_a_failed_attempt() -> None:
 async def test_a_retry_policy_knows_errors_of_another_process() -> None:
     failed = await failure_of((await picky.enqueue()).id)
     assert (failed.reason, failed.error_type) == ("not_retryable", "ValueError")
-    assert "in picky" in failed.remote_traceback
+    assert "in picky" in failed.traceback
 
 
 @pytest.mark.usefixtures("worker_name")

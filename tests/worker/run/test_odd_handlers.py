@@ -173,5 +173,5 @@ async def test_a_traceback_begins_with_the_function_and_not_with_the_worker(app:
         for task in (fail, fail_in_a_thread):
             with pytest.raises(JobFailed) as failed:
                 await (await task.enqueue()).result(timeout=30)
-            assert "headrace/worker" not in failed.value.remote_traceback
-            assert f"in {task.name}" in failed.value.remote_traceback
+            assert "headrace/worker" not in failed.value.traceback
+            assert f"in {task.name}" in failed.value.traceback

@@ -14,6 +14,7 @@ from headrace.admin.dead.dead_info import (
     matching,
 )
 from headrace.admin.dead.edited_replay import Edit, EditedReplay
+from headrace.admin.dead.flow_replay import FlowReplay
 from headrace.admin.filters import DeadConditions, JobFilter
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import PageScan, ScannedJobs, Stop
@@ -124,7 +125,8 @@ class DeadAdmin(AdminContext):
         all that match, as in `dead`: then a queue or a condition must be given. A job that is not
         dead (any more) is left alone, so asking twice replays once. Events of a group go oldest
         first, only in groups in which they are dead; an event named without a group, in all of
-        those.
+        those. Jobs of a flow that died with a replayed one wait again, with the results that they
+        have. For one of those, the job that failed first is replayed.
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
@@ -132,7 +134,7 @@ class DeadAdmin(AdminContext):
         store = await self._store()
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
-            return await self._apply(store.replay, named, queue, conditions)
+            return await self._apply(FlowReplay(store).send, named, queue, conditions)
         edited = EditedReplay(self._app, store, edit, self._redaction_of_records, self._edited)
         await self._apply(edited.check, named, queue, conditions)
         return await self._apply(edited.send, named, queue, conditions)

@@ -74,6 +74,12 @@ class EditedReplay:
     ) -> dict[JobId, bytes]:
         """The new envelopes of those that are dead."""
         snapshots = await self._store.get(queue, job_ids, bodies=True)
+        for job_id, seen in zip(job_ids, snapshots, strict=True):
+            if seen is not None and seen.cause is not None:
+                raise ConfigError(
+                    f"job {ids.to_text(job_id)} cannot be edited: it never began, because job "
+                    f"{ids.to_text(seen.cause.job_id)} failed; edit that one"
+                )
         return {
             job_id: self._changed(ids.to_text(job_id), seen.envelope, on_edit)
             for job_id, seen in zip(job_ids, snapshots, strict=True)

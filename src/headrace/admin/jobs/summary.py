@@ -103,6 +103,14 @@ class JobPage:
 
 
 @dataclass(frozen=True, slots=True)
+class JobCause:
+    """A job that failed, and with it those that waited for it."""
+
+    id: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobDetail(JobSummary):
     """All that is known of one job. Of one that is done or cancelled, little is kept."""
 
@@ -129,6 +137,8 @@ class JobDetail(JobSummary):
     """What it has done with `ctx.once`, by name."""
     event: EventInfo | None
     """What its envelope says, if it is an event in a group."""
+    cause: JobCause | None
+    """The job that failed first, if this one is dead because it waited for it."""
 
     @classmethod
     def whole(
@@ -162,6 +172,7 @@ class JobDetail(JobSummary):
             log=tuple(map(masks.text, log)),
             once=tuple(map(masks.text, sorted(once))),
             event=event_in(ids.to_id(summary.id), envelope, redaction),
+            cause=_cause(snapshot),
         )
 
 
@@ -173,6 +184,11 @@ def _error(attempt: AttemptInfo, masks: Masks) -> str:
 def key_of(constraints: Constraints) -> str | None:
     """The key among the constraints of a job, as it was given."""
     return constraints.lane.removeprefix(_KEY) if constraints.lane.startswith(_KEY) else None
+
+
+def _cause(snapshot: JobSnapshot) -> JobCause | None:
+    cause = snapshot.cause
+    return None if cause is None else JobCause(ids.to_text(cause.job_id), cause.queue)
 
 
 def _flow(envelope: Envelope | None) -> str | None:

@@ -23,6 +23,7 @@ from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
+    from headrace.store.values import Cause
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000
@@ -65,6 +66,7 @@ class Why:
         self._seen = seen
         self._job = JobSummary.of(queue, job_id, seen)
         self._constraints = decode_constraints(seen.constraints)
+        self._redaction = redaction
         self._masks = redaction.masks(opened(seen.envelope), self._constraints)
 
     @property
@@ -140,7 +142,21 @@ class Why:
             ended = to_datetime(history.attempts[-1].ended_ms)
             since = f" since {ended.isoformat(sep=' ', timespec='seconds')}{self._tries(history)}"
         error = f": {self._error}" if self._error else ""
+        if self._seen.cause is not None:
+            error = f": {await self._failed_first(self._seen.cause)}"
         return f"It is dead ({self._seen.reason}){since}{error}."
+
+    async def _failed_first(self, cause: Cause) -> str:
+        """The job that failed first, and its error, as part of a sentence."""
+        (seen,) = await self._store.get(cause.queue, [cause.job_id], bodies=True)
+        id = ids.to_text(cause.job_id)
+        if seen is None or seen.state is not State.DEAD:
+            return f"it waited for job {id}, which failed and is not kept"
+        first = Why(self._store, cause.queue, cause.job_id, seen, self._redaction)
+        error = first._error or seen.reason
+        return (
+            f"job {id} of task {first._job.task!r} in queue {cause.queue!r} failed first: {error}"
+        )
 
     def _tries(self, history: History) -> str:
         """How many attempts there were; the last record may be of a run that never began."""

@@ -1,0 +1,59 @@
+"""Replays dead jobs of flows: where one died because another failed, that one is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.core.job.ids import JobId
+from headrace.core.job.state import State
+from headrace.store.values import Cause
+
+if TYPE_CHECKING:
+    from headrace.store.contract import Store
+
+
+class FlowReplay:
+    """Its `send` has the signature of a store's verbs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._replayed: set[Cause] = set()
+
+    async def send(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
+        """For each job whether it was replayed, or a job that keeps it from running."""
+        sent = await self._store.replay(queue, job_ids)
+        left = [job_id for job_id, done in zip(job_ids, sent, strict=True) if not done]
+        resumed = await self._resume(queue, left) if left else set()
+        return [done or job_id in resumed for job_id, done in zip(job_ids, sent, strict=True)]
+
+    async def _resume(self, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:
+        """Those of the jobs that go on, now that all jobs that failed before them are replayed."""
+        resumed: set[JobId] = set()
+        causes = await self._causes(queue, job_ids)
+        while causes:
+            await self._replay(causes.values())
+            resumed |= {job_id for job_id, cause in causes.items() if cause in self._replayed}
+            # Another may have failed too. In another queue the replay may not have arrived yet.
+            before, causes = causes, await self._causes(queue, list(causes))
+            causes = {job_id: cause for job_id, cause in causes.items() if cause != before[job_id]}
+        return resumed
+
+    async def _causes(self, queue: str, job_ids: Sequence[JobId]) -> dict[JobId, Cause]:
+        snapshots = await self._store.get(queue, job_ids, bodies=True)
+        return {
+            job_id: seen.cause
+            for job_id, seen in zip(job_ids, snapshots, strict=True)
+            if seen is not None and seen.state is State.DEAD and seen.cause is not None
+        }
+
+    async def _replay(self, causes: Iterable[Cause]) -> None:
+        by_queue: dict[str, list[JobId]] = {}
+        for cause in dict.fromkeys(causes):
+            if cause not in self._replayed:
+                by_queue.setdefault(cause.queue, []).append(cause.job_id)
+        for queue, job_ids in by_queue.items():
+            sent = await self._store.replay(queue, job_ids)
+            self._replayed |= {
+                Cause(queue, job_id) for job_id, done in zip(job_ids, sent, strict=True) if done
+            }

@@ -1,0 +1,132 @@
+"""Flows that failed, and go on from there, on every store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace import ConfigError, Headrace, JobFailed, Retry, State, chain, group
+from tests.web.acting import post
+from tests.web.browsing import Person
+
+
+class Mill:
+    """Tasks of which one fails until it is repaired; each run is noted."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.ran: list[str] = []
+        self.broken = True
+
+        @app.task(retry=Retry(1))
+        async def grind(number: int) -> int:
+            self.ran.append(f"grind {number}")
+            if number < 0 and self.broken:
+                raise ValueError(f"{number} is too small")
+            return abs(number)
+
+        @app.task(queue="totals")
+        async def total(numbers: list[int]) -> int:
+            self.ran.append("total")
+            return sum(numbers)
+
+        @app.task
+        async def show(number: int) -> str:
+            self.ran.append("show")
+            return f"it is {number}"
+
+        self.grind, self.total, self.show = grind, total, show
+
+
+@pytest.fixture
+def mill(app: Headrace) -> Mill:
+    return Mill(app)
+
+
+async def test_only_what_failed_runs_again(app: Headrace, mill: Mill) -> None:
+    flow = await app.enqueue(
+        chain(
+            group(mill.grind.call(number) for number in (1, -2, 3)),
+            mill.total.call(),
+            mill.show.call(),
+        )
+    )
+    async with app.worker():
+        with pytest.raises(JobFailed) as failed:
+            await flow.result(timeout=20)
+        assert failed.value.reason == "parent_failed"
+        cause = failed.value.cause
+        assert cause is not None
+        assert (cause.task, cause.error_type, cause.reason) == (
+            "grind", "ValueError", "retries_exhausted",
+        )  # fmt: skip
+        assert cause.job_id == flow.jobs[1].id
+        assert "-2 is too small" in str(failed.value)
+        assert "in grind" in cause.traceback
+        assert failed.value.__cause__ is cause
+        assert failed.value.task == "show"
+        mill.broken = False
+        assert await app.admin.replay(cause.job_id) == 1
+        assert await app.admin.replay(cause.job_id) == 0
+        assert await flow.result(timeout=20) == "it is 6"
+    assert sorted(mill.ran) == ["grind -2", "grind -2", "grind 1", "grind 3", "show", "total"]
+
+
+async def test_a_flow_goes_on_with_other_arguments(app: Headrace, mill: Mill) -> None:
+    flow = await app.enqueue(group(mill.grind.call(n) for n in (1, -2)).then(mill.total.call()))
+    async with app.worker():
+        with pytest.raises(JobFailed) as failed:
+            await flow.result(timeout=20)
+        assert failed.value.cause is not None
+        first = failed.value.cause.job_id
+        with pytest.raises(ConfigError, match=f"because job {first} failed"):
+            await app.admin.replay(flow.id, edit={"numbers": [1]})
+        assert await app.admin.replay(first, edit={"number": 5}) == 1
+        assert await flow.result(timeout=20) == 6
+
+
+async def test_replaying_what_failed_with_another_replays_that_one(
+    app: Headrace, mill: Mill
+) -> None:
+    """Also if there are several, and from the dashboard."""
+    flow = await app.enqueue(
+        group(mill.grind.call(number) for number in (-1, -2, 3)).then(mill.total.call())
+    )
+    async with app.worker(), Person(app) as person:
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+        async with asyncio.timeout(20):
+            while True:
+                if len(await app.admin.dead("default")) == 2:
+                    break
+                await asyncio.sleep(0.01)
+        mill.broken = False
+        page = (await person.get("/job", id=flow.id, queue="totals")).text
+        assert "failed first: ValueError: " in page
+        async with asyncio.timeout(20):
+            # In another queue, the second failure may arrive after the first was replayed.
+            while await flow.status() is not State.DONE:
+                if await flow.status() is State.DEAD:
+                    await post(person, "replay", id=flow.id, queue="totals")
+                await asyncio.sleep(0.01)
+        assert await flow.result(timeout=20) == 6
+
+
+async def test_why_names_the_job_that_failed_first(app: Headrace, mill: Mill) -> None:
+    flow = await app.enqueue(chain(mill.grind.call(-1), mill.grind.call(), mill.show.call()))
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+    first = flow.jobs[0].id
+    assert await app.admin.why(flow.id) == (
+        f"It is dead (parent_failed): job {first} of task 'grind' in queue 'default' failed first: "
+        "ValueError: -1 is too small."
+    )
+    detail = await app.admin.job(flow.id)
+    assert detail.cause is not None
+    assert (detail.cause.id, detail.cause.queue) == (first, "default")
+    await app.admin.purge(first)
+    assert await app.admin.replay(flow.id) == 0
+    assert await app.admin.why(flow.id) == (
+        f"It is dead (parent_failed): it waited for job {first}, which failed and is not kept."
+    )
